@@ -1,0 +1,131 @@
+package zkutil
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// request is one call into zk.Conn.
+type request[T any] struct {
+	run     func(conn *zk.Conn) (T, error)
+	write   bool // a committed answer proves the session
+	cleanup bool // allowed while the session closes
+	// undo, if set, is given the outcome of a call that ctx abandoned, once it is
+	// known. It runs as a task of the session.
+	undo func(ctx context.Context, result T, err error)
+}
+
+type outcome[T any] struct {
+	result T
+	err    error
+}
+
+// ticket is a call that has passed the gate; exactly one launch must follow.
+type ticket struct {
+	conn *zk.Conn
+	id   int64 // the session at that moment
+}
+
+// do runs a request when the gate is open, for as long as ctx lasts.
+func do[T any](ctx context.Context, s *Session, r request[T]) (T, error) {
+	t, err := s.enter(ctx, r.cleanup)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return launch(ctx, s, t, r)
+}
+
+// launch runs a request that has passed the gate. zk.Conn knows no context: a call
+// abandoned by ctx goes on, and may still be executed.
+func launch[T any](ctx context.Context, s *Session, t ticket, r request[T]) (T, error) {
+	sent := time.Now()
+	answer := make(chan outcome[T], 1)
+	go func() { // counted by enter; ends when zk.Conn answers or loses the connection
+		result, err := r.run(t.conn)
+		if r.write {
+			s.settle(sent, t.id, err)
+		}
+		answer <- outcome[T]{result, err}
+		s.leave()
+	}()
+	var closing <-chan struct{}
+	if !r.cleanup {
+		closing = s.done
+	}
+	var zero T
+	var err error
+	select {
+	case o := <-answer:
+		return o.result, o.err
+	case <-ctx.Done():
+		err = interrupted(ctx, nil)
+	case <-closing:
+		err = ErrClosed
+	}
+	if r.undo != nil {
+		s.tidy(func(ctx context.Context) {
+			o := <-answer
+			r.undo(ctx, o.result, o.err)
+		})
+	}
+	return zero, err
+}
+
+// enter waits at the gate, which is open while the session is connected, and
+// counts the call. It ends queueing across sessions: zk.Conn would keep what it
+// can't send, and send it in whatever session comes next.
+func (s *Session) enter(ctx context.Context, cleanup bool) (ticket, error) {
+	var limit <-chan time.Time
+	for {
+		if ctx.Err() != nil {
+			return ticket{}, interrupted(ctx, nil)
+		}
+		s.mu.Lock()
+		if s.sealed || s.closing && !cleanup {
+			s.mu.Unlock()
+			return ticket{}, ErrClosed
+		}
+		if s.connected && s.conn != nil {
+			s.calls.Add(1)
+			s.attend(+1)
+			t := ticket{s.conn, s.id}
+			s.mu.Unlock()
+			return t, nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if limit == nil && !cleanup {
+			timer := time.NewTimer(s.cfg.OperationTimeout)
+			defer timer.Stop()
+			limit = timer.C
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-limit:
+			return ticket{}, s.unavailable()
+		}
+	}
+}
+
+// leave ends what enter began.
+func (s *Session) leave() {
+	s.mu.Lock()
+	s.attend(-1)
+	s.mu.Unlock()
+	s.calls.Done()
+}
+
+// unavailable says why the gate is closed.
+func (s *Session) unavailable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		return errUnavailable
+	}
+	return fmt.Errorf("%w: %w", errUnavailable, s.failure)
+}

@@ -1,0 +1,131 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// createProtected creates an ephemeral-sequential znode dir/_c_<uuid>-<prefix> and
+// the parents it needs, and returns its path. Whatever goes wrong, it leaves
+// nothing behind: a lost answer is followed by a search for the uuid, as in
+// Curator's protected create, and a create that ctx abandoned is undone once its
+// outcome is known. The znode found may belong to a session that is over: the
+// caller checks its owner.
+func (s *Session) createProtected(ctx context.Context, dir, prefix string, data []byte) (string, error) {
+	uuid := newUUID()
+	path := Join(dir, protection+uuid+"-"+prefix)
+	uncertain := false
+	created, err := retry(ctx, s.cfg.Retry, transient, func() (string, error) {
+		if uncertain {
+			found, err := s.search(ctx, dir, uuid, false)
+			if err != nil {
+				return "", err
+			}
+			uncertain = false
+			if len(found) > 0 {
+				return found[0], nil
+			}
+		}
+		created, err := s.createIn(ctx, dir, path, data, func(ctx context.Context, created string, err error) {
+			switch {
+			case err == nil:
+				s.removeNow(ctx, created)
+			case unanswered(err):
+				s.purge(ctx, dir, uuid)
+			}
+		})
+		uncertain = unanswered(err) && ctx.Err() == nil // else the call's undo takes care
+		return created, err
+	})
+	if err != nil && uncertain {
+		s.tidy(func(ctx context.Context) { s.purge(ctx, dir, uuid) })
+	}
+	return created, err
+}
+
+// createIn creates one ephemeral-sequential znode, and dir first where it is
+// missing. A container may be reaped at any time while it is empty, so that is
+// repeated until the child has landed in it.
+func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, undo func(context.Context, string, error)) (string, error) {
+	for {
+		created, err := do(ctx, s, request[string]{write: true, undo: undo, run: func(conn *zk.Conn) (string, error) {
+			return conn.Create(path, data, zk.FlagEphemeralSequential, s.cfg.ACL)
+		}})
+		if !errors.Is(err, zk.ErrNoNode) {
+			return created, err
+		}
+		if err := s.makeContainer(ctx, dir); err != nil {
+			return "", err
+		}
+	}
+}
+
+// makeContainer creates dir and its missing ancestors, the deepest first: one that
+// exists is never touched, for its ACL may forbid it. Servers that have no
+// containers (before 3.5) get persistent znodes, as with Curator.
+func (s *Session) makeContainer(ctx context.Context, dir string) error {
+	create := func(flag int32) error {
+		_, err := do(ctx, s, request[string]{write: true, run: func(conn *zk.Conn) (string, error) {
+			if flag == zk.FlagContainer {
+				return conn.CreateContainer(dir, []byte{}, flag, s.cfg.ACL)
+			}
+			return conn.Create(dir, []byte{}, flag, s.cfg.ACL)
+		}})
+		return err
+	}
+	for {
+		err := create(zk.FlagContainer)
+		if unimplemented(err) {
+			err = create(zk.FlagPersistent)
+		}
+		switch parent, _ := split(dir); {
+		case errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && parent != dir:
+			if err := s.makeContainer(ctx, parent); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// search lists the children of dir that carry uuid. The sync before it makes the
+// server catch up: after a reconnect it may lag behind the one that executed the
+// create.
+func (s *Session) search(ctx context.Context, dir, uuid string, cleanup bool) ([]string, error) {
+	children, err := do(ctx, s, request[[]string]{cleanup: cleanup, run: func(conn *zk.Conn) ([]string, error) {
+		if _, err := conn.Sync(dir); err != nil {
+			return nil, err
+		}
+		children, _, err := conn.Children(dir)
+		return children, err
+	}})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	var found []string
+	for _, child := range children {
+		if strings.HasPrefix(child, protection+uuid+"-") {
+			found = append(found, Join(dir, child))
+		}
+	}
+	return found, err
+}
+
+// purge removes every child of dir that carries uuid, however long that takes.
+func (s *Session) purge(ctx context.Context, dir, uuid string) {
+	found, err := retry(ctx, s.cfg.Retry.patient(), transient, func() ([]string, error) {
+		return s.search(ctx, dir, uuid, true)
+	})
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Warn("search for an abandoned znode failed", "path", dir, "err", err)
+	}
+	for _, path := range found {
+		s.removeNow(ctx, path)
+	}
+}

@@ -1,0 +1,38 @@
+package zkutil
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+// dialer returns the function that opens a socket for the wire: the user's dialer
+// or net.Dialer, with TLS on top where it is configured. The handshake of TLS
+// counts into the time that one dial may take.
+func dialer(ctx context.Context, cfg Config, nameOf func(address string) string) func(string, string, time.Duration) (net.Conn, error) {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		var conn net.Conn
+		var err error
+		if cfg.Dialer != nil {
+			conn, err = cfg.Dialer(network, address, timeout)
+		} else {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		}
+		if err != nil || cfg.TLS == nil {
+			return conn, err
+		}
+		settings := cfg.TLS.Clone()
+		if settings.ServerName == "" {
+			settings.ServerName = nameOf(address)
+		}
+		secured := tls.Client(conn, settings)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return secured, nil
+	}
+}

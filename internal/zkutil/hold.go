@@ -1,0 +1,243 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Hold is a znode that stands first in its queue, for as long as its session is
+// trusted. It counts the entries of its owner, and goes with the last one.
+type Hold struct {
+	s     *Session
+	path  string
+	token int64
+	key   holdKey
+	ctx   context.Context // ends with the hold; for its own reads
+	stop  context.CancelFunc
+
+	revoked   chan struct{}
+	onRevoked func() // guarded by s.mu, as everything below
+
+	entries map[*Entry]struct{}
+	cause   error // why it has ended; nil while it stands
+	until   time.Time
+	removal *removal
+}
+
+// Entry is one acquisition of a hold: the first, or a re-entry.
+type Entry struct {
+	hold   *Hold
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	left   bool // guarded by Session.mu
+}
+
+// holdKey is what a hold is found by in a context.
+type holdKey struct {
+	session     *Session
+	dir, recipe string
+}
+
+// holdLocked makes a granted place a hold with one entry. Called under s.mu.
+func (s *Session) holdLocked(ctx context.Context, p *place) *Entry {
+	h := &Hold{
+		s: s, path: p.path, token: p.token, key: p.q.key(),
+		revoked: make(chan struct{}), entries: map[*Entry]struct{}{},
+	}
+	h.ctx, h.stop = context.WithCancel(s.ctx)
+	s.holds[h] = struct{}{}
+	s.attend(+1)
+	if !s.trust.until.IsZero() {
+		s.keeperBy(s.trust.until)
+	}
+	if p.revoked {
+		h.revokeLocked()
+	}
+	s.backgroundLocked(func(context.Context) { h.follow(p.own, p.epoch) })
+	return h.enterLocked(ctx)
+}
+
+func (q *Queue) key() holdKey { return holdKey{q.Session, q.Dir, q.Recipe} }
+
+// Reenter enters the hold that ctx carries for this queue. Both results are nil if
+// it carries none. If that hold has ended, the error is why: a context never
+// silently stands for a new hold.
+func (q *Queue) Reenter(ctx context.Context) (*Entry, error) {
+	h, ok := ctx.Value(q.key()).(*Hold)
+	if !ok {
+		return nil, nil //nolint:nilnil // documented
+	}
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.checkLocked()
+	if h.cause != nil {
+		return nil, h.cause
+	}
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx, nil)
+	}
+	return h.enterLocked(ctx), nil
+}
+
+func (h *Hold) enterLocked(ctx context.Context) *Entry {
+	e := &Entry{hold: h}
+	e.ctx, e.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), h.key, h))
+	h.entries[e] = struct{}{}
+	return e
+}
+
+// checkLocked ends a hold whose time is up when the keeper is late, as after a
+// pause of the process.
+func (h *Hold) checkLocked() {
+	if h.cause == nil && h.s.timeout > 0 && !h.s.trusted() {
+		h.endLocked(ErrSessionLost)
+	}
+}
+
+// endLocked ends the hold: first the contexts, then the znode. Called under s.mu.
+func (h *Hold) endLocked(cause error) {
+	if h.cause != nil {
+		return
+	}
+	s := h.s
+	h.cause, h.until = cause, s.trust.until
+	delete(s.holds, h)
+	for e := range h.entries {
+		e.cancel(cause)
+	}
+	h.stop()
+	h.removal = s.removeLocked(h.path)
+	s.attend(-1)
+	if !errors.Is(cause, ErrReleased) {
+		s.cfg.Logger.Warn("hold lost", "znode", h.path, "err", cause)
+	}
+}
+
+// follow hears of the znode's deletion and of a revocation. It ends with the hold.
+func (h *Hold) follow(own *Watch, epoch uint64) {
+	s := h.s
+	for {
+		s.mu.Lock()
+		now, changed := s.epoch, s.changed
+		s.mu.Unlock()
+		if now == epoch {
+			select {
+			case <-own.fired:
+			case <-changed:
+				continue
+			case <-h.ctx.Done():
+				return
+			}
+		}
+		if own.gone() {
+			h.end(ErrNodeDeleted)
+			return
+		}
+		epoch = now
+		n, err := retry(h.ctx, s.cfg.Retry.patient(), transient, func() (n node, err error) {
+			n, own, err = s.readWatch(h.ctx, h.path)
+			return n, err
+		})
+		switch {
+		case h.ctx.Err() != nil:
+			return
+		case errors.Is(err, zk.ErrNoNode):
+			h.end(ErrNodeDeleted)
+			return
+		case err != nil:
+			s.cfg.Logger.Warn("own znode can't be read: no more revocations", "znode", h.path, "err", err)
+			<-h.ctx.Done()
+			return
+		case string(n.data) == Revocation:
+			s.mu.Lock()
+			h.revokeLocked()
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (h *Hold) end(cause error) {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.endLocked(cause)
+}
+
+func (h *Hold) revokeLocked() {
+	select {
+	case <-h.revoked:
+		return
+	default:
+	}
+	close(h.revoked)
+	if h.onRevoked != nil {
+		h.onRevoked()
+	}
+}
+
+// OnRevoked has fn posted to order when a revocation comes, or now if it has come.
+func (e *Entry) OnRevoked(order *Callbacks, fn func()) {
+	h := e.hold
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.onRevoked = func() { order.Post(fn) }
+	select {
+	case <-h.revoked:
+		h.onRevoked()
+	default:
+	}
+}
+
+// Context ends with Leave or with the hold, the reason as its cause. It keeps the
+// values of the context that entered, and carries the hold.
+func (e *Entry) Context() context.Context { return e.ctx }
+
+// Token is the czxid of the hold's znode.
+func (e *Entry) Token() int64 { return e.hold.token }
+
+// Path is the path of the hold's znode.
+func (e *Entry) Path() string { return e.hold.path }
+
+// Revoked is closed when a peer has asked for the hold.
+func (e *Entry) Revoked() <-chan struct{} { return e.hold.revoked }
+
+// TrustedUntil is until when the hold stands unless it is renewed; once it has
+// ended, the last such time. Zero while the session timeout is unknown.
+func (e *Entry) TrustedUntil() time.Time {
+	h := e.hold
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.cause != nil {
+		return h.until
+	}
+	return h.s.trust.until
+}
+
+// Leave gives the entry back; the last one deletes the znode. It returns
+// ErrNotHeld when called again, and what ended the hold if that was a loss.
+func (e *Entry) Leave() error {
+	h, s := e.hold, e.hold.s
+	s.mu.Lock()
+	if e.left {
+		s.mu.Unlock()
+		return ErrNotHeld
+	}
+	e.left = true
+	h.checkLocked()
+	if h.cause != nil {
+		defer s.mu.Unlock()
+		return h.cause
+	}
+	e.cancel(ErrReleased)
+	delete(h.entries, e)
+	if len(h.entries) > 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	h.endLocked(ErrReleased)
+	removal := h.removal
+	s.mu.Unlock()
+	return removal.wait(s, s.cfg.OperationTimeout)
+}

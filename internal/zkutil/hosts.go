@@ -1,0 +1,125 @@
+package zkutil
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// hosts is the zk.HostProvider of a session. It differs from zk.Conn's own: names
+// are resolved anew in each round, so that a server that moved is found again; the
+// first attempt after a loss is made at once, even with a single address; and a
+// round always ends, so that zk.Conn pauses instead of spinning.
+type hosts struct {
+	ctx      context.Context // ends with the session
+	inner    zk.HostProvider // the user's, or nil
+	resolve  bool            // false with a user's dialer, who resolves
+	patience func() time.Duration
+
+	mu    sync.Mutex // protects what is below
+	names []string
+	round []host
+	next  int
+	tries int // since the last success or pause
+}
+
+// host is an address and the name that it was resolved from.
+type host struct{ address, name string }
+
+// Init is called by zk.Connect, with ports filled in.
+func (h *hosts) Init(servers []string) error {
+	if h.inner != nil {
+		return h.inner.Init(servers)
+	}
+	for _, server := range servers {
+		if name, _, err := net.SplitHostPort(server); err != nil || name == "" {
+			return fmt.Errorf("server %q is not host:port", server)
+		}
+	}
+	h.names = servers
+	return nil
+}
+
+// Len is the number of servers as configured.
+func (h *hosts) Len() int {
+	if h.inner != nil {
+		return h.inner.Len()
+	}
+	return len(h.names)
+}
+
+// Next returns the next server; retryStart asks zk.Conn for a pause of a second.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := len(h.round)
+	if h.inner != nil {
+		server, retryStart = h.inner.Next()
+		n = max(h.inner.Len(), 1)
+	} else {
+		if h.next == n {
+			h.round, h.next = h.lookup(), 0
+			n = len(h.round)
+		}
+		server = h.round[h.next].address
+		h.next++
+	}
+	if h.tries >= n {
+		retryStart = true
+	}
+	if retryStart {
+		h.tries = 0
+	}
+	h.tries++
+	return server, retryStart
+}
+
+// Connected is called after each handshake.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	h.tries = 0
+	h.mu.Unlock()
+	if h.inner != nil {
+		h.inner.Connected()
+	}
+}
+
+// lookup resolves every name. One that can't be resolved stays as it is, so that
+// the dial says why.
+func (h *hosts) lookup() []host {
+	var found []host
+	for _, server := range h.names {
+		name, port, _ := net.SplitHostPort(server)
+		addresses := []string{name}
+		if h.resolve && net.ParseIP(name) == nil {
+			ctx, cancel := context.WithTimeout(h.ctx, h.patience())
+			if resolved, err := net.DefaultResolver.LookupHost(ctx, name); err == nil {
+				addresses = resolved
+			}
+			cancel()
+		}
+		for _, address := range addresses {
+			found = append(found, host{net.JoinHostPort(address, port), name})
+		}
+	}
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	return found
+}
+
+// nameOf returns the configured name behind an address, for TLS.
+func (h *hosts) nameOf(address string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, candidate := range h.round {
+		if candidate.address == address {
+			return candidate.name
+		}
+	}
+	name, _, _ := net.SplitHostPort(address)
+	return name
+}

@@ -1,0 +1,62 @@
+package zkutil
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrInvalidPath is matched by every error of [ValidatePath].
+var ErrInvalidPath = errors.New("invalid path")
+
+// ValidatePath checks a path by the server's rules, and refuses the server's own
+// tree: absolute, no trailing slash, no empty, "." or ".." segment, no control or
+// non-character, not /zookeeper or below.
+func ValidatePath(path string) error {
+	wrong := func(what string) error { return fmt.Errorf("%w %q: %s", ErrInvalidPath, path, what) }
+	switch {
+	case path == "":
+		return wrong("empty")
+	case path[0] != '/':
+		return wrong("not absolute")
+	case path == "/":
+		return nil
+	case strings.HasSuffix(path, "/"):
+		return wrong("trailing slash")
+	case !utf8.ValidString(path):
+		return wrong("not UTF-8")
+	}
+	segments := strings.Split(path[1:], "/")
+	for _, segment := range segments {
+		switch segment {
+		case "":
+			return wrong("empty segment")
+		case ".", "..":
+			return wrong("relative segment")
+		}
+	}
+	if i := strings.IndexFunc(path, forbidden); i >= 0 {
+		return wrong(fmt.Sprintf("forbidden character at byte %d", i))
+	}
+	if segments[0] == "zookeeper" {
+		return wrong("reserved for the server")
+	}
+	return nil
+}
+
+// forbidden are the characters that the server's PathUtils refuses.
+func forbidden(r rune) bool {
+	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xf000 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
+}
+
+// Join returns the path of child name below dir.
+func Join(dir, name string) string {
+	return strings.TrimSuffix(dir, "/") + "/" + strings.TrimPrefix(name, "/")
+}
+
+// split returns the directory and the last segment of an absolute path.
+func split(path string) (dir, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return max(path[:i], "/"), path[i+1:]
+}

@@ -1,0 +1,208 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// place is one attempt's znode in a queue, and what the last look at it and the
+// queue has shown. It belongs to the goroutine that waits.
+type place struct {
+	q    *Queue
+	s    *Session
+	path string
+	name string
+
+	epoch   uint64 // of the connection at the last look
+	owner   int64  // session of the znode
+	token   int64  // czxid of the znode
+	own     *Watch // on the znode
+	revoked bool   // a revocation has been seen already
+
+	blocker string // path of the contender to wait for; "": none
+	next    bool   // nobody else stands in the way once the blocker is gone
+}
+
+// turn waits until nobody is ahead, and takes the hold.
+func (p *place) turn(ctx context.Context, wait bool) (*Entry, error) {
+	for {
+		if err := p.look(ctx); err != nil {
+			return nil, err
+		}
+		if p.blocker != "" {
+			if !wait {
+				return nil, ErrNotAcquired
+			}
+			if mine, err := p.wait(ctx); err != nil {
+				return nil, err
+			} else if !mine {
+				continue
+			}
+		}
+		entry, err := p.grant(ctx)
+		switch {
+		case errors.Is(err, errUntrusted):
+			if err := p.prove(ctx); err != nil {
+				return nil, err
+			}
+		case !errors.Is(err, errStale):
+			return entry, err
+		}
+	}
+}
+
+// look reads the own znode and the queue, side by side. The own znode is read again
+// only if it may have changed without our hearing of it.
+func (p *place) look(ctx context.Context) error {
+	_, err := retry(ctx, p.s.cfg.Retry, transient, func() (struct{}, error) {
+		return struct{}{}, p.lookOnce(ctx)
+	})
+	return err
+}
+
+func (p *place) lookOnce(ctx context.Context) error {
+	p.s.mu.Lock()
+	epoch, lost := p.s.epoch, p.owner != 0 && p.owner != p.s.id
+	p.s.mu.Unlock()
+	if lost {
+		return lostPlace(ErrSessionLost)
+	}
+	ownErr := make(chan error, 1)
+	if p.own == nil || p.epoch != epoch || p.own.hasFired() {
+		go func() { ownErr <- p.readOwn(ctx) }() // joined by the receive below
+	} else {
+		ownErr <- nil
+	}
+	queue, err := p.q.list(ctx)
+	if err := <-ownErr; err != nil {
+		return err
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return lostPlace(ErrNodeDeleted)
+	}
+	if err != nil {
+		return err
+	}
+	p.epoch = epoch
+	own := slices.IndexFunc(queue, func(c Contender) bool { return c.Name == p.name })
+	if own < 0 {
+		return lostPlace(ErrNodeDeleted)
+	}
+	p.blocker, p.next = "", false
+	if b := p.q.Rule(queue, own); b >= 0 {
+		p.blocker = Join(p.q.Dir, queue[b].Name)
+		p.next = b == 0 && p.q.Rule(queue[1:], own-1) < 0
+	}
+	return nil
+}
+
+// readOwn reads the own znode. That one read gives the token, the owner, a watch
+// for deletion and revocation, and a revocation that has come already.
+func (p *place) readOwn(ctx context.Context) error {
+	n, own, err := p.s.readWatch(ctx, p.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return lostPlace(ErrNodeDeleted)
+	}
+	if err != nil {
+		return err
+	}
+	p.own, p.owner, p.token = own, n.stat.EphemeralOwner, n.stat.Czxid
+	p.revoked = p.revoked || string(n.data) == Revocation
+	return nil
+}
+
+// wait blocks until the blocker or anything of ours has changed. It reports true if
+// that alone makes it our turn: the blocker was the only one ahead and is gone. Our
+// own znode's deletion would have been told before.
+func (p *place) wait(ctx context.Context) (mine bool, err error) {
+	blocker, err := retry(ctx, p.s.cfg.Retry, transient, func() (*Watch, error) {
+		return p.s.watch(ctx, p.blocker)
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for {
+		p.s.mu.Lock()
+		stale, changed := p.stale(), p.s.changed
+		p.s.mu.Unlock()
+		if stale {
+			return false, nil
+		}
+		select {
+		case <-blocker.fired:
+			return p.next && blocker.gone(), nil
+		case <-p.own.fired:
+			return false, nil
+		case <-changed:
+		case <-p.s.done:
+			return false, ErrClosed
+		case <-ctx.Done():
+			return false, interrupted(ctx, nil)
+		}
+	}
+}
+
+// stale reports whether the last look may no longer hold: the connection was away,
+// or the session is another. A mere disconnect keeps the place. Called under s.mu.
+func (p *place) stale() bool { return p.epoch != p.s.epoch || p.owner != p.s.id }
+
+// grant makes the place a hold. It is one step with regard to every change of the
+// session, so that nothing is granted that has been lost already.
+func (p *place) grant(ctx context.Context) (*Entry, error) {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing:
+		return nil, ErrClosed
+	case p.owner != s.id:
+		return nil, lostPlace(ErrSessionLost)
+	case p.own.gone():
+		return nil, lostPlace(ErrNodeDeleted)
+	case p.epoch != s.epoch || p.own.hasFired():
+		return nil, errStale
+	case !s.trusted() || s.cfg.SuspendEnds && !s.connected:
+		return nil, errUntrusted
+	}
+	return s.holdLocked(ctx, p), nil
+}
+
+// prove gets the proof that a grant needs: none came since the connection was away.
+func (p *place) prove(ctx context.Context) error {
+	_, err := retry(ctx, p.s.cfg.Retry, transient, func() (struct{}, error) {
+		return struct{}{}, p.s.prove(ctx, p.path)
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return lostPlace(ErrNodeDeleted)
+	}
+	return err
+}
+
+// withdraw leaves the queue. Whoever only tried gets to know when that is done; for
+// the others ctx is over or the znode is lost.
+func (p *place) withdraw(ctx context.Context, why error) {
+	removal := p.s.remove(p.path)
+	if !errors.Is(why, ErrNotAcquired) {
+		return
+	}
+	limit := time.NewTimer(p.s.cfg.OperationTimeout)
+	defer limit.Stop()
+	select {
+	case <-removal.done:
+	case <-limit.C:
+	case <-p.s.done:
+	case <-ctx.Done():
+	}
+}
+
+// lostPlace makes the attempt join again at the tail; cause is what its caller gets
+// to see when the policy forbids that.
+func lostPlace(cause error) error { return fmt.Errorf("%w: %w", errPlaceLost, cause) }

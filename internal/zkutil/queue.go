@@ -1,0 +1,182 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Revocation is what a peer writes into a contender's znode to ask for the lease:
+// the same ten bytes as Curator's.
+const Revocation = "__REVOKE__"
+
+// Markers stand before the sequence number in the names of contenders: ours and
+// Curator's locks (zk.Lock's too), Curator's LeaderLatch, kazoo's locks.
+var Markers = []string{"lock-", "latch-", "__lock__"} //nolint:gochecknoglobals // a constant list
+
+// Rule says whom the contender at index own of a queue waits for: the index of the
+// one to watch, or −1 when it may proceed. It may depend on the contenders before
+// own alone.
+type Rule func(queue []Contender, own int) int
+
+// Exclusive is the rule of a mutex: everyone waits for the one ahead.
+func Exclusive(_ []Contender, own int) int { return own - 1 }
+
+// Queue is a queue of ephemeral-sequential znodes, in the order in which the server
+// numbered them. It is immutable and safe for concurrent use. After Curator's
+// LockInternals and ZooKeeper's lock recipe.
+type Queue struct {
+	Session *Session
+	Recipe  string   // with Session and Dir the identity that a context carries
+	Dir     string   // absolute path of the parent, namespace included
+	Prefix  string   // of our children, after the uuid
+	Markers []string // what stands before a contender's number
+	Data    []byte   // of our znodes; nil: the host's address
+	Rule    Rule
+}
+
+// Acquire waits for its turn and returns the hold, entered once. Whatever error it
+// returns, its znode is gone or being deleted.
+func (q *Queue) Acquire(ctx context.Context) (*Entry, error) { return q.acquire(ctx, true) }
+
+// TryAcquire returns ErrNotAcquired instead of waiting, and its znode is gone by then.
+func (q *Queue) TryAcquire(ctx context.Context) (*Entry, error) { return q.acquire(ctx, false) }
+
+func (q *Queue) acquire(ctx context.Context, wait bool) (*Entry, error) {
+	s := q.Session
+	s.mu.Lock()
+	s.attend(+1)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.attend(-1)
+		s.mu.Unlock()
+	}()
+	policy := s.cfg.Retry
+	policy.MaxElapsed = 0 // the time in the queue is no failure
+	lost := func(err error) bool { return errors.Is(err, errPlaceLost) }
+	return retry(ctx, policy, lost, func() (*Entry, error) {
+		p, err := q.join(ctx)
+		if err != nil {
+			return nil, err
+		}
+		entry, err := p.turn(ctx, wait)
+		if err != nil {
+			p.withdraw(ctx, err)
+		}
+		return entry, err
+	})
+}
+
+// join takes the place at the tail.
+func (q *Queue) join(ctx context.Context) (*place, error) {
+	s := q.Session
+	data := q.Data
+	if data == nil {
+		data = []byte(s.hostAddress())
+	}
+	path, err := s.createProtected(ctx, q.Dir, q.Prefix, data)
+	if err != nil {
+		return nil, fmt.Errorf("create: %w", err)
+	}
+	p := &place{q: q, s: s, path: path}
+	_, p.name = split(path)
+	sequence, _ := sequenceOf(p.name, q.Markers)
+	exhausted, worn := wornOut(sequence)
+	if worn {
+		s.cfg.Logger.Warn("sequence numbers are running out: let the parent be removed while nobody uses it", "path", q.Dir, "znode", path)
+	}
+	if exhausted {
+		s.remove(path)
+		return nil, ErrSequenceExhausted
+	}
+	s.mu.Lock()
+	s.nodes[path] = struct{}{}
+	s.mu.Unlock()
+	return p, nil
+}
+
+// list returns the queue as it is now.
+func (q *Queue) list(ctx context.Context) ([]Contender, error) {
+	children, err := do(ctx, q.Session, request[[]string]{run: func(conn *zk.Conn) ([]string, error) {
+		children, _, err := conn.Children(q.Dir)
+		return children, err
+	}})
+	return contenders(children, q.Markers), err
+}
+
+// Participant is a contender with what it wrote into its znode.
+type Participant struct {
+	Path string
+	Data []byte
+}
+
+// concurrentReads bounds the reads that Participants has in flight.
+const concurrentReads = 16
+
+// Participants returns the contenders in queue order. Those that leave meanwhile
+// are left out; a missing directory has none.
+func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
+	s := q.Session
+	queue, err := retry(ctx, s.cfg.Retry, transient, func() ([]Contender, error) { return q.list(ctx) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*Participant, len(queue))
+	failures := make([]error, len(queue))
+	slots := make(chan struct{}, concurrentReads)
+	var readers sync.WaitGroup
+	for i, contender := range queue {
+		slots <- struct{}{}
+		readers.Go(func() { // ends with its read; joined below
+			defer func() { <-slots }()
+			path := Join(q.Dir, contender.Name)
+			n, err := retry(ctx, s.cfg.Retry, transient, func() (node, error) {
+				return do(ctx, s, request[node]{run: get(path)})
+			})
+			if err == nil {
+				found[i] = &Participant{Path: path, Data: n.data}
+			} else if !errors.Is(err, zk.ErrNoNode) {
+				failures[i] = err
+			}
+		})
+	}
+	readers.Wait()
+	participants := make([]Participant, 0, len(found))
+	for _, participant := range found {
+		if participant != nil {
+			participants = append(participants, *participant)
+		}
+	}
+	return participants, errors.Join(slices.DeleteFunc(failures, func(err error) bool { return err == nil })...)
+}
+
+// Revoke asks the contender at path to give its lease up. A znode that is gone
+// needs no asking.
+func (s *Session) Revoke(ctx context.Context, path string) error {
+	if _, name := split(path); name == "" || !isContender(name) {
+		return fmt.Errorf("%w %q: not the znode of a contender", ErrInvalidPath, path)
+	}
+	_, err := retry(ctx, s.cfg.Retry, transient, func() (struct{}, error) {
+		return do(ctx, s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
+			_, err := conn.Set(path, []byte(Revocation), -1)
+			return struct{}{}, err
+		}})
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+func isContender(name string) bool {
+	_, ok := sequenceOf(name, Markers)
+	return ok
+}

@@ -1,0 +1,215 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The parts of the session timeout T; reference for each is the package comment.
+const (
+	beatsPerTimeout  = 6 // a heartbeat every T/6, and as long for its answer
+	trustNumerator   = 2 // trust in a committed write ends 2T/3 after it was sent
+	trustDenominator = 3
+	defaultPeriod    = 5 * time.Second // between heartbeats while T is unknown
+)
+
+// trust is what is known about the life of one session. Guarded by Session.mu.
+type trust struct {
+	proven   time.Time // when the latest committed write of ours was sent
+	until    time.Time // the session is alive until then
+	answered time.Time // when the latest write of ours was answered
+	beat     time.Time // when the heartbeat in flight was sent; zero: none is
+	beaten   time.Time // when the latest heartbeat was sent
+	cut      time.Time // when a hanging connection was last closed
+}
+
+// period is the time between heartbeats, and how long one may take.
+func (s *Session) period() time.Duration {
+	if s.timeout == 0 {
+		return defaultPeriod
+	}
+	return s.timeout / beatsPerTimeout
+}
+
+// patience is period, for callers that don't hold s.mu.
+func (s *Session) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.period()
+}
+
+// attend notes a reason to keep the session proven (+1) or the end of one (−1).
+// Called under s.mu.
+func (s *Session) attend(n int) {
+	if s.interest == 0 {
+		s.wanted = time.Now()
+		s.keeperBy(s.wanted.Add(s.period()))
+	}
+	s.interest += n
+	if s.interest == 0 && s.closing {
+		s.announce() // Close of an adopted connection waits for it
+	}
+}
+
+// settle takes note of the answer to a write sent in session id. Any answer shows
+// that the line works; only a committed write proves the session.
+func (s *Session) settle(sent time.Time, id int64, err error) {
+	if unanswered(err) || transient(err) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id != s.id {
+		return
+	}
+	s.trust.answered = time.Now()
+	if !sent.Before(s.trust.beat) {
+		s.trust.beat = time.Time{} // answers come in order
+	}
+	if err != nil || !sent.After(s.trust.proven) {
+		return
+	}
+	s.trust.proven = sent
+	if s.timeout > 0 {
+		s.trust.until = sent.Add(s.timeout * trustNumerator / trustDenominator)
+	}
+	if s.state == Lost && s.connected {
+		s.enterState(Reconnected)
+	}
+}
+
+// trusted reports whether a hold may stand now. Without a known timeout the
+// connection has to do. Called under s.mu.
+func (s *Session) trusted() bool {
+	if s.timeout == 0 {
+		return s.connected
+	}
+	return time.Now().Before(s.trust.until)
+}
+
+// prove commits an empty transaction: a check of a znode of ours, or of the root.
+func (s *Session) prove(ctx context.Context, path string) error {
+	_, err := do(ctx, s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
+		_, err := conn.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
+		return struct{}{}, err
+	}})
+	return err
+}
+
+// keep is the goroutine that watches the clock for the session: it sends the
+// heartbeats, closes a socket that does not answer them, and ends holds whose
+// trust has run out.
+func (s *Session) keep(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.kick:
+		case <-ctx.Done():
+			return
+		}
+		next, hung := s.tick(time.Now())
+		if hung && s.wire != nil {
+			s.cfg.Logger.Warn("heartbeat unanswered: closing the connection")
+			s.wire.cut()
+		}
+		if next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// keeperBy makes the keeper look at the clock at t or before. Called under s.mu.
+func (s *Session) keeperBy(t time.Time) {
+	if s.wakeAt.IsZero() || t.Before(s.wakeAt) {
+		s.wakeKeeper()
+	}
+}
+
+func (s *Session) wakeKeeper() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// tick does what is due at now. It returns when to look again, zero for "when
+// something changes", and whether the connection hangs.
+func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := func(t time.Time) bool {
+		if !t.After(now) {
+			return true
+		}
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+		return false
+	}
+	if s.timeout > 0 && len(s.holds) > 0 && due(s.trust.until) {
+		for hold := range s.holds {
+			hold.endLocked(ErrSessionLost)
+		}
+		if s.state != Lost {
+			s.enterState(Lost)
+		}
+	}
+	if s.timeout > 0 && s.state == Suspended && s.epoch > 0 {
+		// zk.Conn notices a silent server after 2T/3: T/3 later T is over.
+		if due(latest(s.since.Add(s.timeout/3), s.trust.until)) {
+			s.enterState(Lost)
+		}
+	}
+	if s.connected && s.interest > 0 {
+		if !s.trust.beat.IsZero() {
+			hung = due(latest(s.trust.beat, s.trust.answered, s.trust.cut).Add(s.period()))
+		} else if due(latest(s.trust.proven, s.trust.beaten, s.wanted, s.since).Add(s.period())) {
+			s.startBeat(now)
+			due(now.Add(s.period()))
+		}
+	}
+	if hung {
+		s.trust.cut = now
+		due(now.Add(s.period()))
+	}
+	s.wakeAt = next
+	return next, hung
+}
+
+// startBeat sends a heartbeat from a task of its own. Called under s.mu.
+func (s *Session) startBeat(now time.Time) {
+	path := "/"
+	for path = range s.nodes {
+		break
+	}
+	s.trust.beat, s.trust.beaten = now, now
+	s.backgroundLocked(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, s.patience())
+		defer cancel()
+		if err := s.prove(ctx, path); !errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		s.fire(path, zk.EventNodeDeleted)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.trust.beaten = time.Time{} // another znode may still prove the session
+		s.wakeKeeper()
+	})
+}
+
+func latest(times ...time.Time) time.Time {
+	var last time.Time
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}

@@ -1,0 +1,149 @@
+package zkutil
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Watch is a data watch on one znode, shared by everyone in the session who wants
+// to know: zk.Conn can't remove a watch, so ten thousand waiters that came and went
+// must not leave ten thousand channels behind.
+type Watch struct {
+	fired chan struct{} // closed when the znode changed or went, or the watch is lost
+	event zk.EventType  // what happened; set before fired is closed
+	ready chan struct{} // closed once the server has answered
+	err   error         // of setting the watch; set before ready is closed
+}
+
+// gone reports whether the watched znode has been deleted.
+func (w *Watch) gone() bool {
+	select {
+	case <-w.fired:
+		return w.event == zk.EventNodeDeleted
+	default:
+		return false
+	}
+}
+
+// node is what a read of a znode gives.
+type node struct {
+	data []byte
+	stat zk.Stat
+}
+
+// watch returns a live watch on path. It costs a request only if the session has
+// none yet. ErrNoNode means that there is nothing to watch.
+func (s *Session) watch(ctx context.Context, path string) (*Watch, error) {
+	s.mu.Lock()
+	w, shared := s.watches[path]
+	s.mu.Unlock()
+	if !shared {
+		_, w, err := s.readWatch(ctx, path)
+		return w, err
+	}
+	return w, w.wait(ctx)
+}
+
+// wait blocks until the server has said whether the watch stands.
+func (w *Watch) wait(ctx context.Context) error {
+	select {
+	case <-w.ready:
+		return w.err
+	case <-ctx.Done():
+		return interrupted(ctx, nil)
+	}
+}
+
+// readWatch reads path and makes sure that a watch stands from that read on.
+func (s *Session) readWatch(ctx context.Context, path string) (node, *Watch, error) {
+	t, err := s.enter(ctx, false)
+	if err != nil {
+		return node{}, nil, err
+	}
+	s.mu.Lock()
+	w, shared := s.watches[path]
+	if !shared {
+		w = &Watch{fired: make(chan struct{}), ready: make(chan struct{})}
+		s.watches[path] = w
+	}
+	s.mu.Unlock()
+	if shared {
+		n, err := launch(ctx, s, t, request[node]{run: get(path)})
+		if err == nil {
+			err = w.wait(ctx)
+		}
+		return n, w, err
+	}
+	n, err := launch(ctx, s, t, request[node]{run: func(conn *zk.Conn) (node, error) {
+		data, stat, events, err := conn.GetW(path)
+		s.armed(path, w, events, err)
+		if err != nil {
+			return node{}, err
+		}
+		return node{data, *stat}, nil
+	}})
+	return n, w, err
+}
+
+// get reads a znode without a watch.
+func get(path string) func(conn *zk.Conn) (node, error) {
+	return func(conn *zk.Conn) (node, error) {
+		data, stat, err := conn.Get(path)
+		if err != nil {
+			return node{}, err
+		}
+		return node{data, *stat}, nil
+	}
+}
+
+// armed settles a registry entry once the server has answered. On an adopted
+// connection events come from the watch's own channel, for nothing tells whether
+// the connection's channel has lost any.
+func (s *Session) armed(path string, w *Watch, events <-chan zk.Event, err error) {
+	s.mu.Lock()
+	w.err = err
+	close(w.ready)
+	if err != nil && s.watches[path] == w {
+		delete(s.watches, path)
+	}
+	s.mu.Unlock()
+	if err != nil || s.wire != nil {
+		return
+	}
+	s.background(func(ctx context.Context) {
+		select {
+		case event := <-events:
+			s.fire(path, event.Type)
+		case <-ctx.Done():
+		}
+	})
+}
+
+// fire ends the watch on path. It is called from zk.Conn's event callback.
+func (s *Session) fire(path string, event zk.EventType) {
+	switch event {
+	case zk.EventNodeDeleted, zk.EventNodeDataChanged, zk.EventNotWatching:
+	default:
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if event == zk.EventNodeDeleted {
+		delete(s.nodes, path)
+	}
+	if w, ok := s.watches[path]; ok {
+		delete(s.watches, path)
+		w.event = event
+		close(w.fired)
+	}
+}
+
+func (w *Watch) hasFired() bool {
+	select {
+	case <-w.fired:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,232 @@
+package zkutil
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// wire dials for one zk.Conn and keeps an eye on the frames that pass. It does
+// what zk.Conn leaves out:
+//
+//   - reads the negotiated session timeout, which zk.Conn keeps to itself;
+//   - fails a handshake that takes too long (zk.Conn waits for ten receive timeouts);
+//   - closes the previous socket at each dial (zk.Conn leaks one per expiry);
+//   - turns a failed resend of credentials into a closed socket (go-zookeeper PR 163:
+//     the error makes zk.Conn wait for itself for good);
+//   - after a reconnect, holds answers back until the watches are set again.
+//
+// The last matters because zk.Conn tells the server "my watches stand since zxid x"
+// and reads x while answers may already be moving it: a changed znode in between
+// would never be reported.
+type wire struct {
+	dial     func(network, address string, timeout time.Duration) (net.Conn, error)
+	patience func() time.Duration                  // for a dial, a handshake, the watches
+	greeted  func(id int64, timeout time.Duration) // handshake done; id 0: session expired
+	failed   func(err error)                       // a dial or a handshake failed
+
+	mu      sync.Mutex // protects what is below
+	current *line
+	closed  bool
+	watches map[watchKey]struct{} // the watches that zk.Conn has registered
+}
+
+// Dial is the zk.Dialer of the connection. The timeout that zk.Conn asks for is
+// replaced by our own.
+func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) {
+	w.cut()
+	patience := w.patience()
+	conn, err := w.dial(network, address, patience)
+	if err != nil {
+		w.failed(err)
+		return nil, err
+	}
+	l := &line{Conn: conn, wire: w, in: bufio.NewReaderSize(conn, 16<<10), pending: map[int32]watchKey{}, done: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	w.current = l
+	return l, nil
+}
+
+// cut closes the socket, so that zk.Conn tries the next server.
+func (w *wire) cut() {
+	w.mu.Lock()
+	l := w.current
+	w.mu.Unlock()
+	if l != nil {
+		_ = l.Close()
+	}
+}
+
+// shut cuts and refuses every further dial.
+func (w *wire) shut() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.cut()
+}
+
+// localAddress is the host's address as the server sees it, "" when unknown.
+func (w *wire) localAddress() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(w.current.LocalAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// line is one connection of a wire. As any net.Conn under zk.Conn it has one
+// reader and one writer at a time.
+type line struct {
+	net.Conn
+	wire *wire
+	in   *bufio.Reader
+	once sync.Once
+	done chan struct{} // closed by Close
+
+	// Of the reader.
+	left     int    // bytes of the current frame still to be handed out
+	complete func() // what the current frame means, once it was handed out
+
+	// Guarded by wire.mu.
+	open    bool               // the handshake is done
+	pending map[int32]watchKey // requests that ask for a watch, by xid
+	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
+}
+
+// Close is safe to call from anywhere, more than once.
+func (l *line) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() {
+		close(l.done)
+		err = l.Conn.Close()
+	})
+	return err
+}
+
+func (l *line) isOpen() bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.open
+}
+
+// SetReadDeadline is ignored during the handshake, which has a deadline of its own.
+func (l *line) SetReadDeadline(t time.Time) error {
+	if !l.isOpen() {
+		return nil
+	}
+	return l.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is ignored during the handshake, which has a deadline of its own.
+func (l *line) SetWriteDeadline(t time.Time) error {
+	if !l.isOpen() {
+		return nil
+	}
+	return l.Conn.SetWriteDeadline(t)
+}
+
+// Write sends one frame: zk.Conn passes each in a single call.
+func (l *line) Write(frame []byte) (int, error) {
+	op := l.outgoing(frame)
+	n, err := l.Conn.Write(frame)
+	switch {
+	case op == opSetAuth && err != nil:
+		_ = l.Close()
+		return len(frame), nil
+	case op == opSetWatches && err == nil:
+		l.arm()
+	}
+	return n, err
+}
+
+// Read hands out the bytes of one frame at most.
+func (l *line) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		if err := l.next(); err != nil {
+			if !l.isOpen() {
+				l.wire.failed(fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), err))
+			}
+			return 0, err
+		}
+	}
+	n, err := l.in.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	if l.left == 0 && l.complete != nil {
+		l.complete()
+		l.complete = nil
+	}
+	return n, err
+}
+
+// arm lets answers pass again.
+func (l *line) arm() {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	if l.armed != nil {
+		close(l.armed)
+		l.armed = nil
+	}
+}
+
+// awaitArmed returns once answers may pass. The time limit is only there for a
+// zk.Conn that behaves differently from the one this was written for.
+func (l *line) awaitArmed() {
+	l.wire.mu.Lock()
+	armed := l.armed
+	l.wire.mu.Unlock()
+	if armed == nil {
+		return
+	}
+	limit := time.NewTimer(l.wire.patience())
+	defer limit.Stop()
+	select {
+	case <-armed:
+	case <-l.done:
+	case <-limit.C:
+		l.arm()
+	}
+}
+
+// opened ends the handshake: the deadlines are zk.Conn's from here on.
+func (l *line) opened(id int64, timeout time.Duration) {
+	w := l.wire
+	w.mu.Lock()
+	l.open = true
+	if id == 0 {
+		clear(w.watches) // zk.Conn gives its watches up with the session
+	}
+	if len(w.watches) > 0 {
+		l.armed = make(chan struct{})
+	}
+	w.mu.Unlock()
+	_ = l.SetDeadline(time.Time{}) // a dead socket says so at the next read
+	w.greeted(id, timeout)
+}
+
+// logAdapter passes what zk.Conn has to say to a slog.Logger at debug level.
+// zk.WithLogInfo(false) goes with it: the other lines print session ids.
+type logAdapter struct{ debug func(msg string, args ...any) }
+
+var _ zk.Logger = logAdapter{}
+
+func (a logAdapter) Printf(format string, args ...any) {
+	a.debug("zk.Conn: " + fmt.Sprintf(format, args...))
+}

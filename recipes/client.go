@@ -1,0 +1,141 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// Client is one ZooKeeper session, and the leases held in it. A service needs one,
+// for all its recipes. Its methods may be called concurrently.
+type Client struct {
+	session   *zkutil.Session
+	namespace string
+}
+
+// Connect opens a session with one of the servers, each "host:port" or "host" for
+// port 2181. It returns once the session stands and the credentials are accepted.
+// If ctx or the connect timeout ends first, the error wraps the failure of the last
+// attempt, and nothing goes on behind it. The context bounds nothing later.
+func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
+	failed := func(err error) (*Client, error) {
+		return nil, &OpError{Op: "recipes: connect", Path: strings.Join(servers, ","), Err: err}
+	}
+	cfg, err := configure(opts)
+	if err != nil {
+		return failed(err)
+	}
+	if err := checkServers(servers); err != nil {
+		return failed(err)
+	}
+	cfg.Servers = servers
+	if cfg.SessionTimeout == 0 {
+		cfg.SessionTimeout = defaultSessionTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.connectTimeout)
+	defer cancel()
+	session, err := zkutil.Connect(ctx, cfg.Config)
+	if err != nil {
+		return failed(err)
+	}
+	return &Client{session: session, namespace: cfg.namespace}, nil
+}
+
+func checkServers(servers []string) error {
+	if len(servers) == 0 {
+		return errors.New("no servers given")
+	}
+	for _, server := range zk.FormatServers(servers) {
+		host, port, err := net.SplitHostPort(server)
+		if err != nil {
+			return fmt.Errorf("server %q: %w", server, err)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, " ,/") {
+			return fmt.Errorf("server %q is not host:port", server)
+		}
+	}
+	return nil
+}
+
+// NewClient adopts a connection that somebody else has opened, with the event
+// channel that came with it, which must have no other reader. The negotiated
+// session timeout can't be seen from outside the connection: tell it with
+// [WithSessionTimeout], as the server granted it. Without it leases end with
+// ErrSuspended at the first disconnect, and TrustedUntil is zero: there is no
+// deadline. Nor can a connection that hangs be cut, so waits may be longer than
+// with [Connect]. Options that shape a connection are errors here.
+//
+// Close never closes an adopted connection; it deletes what the client has left.
+func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, error) {
+	cfg, err := configure(opts)
+	switch {
+	case err != nil:
+	case conn == nil || events == nil:
+		err = errors.New("connection and event channel must not be nil")
+	case len(cfg.connectOnly) > 0:
+		err = fmt.Errorf("%s: only for Connect", strings.Join(cfg.connectOnly, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recipes: new client: %w", err)
+	}
+	return &Client{session: zkutil.Adopt(conn, events, cfg.Config), namespace: cfg.namespace}, nil
+}
+
+// Conn returns the connection, for requests of the user's own. They are not part of
+// the library's guarantees: see go-zookeeper/zk for what may be lost.
+func (c *Client) Conn() *zk.Conn { return c.session.Conn() }
+
+// State returns the current state: Connected, Suspended, Lost or Closed.
+func (c *Client) State() ConnectionState { return ConnectionState(c.session.State()) }
+
+// Subscribe returns the states as they change, in order, the current one first, and
+// a function that ends the subscription and closes the channel. The channel is also
+// closed after Closed. The client never waits for a reader: one that falls far
+// behind may miss a Suspended together with the Reconnected after it, never a Lost.
+func (c *Client) Subscribe() (states <-chan ConnectionState, stop func()) {
+	return zkutil.Subscribe[ConnectionState](c.session)
+}
+
+// SessionTimeout returns what the server granted in the latest handshake. For an
+// adopted connection it is what the client was told, zero if nothing.
+func (c *Client) SessionTimeout() time.Duration { return c.session.Timeout() }
+
+// Close ends every lease and every wait with ErrClosed, removes their znodes, closes
+// the session, and returns when every goroutine of the client has ended. It is
+// idempotent. Without a server it can't remove anything: the server does, when the
+// session expires. The only error is a callback of the user that still runs after
+// the operation timeout.
+func (c *Client) Close() error {
+	if err := c.session.Close(); err != nil {
+		return fmt.Errorf("recipes: %w", err)
+	}
+	return nil
+}
+
+// Attach is for the recipes of this module: it gives the session, and path with the
+// namespace before it.
+func (c *Client) Attach(access zkutil.Access, path string) (*zkutil.Session, string, error) {
+	access.Check()
+	if c == nil || c.session == nil {
+		return nil, "", errors.New("the client is nil")
+	}
+	if err := zkutil.ValidatePath(path); err != nil {
+		return nil, "", err
+	}
+	switch {
+	case c.namespace == "":
+		return c.session, path, nil
+	case path == "/":
+		return c.session, c.namespace, nil
+	default:
+		return c.session, c.namespace + path, nil
+	}
+}

@@ -1,0 +1,95 @@
+package recipes
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// Lease is one acquisition: of a lock, of a permit, or of a term of leadership. It
+// is valid until its context ends. Its methods may be called concurrently.
+type Lease struct {
+	entry *zkutil.Entry
+}
+
+// NewLease is for the recipes of this module.
+func NewLease(entry *zkutil.Entry) *Lease {
+	if entry == nil {
+		panic("zkrecipes: for the recipes of this module only")
+	}
+	return &Lease{entry: entry}
+}
+
+// Context ends when the lease does, before the server can grant it to another;
+// context.Cause tells why: ErrReleased, ErrSessionLost, ErrSuspended, ErrNodeDeleted
+// or ErrClosed. It has the values of the context that acquired, but neither its
+// deadline nor its cancellation.
+//
+// It also carries ownership: acquiring the same lock with this context, or one
+// derived from it, re-enters. Whoever gets it shares the lease.
+func (l *Lease) Context() context.Context { return l.entry.Context() }
+
+// FencingToken grows with every exclusive holder of the path, across the whole
+// ensemble: it is the czxid of the lease's znode, and constant for its life. A
+// resource that remembers the highest token and refuses lower ones is safe from a
+// holder that was paused and does not know that it has lost the lease.
+//
+// With read-modify-write in SQL, claim the row before reading it, for a check at the
+// write alone lets two holders read the same value:
+//
+//	UPDATE stock SET token = :token WHERE id = :id AND token <= :token  -- claim
+//	SELECT amount FROM stock WHERE id = :id                             -- read
+//	UPDATE stock SET amount = :new WHERE id = :id AND token = :token    -- write
+//
+// Each must affect one row; none means that a later holder was there.
+func (l *Lease) FencingToken() int64 { return l.entry.Token() }
+
+// Path is the path of the lease's znode on the server, namespace included.
+func (l *Lease) Path() string { return l.entry.Path() }
+
+// TrustedUntil is until when the lease is certainly valid unless it is renewed: it
+// moves forward as long as the session is proven alive. Compare it with time.Now
+// before a step that can't be fenced. After a pause of the process it tells the
+// truth even before the context has ended. Zero on an adopted connection whose
+// session timeout is unknown.
+func (l *Lease) TrustedUntil() time.Time { return l.entry.TrustedUntil() }
+
+// Revoked is closed when a peer has asked for the lease. It is still held: finish
+// or undo, and Release. A request that came while the lease was being waited for
+// counts as well.
+func (l *Lease) Revoked() <-chan struct{} { return l.entry.Revoked() }
+
+// Check returns the guard for a transaction with zk.Conn.Multi: while the lease's
+// znode exists the transaction goes through, after release or loss it fails with
+// zk.ErrNoNode and changes nothing.
+func (l *Lease) Check() *zk.CheckVersionRequest {
+	return &zk.CheckVersionRequest{Path: l.entry.Path(), Version: -1}
+}
+
+// Release gives the lease back. Call it once per Acquire, typically with defer; the
+// znode goes with the last of them. It returns
+//
+//   - nil once the znode is gone (or another lease on the same hold remains);
+//   - what ended the lease, if that was a loss: nothing is left to release;
+//   - ErrNotHeld when called again;
+//   - any other error when the znode could not be deleted within the operation
+//     timeout. The deletion goes on in the background until it is confirmed or the
+//     session is over.
+//
+// The context has ended when Release returns, whatever it returns.
+func (l *Lease) Release() error {
+	if err := l.entry.Leave(); err != nil {
+		return &OpError{Op: "lease: release", Path: l.entry.Path(), Err: err}
+	}
+	return nil
+}
+
+// Participant is one contender of a recipe.
+type Participant struct {
+	ID     string // what it wrote into its znode: the id it was given, or its host's address
+	Path   string // of its znode on the server, namespace included
+	Leader bool   // it holds the lock or leads
+}

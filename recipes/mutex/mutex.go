@@ -1,0 +1,149 @@
+package mutex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// InterProcessMutex is a lock on a path. Create it with [New]; it needs no closing.
+type InterProcessMutex struct {
+	path      string // as given
+	queue     *zkutil.Queue
+	listener  func(*recipes.Lease)
+	callbacks *zkutil.Callbacks
+}
+
+// Option configures an [InterProcessMutex].
+type Option func(*InterProcessMutex) error
+
+// maxID bounds what a contender may write about itself into its znode.
+const maxID = 64 << 10
+
+// WithID sets what Participants shows for this mutex's contenders; the default is
+// the host's address. At most 64 KiB.
+func WithID(id string) Option {
+	return func(m *InterProcessMutex) error {
+		if len(id) > maxID {
+			return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
+		}
+		m.queue.Data = []byte(id)
+		return nil
+	}
+}
+
+// WithRevocationListener has fn called, at most once a hold, when a peer asks for the
+// lock back. The lock stays held until the lease is released. Calls come one at a
+// time, from a goroutine of the client; a panic is contained and logged. With
+// re-entrant leases fn gets the first of them.
+func WithRevocationListener(fn func(*recipes.Lease)) Option {
+	return func(m *InterProcessMutex) error {
+		if fn == nil {
+			return errors.New("revocation listener: nil")
+		}
+		m.listener = fn
+		return nil
+	}
+}
+
+// New returns a mutex on path, an absolute path below the client's namespace. The
+// znodes of path are created when first needed. Nothing is sent to the server here.
+func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, error) {
+	session, dir, err := c.Attach(zkutil.RecipeAccess(), path)
+	if err != nil {
+		return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: err}
+	}
+	m := &InterProcessMutex{
+		path:      path,
+		callbacks: session.Callbacks(),
+		queue: &zkutil.Queue{
+			Session: session,
+			Recipe:  "mutex",
+			Dir:     dir,
+			Prefix:  "lock-",
+			Markers: zkutil.Markers,
+			Rule:    zkutil.Exclusive,
+		},
+	}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: errors.New("nil option")}
+		}
+		if err := opt(m); err != nil {
+			return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: err}
+		}
+	}
+	return m, nil
+}
+
+// Acquire blocks until the lock is held, and returns the lease. The context bounds
+// the wait alone: the lease outlives it. With a context that carries this lock's
+// hold, Acquire re-enters at once.
+//
+// It fails with the error of ctx when that ends first; with the cause of the hold
+// when ctx carries one that has ended; with ErrClosed; with ErrSequenceExhausted; or
+// with what the server or the retry policy says. Whatever the error, no znode is
+// left behind: one that could not be deleted at once is deleted in the background.
+func (m *InterProcessMutex) Acquire(ctx context.Context) (*recipes.Lease, error) {
+	return m.enter(ctx, "mutex: acquire", m.queue.Acquire)
+}
+
+// TryAcquire is Acquire without the wait for others: if another contender holds the
+// lock or is ahead, it returns ErrNotAcquired, and its znode is gone by then.
+func (m *InterProcessMutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
+	return m.enter(ctx, "mutex: try acquire", m.queue.TryAcquire)
+}
+
+func (m *InterProcessMutex) enter(ctx context.Context, op string, acquire func(context.Context) (*zkutil.Entry, error)) (*recipes.Lease, error) {
+	entry, err := m.queue.Reenter(ctx)
+	first := entry == nil && err == nil
+	if first {
+		entry, err = acquire(ctx)
+	}
+	if err != nil {
+		return nil, &recipes.OpError{Op: op, Path: m.path, Err: err}
+	}
+	lease := recipes.NewLease(entry)
+	if first && m.listener != nil {
+		entry.OnRevoked(m.callbacks, func() { m.listener(lease) })
+	}
+	return lease, nil
+}
+
+// Do runs fn while it holds the lock, and releases it. The context that fn gets
+// re-enters, and ends with the lease, or with ctx, or when fn returns. Do returns fn's
+// error, joined with the loss of the lease and a failure to release it, each of which
+// errors.Is can find. A panic of fn goes on after the release.
+func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) (err error) {
+	lease, err := m.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancelCause(lease.Context())
+	unbind := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer func() {
+		unbind()
+		cancel(recipes.ErrReleased)
+		if released := lease.Release(); !errors.Is(released, recipes.ErrNotHeld) {
+			err = errors.Join(err, released) // else fn has released it, and heard of a loss
+		}
+	}()
+	return fn(inner, lease)
+}
+
+// Participants returns those who hold or wait for the lock, in queue order, the
+// holder first. It is a snapshot: those who leave while it is taken are left out.
+func (m *InterProcessMutex) Participants(ctx context.Context) ([]recipes.Participant, error) {
+	queue, err := m.queue.Participants(ctx)
+	if err != nil {
+		return nil, &recipes.OpError{Op: "mutex: participants", Path: m.path, Err: err}
+	}
+	participants := make([]recipes.Participant, len(queue))
+	for i, p := range queue {
+		participants[i] = recipes.Participant{ID: string(p.Data), Path: p.Path, Leader: i == 0}
+	}
+	return participants, nil
+}
