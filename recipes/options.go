@@ -206,10 +206,10 @@ func WithLogger(logger *slog.Logger) Option {
 type ErrorPolicy int
 
 const (
-	// SessionErrorPolicy, the default: the end of the session, or of the proof that
-	// it lives. A lost connection alone ends nothing.
+	// SessionErrorPolicy is the default: a lease ends with its session, or with the
+	// proof that it lives. A lost connection alone ends nothing.
 	SessionErrorPolicy ErrorPolicy = iota
-	// StandardErrorPolicy, Curator's default: a lost connection ends a lease too.
+	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too.
 	StandardErrorPolicy
 )
 

@@ -6,14 +6,14 @@ import "github.com/zkrecipes/zkrecipes/internal/zkutil"
 type ConnectionState int
 
 const (
-	// Suspended: no server is connected; the session may well be alive.
+	// Suspended means: no server is connected; the session may well be alive.
 	Suspended = ConnectionState(zkutil.Suspended)
-	// Connected: a server has accepted the session.
+	// Connected means: a server has accepted the session.
 	Connected = ConnectionState(zkutil.Connected)
 	// Reconnected is only ever an event, after Suspended or Lost. The session is the
 	// old one unless Lost came before.
 	Reconnected = ConnectionState(zkutil.Reconnected)
-	// Lost: the session has expired, or can't be proven alive any more. Leases have
+	// Lost means: the session has expired, or can't be proven alive any more. Leases have
 	// ended by the time it is told.
 	Lost = ConnectionState(zkutil.Lost)
 	// Closed is final.

@@ -46,7 +46,7 @@ func launch[T any](ctx context.Context, s *Session, t ticket, r request[T]) (T, 
 	answer := make(chan outcome[T], 1)
 	go func() { // counted by enter; ends when zk.Conn answers or loses the connection
 		result, err := r.run(t.conn)
-		if r.write {
+		if r.write && t.conn.SessionID() == t.id {
 			s.settle(sent, t.id, err)
 		}
 		answer <- outcome[T]{result, err}
@@ -85,7 +85,7 @@ func (s *Session) enter(ctx context.Context, cleanup bool) (ticket, error) {
 			return ticket{}, interrupted(ctx, nil)
 		}
 		s.mu.Lock()
-		if s.sealed || s.closing && !cleanup {
+		if s.sealed || s.closed && !cleanup {
 			s.mu.Unlock()
 			return ticket{}, ErrClosed
 		}

@@ -1,7 +1,6 @@
 package zkutil
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -12,7 +11,6 @@ import (
 // callbacks counts the goroutines that run the user's functions, so that Close can
 // join them.
 type callbacks struct {
-	log     *slog.Logger
 	running sync.WaitGroup
 }
 
@@ -36,7 +34,7 @@ func (c *callbacks) wait(limit time.Duration) bool {
 // Callbacks runs functions of the user one at a time, in the order in which they
 // were posted, under no lock. A panic in one is contained and logged.
 type Callbacks struct {
-	owner *callbacks
+	s *Session
 
 	mu      sync.Mutex // protects what is below
 	queue   []func()
@@ -44,7 +42,7 @@ type Callbacks struct {
 }
 
 // Callbacks returns a new, empty order of callbacks.
-func (s *Session) Callbacks() *Callbacks { return &Callbacks{owner: &s.callbacks} }
+func (s *Session) Callbacks() *Callbacks { return &Callbacks{s: s} }
 
 // Post appends fn. It never blocks.
 func (c *Callbacks) Post(fn func()) {
@@ -55,7 +53,7 @@ func (c *Callbacks) Post(fn func()) {
 		return
 	}
 	c.running = true
-	c.owner.running.Go(c.drain) // owned by the session; ends when the queue is empty
+	c.s.callbacks.running.Go(c.drain) // owned by the session; ends when the queue is empty
 }
 
 func (c *Callbacks) drain() {
@@ -75,10 +73,18 @@ func (c *Callbacks) drain() {
 
 func (c *Callbacks) contain(fn func()) {
 	defer func() {
-		if v := recover(); v != nil {
-			c.owner.log.LogAttrs(context.Background(), slog.LevelError, "panic in a callback",
-				slog.String("err", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+		if v := recover(); v != nil && c != c.s.logs {
+			c.s.log(slog.LevelError, "panic in a callback", "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		}
 	}()
 	fn()
+}
+
+// log hands a record to the user's logger. The handler is the user's code too: it
+// must not run under our locks, nor in zk.Conn's goroutines.
+func (s *Session) log(level slog.Level, msg string, args ...any) {
+	if s.cfg.Logger.Handler() == slog.DiscardHandler {
+		return
+	}
+	s.logs.Post(func() { s.cfg.Logger.Log(s.ctx, level, msg, args...) })
 }

@@ -3,6 +3,7 @@ package zkutil
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -123,7 +124,7 @@ func (s *Session) purge(ctx context.Context, dir, uuid string) {
 		return s.search(ctx, dir, uuid, true)
 	})
 	if err != nil && ctx.Err() == nil {
-		s.cfg.Logger.Warn("search for an abandoned znode failed", "path", dir, "err", err)
+		s.log(slog.LevelWarn, "search for an abandoned znode failed", "path", dir, "err", err)
 	}
 	for _, path := range found {
 		s.removeNow(ctx, path)

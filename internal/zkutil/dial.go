@@ -36,3 +36,21 @@ func dialer(ctx context.Context, cfg Config, nameOf func(address string) string)
 		return secured, nil
 	}
 }
+
+// hostAddress is what a znode says when it was given no data: the host's address,
+// as with Curator. Never empty, for Curator's participants must be able to read it.
+func (s *Session) hostAddress() string {
+	if s.wire != nil {
+		if address := s.wire.localAddress(); address != "" {
+			return address
+		}
+	}
+	if addresses, err := net.InterfaceAddrs(); err == nil {
+		for _, address := range addresses {
+			if ip, ok := address.(*net.IPNet); ok && !ip.IP.IsLoopback() {
+				return ip.IP.String()
+			}
+		}
+	}
+	return "127.0.0.1"
+}

@@ -13,9 +13,8 @@
 // answered by a server that is cut off from its quorum, for seconds after the
 // others have expired the session. So while something is held or awaited the
 // session commits an empty transaction every T/6 (T is the session timeout), and
-// trusts itself until 2T/3 after the send time of the last committed one. The
-// margin covers the leader's view of the session, which is older than ours by at
-// most half a tick or one heartbeat, and clocks that run a little apart.
+// trusts itself until 2T/3 after the send time of the last committed one. Why that is
+// early enough is said at Session.horizon.
 //
 // # Concurrency
 //

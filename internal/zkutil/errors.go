@@ -35,7 +35,7 @@ var (
 
 // answers are the errors with which a server refuses a request for good: it was
 // not executed, and repeating it unchanged gets the same answer.
-var answers = []error{
+var answers = []error{ //nolint:gochecknoglobals // a constant list
 	zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals,
 	zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrInvalidFlags,
 	zk.ErrAuthFailed, zk.ErrReconfigDisabled, zk.ErrBadArguments, zk.ErrAPIError,

@@ -11,6 +11,7 @@ const (
 	opExists       = 3
 	opGetData      = 4
 	opGetChildren  = 8
+	opPing         = 11
 	opGetChildren2 = 12
 	opSetAuth      = 100
 	opSetWatches   = 101

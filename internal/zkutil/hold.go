@@ -3,6 +3,7 @@ package zkutil
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -112,7 +113,7 @@ func (h *Hold) endLocked(cause error) {
 	h.removal = s.removeLocked(h.path)
 	s.attend(-1)
 	if !errors.Is(cause, ErrReleased) {
-		s.cfg.Logger.Warn("hold lost", "znode", h.path, "err", cause)
+		s.log(slog.LevelWarn, "hold lost", "znode", h.path, "err", cause)
 	}
 }
 
@@ -148,7 +149,7 @@ func (h *Hold) follow(own *Watch, epoch uint64) {
 			h.end(ErrNodeDeleted)
 			return
 		case err != nil:
-			s.cfg.Logger.Warn("own znode can't be read: no more revocations", "znode", h.path, "err", err)
+			s.log(slog.LevelWarn, "own znode can't be read: no more revocations", "znode", h.path, "err", err)
 			<-h.ctx.Done()
 			return
 		case string(n.data) == Revocation:

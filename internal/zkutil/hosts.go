@@ -25,7 +25,8 @@ type hosts struct {
 	names []string
 	round []host
 	next  int
-	tries int // since the last success or pause
+	last  string // the address handed out last
+	tries int    // since the last success or pause
 }
 
 // host is an address and the name that it was resolved from.
@@ -65,9 +66,13 @@ func (h *hosts) Next() (server string, retryStart bool) {
 		if h.next == n {
 			h.round, h.next = h.lookup(), 0
 			n = len(h.round)
+			if n > 1 && h.round[0].address == h.last { // it has just failed
+				h.round[0], h.round[n-1] = h.round[n-1], h.round[0]
+			}
 		}
 		server = h.round[h.next].address
 		h.next++
+		h.last = server
 	}
 	if h.tries >= n {
 		retryStart = true

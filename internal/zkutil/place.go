@@ -96,7 +96,8 @@ func (p *place) lookOnce(ctx context.Context) error {
 	p.blocker, p.next = "", false
 	if b := p.q.Rule(queue, own); b >= 0 {
 		p.blocker = Join(p.q.Dir, queue[b].Name)
-		p.next = b == 0 && p.q.Rule(queue[1:], own-1) < 0
+		// Only an own connection tells events in their order, see wait.
+		p.next = b == 0 && p.s.wire != nil && p.q.Rule(queue[1:], own-1) < 0
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (p *place) grant(ctx context.Context) (*Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closing:
+	case s.closed:
 		return nil, ErrClosed
 	case p.owner != s.id:
 		return nil, lostPlace(ErrSessionLost)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -88,7 +89,7 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 	sequence, _ := sequenceOf(p.name, q.Markers)
 	exhausted, worn := wornOut(sequence)
 	if worn {
-		s.cfg.Logger.Warn("sequence numbers are running out: let the parent be removed while nobody uses it", "path", q.Dir, "znode", path)
+		s.log(slog.LevelWarn, "sequence numbers are running out: let the parent be removed while nobody uses it", "path", q.Dir, "znode", path)
 	}
 	if exhausted {
 		s.remove(path)

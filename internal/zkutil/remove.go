@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -66,7 +67,7 @@ func (s *Session) delete(ctx context.Context, path string, failed func(error)) e
 			return struct{}{}, nil // refused, but the server has removed it with its session
 		}
 		if ctx.Err() == nil {
-			s.cfg.Logger.Warn("delete failed, will be repeated", "znode", path, "err", err)
+			s.log(slog.LevelWarn, "delete failed, will be repeated", "znode", path, "err", err)
 		}
 		failed(err)
 		return struct{}{}, err

@@ -3,10 +3,8 @@ package zkutil
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -42,16 +40,17 @@ const maxFrame = 16 << 20
 type Session struct {
 	cfg     Config
 	wire    *wire              // nil on an adopted connection
-	events  <-chan zk.Event    // closed when zk.Conn has ended
+	ended   chan struct{}      // closed when the owned zk.Conn has ended
 	ctx     context.Context    // of the tasks; ends in Close
 	cancel  context.CancelFunc // ends ctx
 	calls   sync.WaitGroup     // requests in zk.Conn; joined in Close
 	tasks   sync.WaitGroup     // our own goroutines; joined in Close
 	done    chan struct{}      // closed when Close begins
-	closed  sync.Once
-	closeEr error
+	closing sync.Once
+	result  error // of Close
 
-	callbacks callbacks // the user's functions
+	callbacks callbacks  // the user's functions; joined in Close
+	logs      *Callbacks // among them the handler behind cfg.Logger
 
 	mu        sync.Mutex // protects everything below
 	conn      *zk.Conn
@@ -61,7 +60,7 @@ type Session struct {
 	epoch     uint64        // counts handshakes
 	timeout   time.Duration // negotiated; 0 while unknown
 	changed   chan struct{} // closed and replaced whenever something above changes
-	closing   bool          // Close has begun: no new calls but cleanup
+	closed    bool          // Close has begun: no new calls but cleanup
 	sealed    bool          // no new tasks
 	failure   error         // of the last dial or handshake
 	since     time.Time     // when connected was last changed
@@ -80,11 +79,11 @@ func newSession(cfg Config) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
 		cfg: cfg, ctx: ctx, cancel: cancel, timeout: cfg.SessionTimeout,
-		done: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1),
+		done: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1),
 		nodes: map[string]struct{}{}, holds: map[*Hold]struct{}{},
 		watches: map[string]*Watch{}, readers: map[*reader]struct{}{},
 	}
-	s.callbacks.log = cfg.Logger
+	s.logs = s.Callbacks()
 	s.background(s.keep)
 	return s
 }
@@ -96,7 +95,7 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	s := newSession(cfg)
 	hosts := &hosts{ctx: s.ctx, inner: cfg.Hosts, resolve: cfg.Dialer == nil, patience: s.patience}
 	s.wire = &wire{
-		dial:     dialer(s.ctx, cfg, hosts.nameOf),
+		dial:     dialer(s.ctx, cfg, hosts.nameOf), //nolint:contextcheck // dials go on when ctx is over
 		patience: s.patience,
 		greeted:  s.onGreeting,
 		failed:   s.onFailure,
@@ -106,15 +105,21 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 		zk.WithDialer(s.wire.Dial),
 		zk.WithHostProvider(hosts),
 		zk.WithEventCallback(s.onEvent),
-		zk.WithLogger(logAdapter{cfg.Logger.Debug}),
+		zk.WithLogger(logAdapter{s}),
 		zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxFrame))
 	if err != nil {
 		_ = s.Close()
 		return nil, err
 	}
+	go func() { // ends with zk.Conn's goroutine; joined in Close
+		for range events { // the callback has seen them all
+		}
+		s.abort()
+		close(s.ended)
+	}()
 	s.mu.Lock()
-	s.conn, s.events = conn, events
+	s.conn = conn
 	s.announce()
 	s.mu.Unlock()
 	if err := s.introduce(ctx); err != nil {
@@ -156,24 +161,31 @@ func Adopt(conn *zk.Conn, events <-chan zk.Event, cfg Config) *Session {
 	s.mu.Lock()
 	s.conn = conn
 	s.mu.Unlock()
-	if conn.State() == zk.StateHasSession {
-		s.onEvent(zk.Event{Type: zk.EventSession, State: zk.StateHasSession})
-	}
+	s.reconcile()
 	s.background(func(ctx context.Context) {
 		for {
 			select {
 			case event, ok := <-events:
 				if !ok {
-					s.onEvent(zk.Event{Type: zk.EventSession, State: zk.StateDisconnected})
+					s.abort()
 					return
 				}
 				s.onEvent(event)
+				s.reconcile()
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
 	return s
+}
+
+// reconcile makes up for events that an adopted connection has dropped: its channel
+// has six places. Whenever one was dropped, a later look than this one follows.
+func (s *Session) reconcile() {
+	if s.Conn().State() == zk.StateHasSession && s.State() != Connected {
+		s.onConnected()
+	}
 }
 
 // Conn returns the connection. Calls made on it directly bypass the gate.
@@ -188,140 +200,4 @@ func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.timeout
-}
-
-// Retry is the policy of the session's recipes.
-func (s *Session) Retry() Retry { return s.cfg.Retry }
-
-// Logger is where the session's recipes log.
-func (s *Session) Logger() *slog.Logger { return s.cfg.Logger }
-
-// hostAddress is what a znode says when it was given no data: the host's address,
-// as with Curator. Never empty, for Curator's participants must be able to read it.
-func (s *Session) hostAddress() string {
-	if s.wire != nil {
-		if address := s.wire.localAddress(); address != "" {
-			return address
-		}
-	}
-	if addresses, err := net.InterfaceAddrs(); err == nil {
-		for _, address := range addresses {
-			if ip, ok := address.(*net.IPNet); ok && !ip.IP.IsLoopback() {
-				return ip.IP.String()
-			}
-		}
-	}
-	return "127.0.0.1"
-}
-
-// background runs a task of the session: task must return soon after its context
-// ends. It reports false, and runs nothing, once the session is closed.
-func (s *Session) background(task func(ctx context.Context)) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.backgroundLocked(task)
-}
-
-func (s *Session) backgroundLocked(task func(ctx context.Context)) bool {
-	if s.sealed {
-		return false
-	}
-	s.tasks.Add(1)
-	go func() { // owned by the session; ends with s.ctx; joined in Close
-		defer s.tasks.Done()
-		task(s.ctx)
-	}()
-	return true
-}
-
-// tidy runs a task that removes what we left in ZooKeeper. It counts as a reason to
-// keep the session proven, and Close gives it time on an adopted connection.
-func (s *Session) tidy(task func(ctx context.Context)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tidyLocked(task)
-}
-
-func (s *Session) tidyLocked(task func(ctx context.Context)) {
-	if s.backgroundLocked(func(ctx context.Context) {
-		task(ctx)
-		s.mu.Lock()
-		s.attend(-1)
-		s.mu.Unlock()
-	}) {
-		s.attend(+1)
-	}
-}
-
-// Close ends every hold and wait with ErrClosed, removes what they left in
-// ZooKeeper, and joins every goroutine. On an own connection closing the session
-// removes all znodes at once; on an adopted one each is deleted, for at most an
-// operation timeout, and the connection stays open. It is idempotent.
-func (s *Session) Close() error {
-	s.closed.Do(func() { s.closeEr = s.close() })
-	return s.closeEr
-}
-
-func (s *Session) close() error {
-	s.mu.Lock()
-	s.closing = true
-	close(s.done)
-	for hold := range s.holds {
-		hold.endLocked(ErrClosed)
-	}
-	s.enterState(Closed)
-	s.announce()
-	s.mu.Unlock()
-
-	if s.wire == nil { // the znodes outlive us unless we delete them
-		s.drain(s.cfg.OperationTimeout, func() bool { return s.interest == 0 })
-	}
-	s.mu.Lock()
-	s.sealed = true
-	s.mu.Unlock()
-	s.cancel()
-	s.tasks.Wait()
-	if s.wire != nil {
-		s.hangUp()
-	}
-	s.calls.Wait()
-	if !s.callbacks.wait(s.cfg.OperationTimeout) {
-		return errors.New("close: a callback is still running")
-	}
-	return nil
-}
-
-// hangUp ends the owned zk.Conn. No call may be in flight then: zk.Conn would
-// return its result while still writing to it. Calls that a dead server does not
-// answer are failed by cutting the socket.
-func (s *Session) hangUp() {
-	idle := make(chan struct{})
-	go func() { // ends with the calls, which the steps below see to; joined by the last receive
-		s.calls.Wait()
-		close(idle)
-	}()
-	answered := func() bool {
-		limit := time.NewTimer(s.patience())
-		defer limit.Stop()
-		select {
-		case <-idle:
-			return true
-		case <-limit.C:
-			return false
-		}
-	}
-	if !answered() {
-		s.wire.cut()
-		if !answered() {
-			s.wire.shut()
-		}
-	}
-	<-idle
-	if conn := s.Conn(); conn != nil {
-		conn.Close()
-		s.wire.shut()
-		for range s.events { //nolint:revive // wait for zk.Conn's goroutine
-		}
-	}
-	s.wire.shut()
 }

@@ -2,7 +2,7 @@ package zkutil
 
 import (
 	"context"
-	"slices"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -47,7 +47,7 @@ func (s *Session) onFailure(err error) {
 	s.mu.Lock()
 	s.failure = err
 	s.mu.Unlock()
-	s.cfg.Logger.Debug("connection attempt failed", "err", err)
+	s.log(slog.LevelDebug, "connection attempt failed", "err", err)
 }
 
 // onEvent is zk.Conn's event callback: it runs inside zk.Conn's locks, so it must
@@ -77,9 +77,10 @@ func (s *Session) onConnected() {
 	first := s.epoch == 0
 	s.epoch++
 	s.connected, s.since, s.failure = true, time.Now(), nil
-	if first {
+	switch {
+	case first:
 		s.enterState(Connected)
-	} else {
+	case s.state != Connected: // an adopted connection may tell twice
 		s.enterState(Reconnected)
 	}
 	s.announce()
@@ -91,7 +92,8 @@ func (s *Session) onDisconnected() {
 	if !s.connected {
 		return
 	}
-	s.connected, s.since, s.trust.beat = false, time.Now(), time.Time{}
+	s.connected, s.since = false, time.Now()
+	s.trust.beat, s.trust.beaten = time.Time{}, time.Time{} // an overdue one is sent once we are back
 	if s.cfg.SuspendEnds {
 		for hold := range s.holds {
 			hold.endLocked(ErrSuspended)
@@ -123,7 +125,7 @@ func (s *Session) enterState(state State) {
 	if state == Reconnected {
 		s.state = Connected
 	}
-	s.cfg.Logger.Debug("connection", "state", state.String())
+	s.log(slog.LevelDebug, "connection", "state", state.String())
 	for r := range s.readers {
 		r.post(state)
 	}
@@ -140,7 +142,7 @@ func (s *Session) announce() {
 func (s *Session) await(ctx context.Context, condition func() bool) error {
 	for {
 		s.mu.Lock()
-		if s.closing {
+		if s.closed {
 			s.mu.Unlock()
 			return ErrClosed
 		}
@@ -181,110 +183,6 @@ func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
-}
-
-// reader is one subscription.
-type reader struct {
-	pending []State // guarded by Session.mu
-	wake    chan struct{}
-}
-
-// maxPending is when a slow reader starts to miss pairs of Suspended and Reconnected.
-const maxPending = 64
-
-// post appends a state; called under Session.mu.
-func (r *reader) post(state State) {
-	r.pending = append(r.pending, state)
-	if n := len(r.pending); n > maxPending {
-		// Only a Suspended and a Reconnected side by side cancel each other out.
-		for i := n - 2; i >= 0; i-- {
-			pair := r.pending[i : i+2]
-			if slices.Contains(pair, Suspended) && slices.Contains(pair, Reconnected) {
-				r.pending = slices.Delete(r.pending, i, i+2)
-				break
-			}
-		}
-	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Subscribe returns the states of s as they change, the current one first, and a
-// function that ends the subscription. The channel is closed after Closed, or by
-// stop. After Close a reader that is more than 16 states behind misses the rest.
-func Subscribe[S ~int](s *Session) (states <-chan S, stop func()) {
-	out := make(chan S, 16)
-	r := &reader{wake: make(chan struct{}, 1)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == Closed {
-		out <- S(Closed)
-		close(out)
-		return out, func() {}
-	}
-	r.post(s.state)
-	s.readers[r] = struct{}{}
-	ctx, cancel := context.WithCancel(s.ctx)
-	ended := make(chan struct{})
-	if !s.backgroundLocked(func(context.Context) {
-		defer close(ended)
-		defer close(out)
-		defer cancel()
-		relay(ctx, s, r, out)
-	}) {
-		close(ended)
-	}
-	return out, func() {
-		cancel()
-		<-ended
-	}
-}
-
-// relay moves states from r to out until ctx ends; then what still fits.
-func relay[S ~int](ctx context.Context, s *Session, r *reader, out chan<- S) {
-	take := func() (state State, ok bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(r.pending) == 0 {
-			return 0, false
-		}
-		state = r.pending[0]
-		r.pending = r.pending[1:]
-		return state, true
-	}
-	defer func() {
-		s.mu.Lock()
-		delete(s.readers, r)
-		s.mu.Unlock()
-	}()
-	for {
-		state, ok := take()
-		if !ok {
-			select {
-			case <-r.wake:
-				continue
-			case <-ctx.Done():
-				if state, ok = take(); !ok {
-					return
-				}
-			}
-		}
-		select {
-		case out <- S(state):
-			if state == Closed {
-				return
-			}
-			continue
-		default:
-		}
-		select {
-		case out <- S(state):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // String returns the state's name.

@@ -3,17 +3,17 @@ package zkutil
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// The parts of the session timeout T; reference for each is the package comment.
+// In parts of the session timeout T.
 const (
-	beatsPerTimeout  = 6 // a heartbeat every T/6, and as long for its answer
-	trustNumerator   = 2 // trust in a committed write ends 2T/3 after it was sent
-	trustDenominator = 3
-	defaultPeriod    = 5 * time.Second // between heartbeats while T is unknown
+	beatsPerTimeout = 6               // a heartbeat every T/6, and as long for its answer
+	pingsPerTimeout = 8               // a ping every T/8
+	defaultPeriod   = 5 * time.Second // between heartbeats while T is unknown
 )
 
 // trust is what is known about the life of one session. Guarded by Session.mu.
@@ -49,9 +49,27 @@ func (s *Session) attend(n int) {
 		s.keeperBy(s.wanted.Add(s.period()))
 	}
 	s.interest += n
-	if s.interest == 0 && s.closing {
+	if s.interest == 0 && s.closed {
 		s.announce() // Close of an adopted connection waits for it
 	}
+}
+
+// horizon is how long after it was sent a committed write proves the session.
+//
+// It was committed, so it was sent before any cut. A follower tells the leader every
+// half tick which sessions were active: the last such list left at most T/4 before
+// (two ticks are the shortest timeout), and ours was active at most T/8 before that,
+// for the wire pings. In a list that is due more often than we ping we may be missing,
+// but then T/8 + T/8 bounds it all the same. So the leader lets the session live until
+// 3T/4 after the write; 2T/3 leaves T/12 for clocks that run apart.
+//
+// An adopted connection pings every T/3 by itself: out of idleness only T/2 is
+// certain, less the same margin.
+func (s *Session) horizon() time.Duration {
+	if s.wire == nil {
+		return s.timeout * 5 / 12
+	}
+	return s.timeout * 2 / 3
 }
 
 // settle takes note of the answer to a write sent in session id. Any answer shows
@@ -74,7 +92,7 @@ func (s *Session) settle(sent time.Time, id int64, err error) {
 	}
 	s.trust.proven = sent
 	if s.timeout > 0 {
-		s.trust.until = sent.Add(s.timeout * trustNumerator / trustDenominator)
+		s.trust.until = sent.Add(s.horizon())
 	}
 	if s.state == Lost && s.connected {
 		s.enterState(Reconnected)
@@ -114,7 +132,7 @@ func (s *Session) keep(ctx context.Context) {
 		}
 		next, hung := s.tick(time.Now())
 		if hung && s.wire != nil {
-			s.cfg.Logger.Warn("heartbeat unanswered: closing the connection")
+			s.log(slog.LevelWarn, "heartbeat unanswered: closing the connection")
 			s.wire.cut()
 		}
 		if next.IsZero() {
@@ -170,7 +188,7 @@ func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
 	if s.connected && s.interest > 0 {
 		if !s.trust.beat.IsZero() {
 			hung = due(latest(s.trust.beat, s.trust.answered, s.trust.cut).Add(s.period()))
-		} else if due(latest(s.trust.proven, s.trust.beaten, s.wanted, s.since).Add(s.period())) {
+		} else if due(latest(s.trust.proven, s.trust.beaten, s.wanted).Add(s.period())) {
 			s.startBeat(now)
 			due(now.Add(s.period()))
 		}

@@ -3,6 +3,7 @@ package zkutil
 import (
 	"bufio"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -18,6 +19,8 @@ import (
 //   - closes the previous socket at each dial (zk.Conn leaks one per expiry);
 //   - turns a failed resend of credentials into a closed socket (go-zookeeper PR 163:
 //     the error makes zk.Conn wait for itself for good);
+//   - pings every T/8 (zk.Conn does every T/3), so that the leader's record of when the
+//     session was last active is never far behind: see Session.horizon;
 //   - after a reconnect, holds answers back until the watches are set again.
 //
 // The last matters because zk.Conn tells the server "my watches stand since zxid x"
@@ -28,6 +31,8 @@ type wire struct {
 	patience func() time.Duration                  // for a dial, a handshake, the watches
 	greeted  func(id int64, timeout time.Duration) // handshake done; id 0: session expired
 	failed   func(err error)                       // a dial or a handshake failed
+
+	pingers sync.WaitGroup // of the lines; joined in shut
 
 	mu      sync.Mutex // protects what is below
 	current *line
@@ -70,12 +75,13 @@ func (w *wire) cut() {
 	}
 }
 
-// shut cuts and refuses every further dial.
+// shut cuts, refuses every further dial, and joins the pingers.
 func (w *wire) shut() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
 	w.cut()
+	w.pingers.Wait()
 }
 
 // localAddress is the host's address as the server sees it, "" when unknown.
@@ -150,7 +156,7 @@ func (l *line) Write(frame []byte) (int, error) {
 	switch {
 	case op == opSetAuth && err != nil:
 		_ = l.Close()
-		return len(frame), nil
+		return len(frame), nil //nolint:nilerr // zk.Conn learns it from its next read
 	case op == opSetWatches && err == nil:
 		l.arm()
 	}
@@ -216,17 +222,38 @@ func (l *line) opened(id int64, timeout time.Duration) {
 	if len(w.watches) > 0 {
 		l.armed = make(chan struct{})
 	}
+	if id != 0 && timeout > 0 && !w.closed {
+		w.pingers.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line
+	}
 	w.mu.Unlock()
 	_ = l.SetDeadline(time.Time{}) // a dead socket says so at the next read
 	w.greeted(id, timeout)
 }
 
-// logAdapter passes what zk.Conn has to say to a slog.Logger at debug level.
-// zk.WithLogInfo(false) goes with it: the other lines print session ids.
-type logAdapter struct{ debug func(msg string, args ...any) }
+// ping keeps the session active at the server. zk.Conn takes the answers for those to
+// its own pings.
+func (l *line) ping(every time.Duration) {
+	frame := []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, opPing} // length, xid −2, operation
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if _, err := l.Conn.Write(frame); err != nil {
+				return // zk.Conn finds out by itself
+			}
+		case <-l.done:
+			return
+		}
+	}
+}
+
+// logAdapter passes what zk.Conn has to say on at debug level. zk.WithLogInfo(false)
+// goes with it: the other lines print session ids.
+type logAdapter struct{ s *Session }
 
 var _ zk.Logger = logAdapter{}
 
 func (a logAdapter) Printf(format string, args ...any) {
-	a.debug("zk.Conn: " + fmt.Sprintf(format, args...))
+	a.s.log(slog.LevelDebug, "zk.Conn: "+fmt.Sprintf(format, args...))
 }

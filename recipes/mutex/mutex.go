@@ -131,7 +131,7 @@ func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *re
 			err = errors.Join(err, released) // else fn has released it, and heard of a loss
 		}
 	}()
-	return fn(inner, lease)
+	return fn(inner, lease) //nolint:contextcheck // the lease's context has the values of ctx
 }
 
 // Participants returns those who hold or wait for the lock, in queue order, the
