@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -62,8 +63,8 @@ func positive(name string, d time.Duration) error {
 func WithSessionTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.SessionTimeout = d
-		if d > 0 && d < time.Millisecond {
-			return fmt.Errorf("session timeout: %v is below a millisecond", d)
+		if d > 0 && (d < time.Millisecond || d.Milliseconds() > math.MaxInt32) {
+			return fmt.Errorf("session timeout: %v is not between a millisecond and 24 days", d)
 		}
 		return positive("session timeout", d)
 	}

@@ -39,37 +39,54 @@ func do[T any](ctx context.Context, s *Session, r request[T]) (T, error) {
 	return launch(ctx, s, t, r)
 }
 
-// launch runs a request that has passed the gate. zk.Conn knows no context: a call
-// abandoned by ctx goes on, and may still be executed.
+// launch runs a request that has passed the gate.
 func launch[T any](ctx context.Context, s *Session, t ticket, r request[T]) (T, error) {
+	return start(s, t, r).wait(ctx)
+}
+
+// call is a request on its way.
+type call[T any] struct {
+	s      *Session
+	r      request[T]
+	answer chan outcome[T]
+}
+
+// start sends a request that has passed the gate, and does not wait for the answer.
+func start[T any](s *Session, t ticket, r request[T]) call[T] {
+	c := call[T]{s, r, make(chan outcome[T], 1)}
 	sent := time.Now()
-	answer := make(chan outcome[T], 1)
 	go func() { // counted by enter; ends when zk.Conn answers or loses the connection
 		result, err := r.run(t.conn)
 		if r.write && t.conn.SessionID() == t.id {
 			s.settle(sent, t.id, err)
 		}
-		answer <- outcome[T]{result, err}
+		c.answer <- outcome[T]{result, err}
 		s.leave()
 	}()
+	return c
+}
+
+// wait waits for the answer for as long as ctx lasts. zk.Conn knows no context: a
+// call abandoned by ctx goes on, and may still be executed.
+func (c call[T]) wait(ctx context.Context) (T, error) {
 	var closing <-chan struct{}
-	if !r.cleanup {
-		closing = s.done
+	if !c.r.cleanup {
+		closing = c.s.done
 	}
 	var zero T
 	var err error
 	select {
-	case o := <-answer:
+	case o := <-c.answer:
 		return o.result, o.err
 	case <-ctx.Done():
 		err = interrupted(ctx, nil)
 	case <-closing:
 		err = ErrClosed
 	}
-	if r.undo != nil {
-		s.tidy(func(ctx context.Context) {
-			o := <-answer
-			r.undo(ctx, o.result, o.err)
+	if c.r.undo != nil {
+		c.s.tidy(func(ctx context.Context) {
+			o := <-c.answer
+			c.r.undo(ctx, o.result, o.err)
 		})
 	}
 	return zero, err

@@ -38,7 +38,9 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 				s.purge(ctx, dir, uuid)
 			}
 		})
-		uncertain = unanswered(err) && ctx.Err() == nil // else the call's undo takes care
+		// A call that was abandoned is undone by itself. Ask the error, not ctx, which may
+		// have ended just after the connection.
+		uncertain = unanswered(err) && !isAny(err, context.Canceled, context.DeadlineExceeded, ErrClosed)
 		return created, err
 	})
 	if err != nil && uncertain {

@@ -84,11 +84,17 @@ func (h *hosts) Next() (server string, retryStart bool) {
 	return server, retryStart
 }
 
-// Connected is called after each handshake.
-func (h *hosts) Connected() {
+// reached is called when a server has answered, be it that the session has expired:
+// the next attempt needs no pause.
+func (h *hosts) reached() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.tries = 0
-	h.mu.Unlock()
+}
+
+// Connected is called after each handshake that zk.Conn is content with.
+func (h *hosts) Connected() {
+	h.reached()
 	if h.inner != nil {
 		h.inner.Connected()
 	}

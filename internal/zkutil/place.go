@@ -72,22 +72,23 @@ func (p *place) lookOnce(ctx context.Context) error {
 	if lost {
 		return lostPlace(ErrSessionLost)
 	}
-	ownErr := make(chan error, 1)
-	if p.own == nil || p.epoch != epoch || p.own.hasFired() {
-		go func() { ownErr <- p.readOwn(ctx) }() // joined by the receive below
-	} else {
-		ownErr <- nil
-	}
-	queue, err := p.q.list(ctx)
-	if err := <-ownErr; err != nil {
+	listing, err := p.q.list(ctx)
+	if err != nil {
 		return err
 	}
+	if p.own == nil || p.epoch != epoch || p.own.hasFired() {
+		if err := p.readOwn(ctx); err != nil {
+			return err // the listing ends by itself
+		}
+	}
+	children, err := listing.wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return lostPlace(ErrNodeDeleted)
 	}
 	if err != nil {
 		return err
 	}
+	queue := contenders(children, p.q.Markers)
 	p.epoch = epoch
 	own := slices.IndexFunc(queue, func(c Contender) bool { return c.Name == p.name })
 	if own < 0 {

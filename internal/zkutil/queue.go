@@ -101,13 +101,16 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 	return p, nil
 }
 
-// list returns the queue as it is now.
-func (q *Queue) list(ctx context.Context) ([]Contender, error) {
-	children, err := do(ctx, q.Session, request[[]string]{run: func(conn *zk.Conn) ([]string, error) {
+// list asks for the queue as it is now.
+func (q *Queue) list(ctx context.Context) (call[[]string], error) {
+	t, err := q.Session.enter(ctx, false)
+	if err != nil {
+		return call[[]string]{}, err
+	}
+	return start(q.Session, t, request[[]string]{run: func(conn *zk.Conn) ([]string, error) {
 		children, _, err := conn.Children(q.Dir)
 		return children, err
-	}})
-	return contenders(children, q.Markers), err
+	}}), nil
 }
 
 // Participant is a contender with what it wrote into its znode.
@@ -123,13 +126,20 @@ const concurrentReads = 16
 // are left out; a missing directory has none.
 func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 	s := q.Session
-	queue, err := retry(ctx, s.cfg.Retry, transient, func() ([]Contender, error) { return q.list(ctx) })
+	children, err := retry(ctx, s.cfg.Retry, transient, func() ([]string, error) {
+		listing, err := q.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return listing.wait(ctx)
+	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	queue := contenders(children, q.Markers)
 	found := make([]*Participant, len(queue))
 	failures := make([]error, len(queue))
 	slots := make(chan struct{}, concurrentReads)

@@ -28,10 +28,18 @@ func (r Retry) WithDefaults() Retry {
 // retry calls step until it succeeds, fails with an error that again refuses, or
 // ctx or the policy ends it. The waits grow exponentially, with jitter.
 func retry[T any](ctx context.Context, policy Retry, again func(error) bool, step func() (T, error)) (T, error) {
-	var last error
+	result, err := step()
+	if err == nil || !again(err) {
+		return result, err // nearly always, and then without the machinery
+	}
+	first, last := true, err
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval = policy.InitialInterval, policy.MaxInterval
-	result, err := backoff.Retry(ctx, func() (T, error) {
+	result, err = backoff.Retry(ctx, func() (T, error) {
+		if first {
+			first = false
+			return result, last
+		}
 		result, err := step()
 		if err != nil && !again(err) {
 			return result, backoff.Permanent(err)

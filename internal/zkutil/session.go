@@ -97,9 +97,12 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	s.wire = &wire{
 		dial:     dialer(s.ctx, cfg, hosts.nameOf), //nolint:contextcheck // dials go on when ctx is over
 		patience: s.patience,
-		greeted:  s.onGreeting,
-		failed:   s.onFailure,
-		watches:  map[watchKey]struct{}{},
+		greeted: func(id int64, timeout time.Duration) {
+			hosts.reached()
+			s.onGreeting(id, timeout)
+		},
+		failed:  s.onFailure,
+		watches: map[watchKey]struct{}{},
 	}
 	conn, events, err := zk.Connect(cfg.Servers, cfg.SessionTimeout,
 		zk.WithDialer(s.wire.Dial),

@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"context"
+	"math"
 	"slices"
 )
 
@@ -16,28 +17,30 @@ const maxPending = 64
 
 // post appends a state; called under Session.mu.
 func (r *reader) post(state State) {
-	r.pending = append(r.pending, state)
-	if n := len(r.pending); n > maxPending {
-		// Only a Suspended and a Reconnected side by side cancel each other out.
-		for i := n - 2; i >= 0; i-- {
-			pair := r.pending[i : i+2]
-			if slices.Contains(pair, Suspended) && slices.Contains(pair, Reconnected) {
-				r.pending = slices.Delete(r.pending, i, i+2)
-				break
-			}
-		}
-	}
+	r.pending = compact(append(r.pending, state), maxPending)
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
+// compact takes pairs of a Suspended and the Reconnected right after it out of
+// states, the latest first, until no more than limit are left.
+func compact[S ~int](states []S, limit int) []S {
+	for i := len(states) - 2; i >= 0 && len(states) > limit; i-- {
+		if states[i] == S(Suspended) && states[i+1] == S(Reconnected) {
+			states = slices.Delete(states, i, i+2)
+			i = min(i, len(states)-1) // what was before and after may be a pair now
+		}
+	}
+	return states
+}
+
 // Subscribe returns the states of s as they change, the current one first, and a
 // function that ends the subscription. The channel is closed after Closed, or by
-// stop. After Close a reader that is more than 16 states behind misses the rest.
+// stop. What a reader has not read by then is left for it in the channel.
 func Subscribe[S ~int](s *Session) (states <-chan S, stop func()) {
-	out := make(chan S, 16)
+	out := make(chan S, maxUnread)
 	r := &reader{wake: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,47 +67,57 @@ func Subscribe[S ~int](s *Session) (states <-chan S, stop func()) {
 	}
 }
 
-// relay moves states from r to out until ctx ends; then what still fits.
-func relay[S ~int](ctx context.Context, s *Session, r *reader, out chan<- S) {
-	take := func() (state State, ok bool) {
+// maxUnread is how many states wait in the channel of a subscription.
+const maxUnread = 16
+
+// relay moves states from r to out until ctx ends.
+func relay[S ~int](ctx context.Context, s *Session, r *reader, out chan S) {
+	take := func(n int) (states []State) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(r.pending) == 0 {
-			return 0, false
-		}
-		state = r.pending[0]
-		r.pending = r.pending[1:]
-		return state, true
+		n = min(n, len(r.pending))
+		states, r.pending = r.pending[:n:n], r.pending[n:]
+		return states
 	}
-	defer func() {
-		s.mu.Lock()
-		delete(s.readers, r)
-		s.mu.Unlock()
-	}()
-	for {
-		state, ok := take()
-		if !ok {
+	var unread []S
+	for ctx.Err() == nil {
+		next := take(1)
+		if len(next) == 0 {
 			select {
 			case <-r.wake:
-				continue
 			case <-ctx.Done():
-				if state, ok = take(); !ok {
-					return
-				}
-			}
-		}
-		select {
-		case out <- S(state):
-			if state == Closed {
-				return
 			}
 			continue
-		default:
 		}
 		select {
-		case out <- S(state):
+		case out <- S(next[0]):
 		case <-ctx.Done():
-			return
+			unread = append(unread, S(next[0]))
 		}
+	}
+	s.mu.Lock()
+	delete(s.readers, r)
+	s.mu.Unlock()
+	for _, state := range take(math.MaxInt) {
+		unread = append(unread, S(state))
+	}
+	leave(out, unread)
+}
+
+// leave puts what nobody has read yet into out, less what may be missed and, with
+// more expiries than the channel has room for, less the oldest. Nobody else sends, so
+// the order is right even while somebody reads.
+func leave[S ~int](out chan S, unread []S) {
+	var waiting []S
+	for len(out) > 0 {
+		select {
+		case state := <-out:
+			waiting = append(waiting, state)
+		default:
+		}
+	}
+	unread = compact(append(waiting, unread...), maxUnread)
+	for _, state := range unread[max(0, len(unread)-maxUnread):] {
+		out <- state
 	}
 }

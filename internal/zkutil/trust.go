@@ -28,10 +28,14 @@ type trust struct {
 
 // period is the time between heartbeats, and how long one may take.
 func (s *Session) period() time.Duration {
-	if s.timeout == 0 {
+	switch {
+	case s.timeout == 0:
 		return defaultPeriod
+	case s.epoch == 0: // asked for, and perhaps less than any server grants
+		return max(s.timeout/beatsPerTimeout, time.Second)
+	default:
+		return s.timeout / beatsPerTimeout
 	}
-	return s.timeout / beatsPerTimeout
 }
 
 // patience is period, for callers that don't hold s.mu.

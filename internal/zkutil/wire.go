@@ -38,6 +38,7 @@ type wire struct {
 	current *line
 	closed  bool
 	watches map[watchKey]struct{} // the watches that zk.Conn has registered
+	unsent  int                   // requests to set them again that zk.Conn has queued
 }
 
 // Dial is the zk.Dialer of the connection. The timeout that zk.Conn asks for is
@@ -115,6 +116,7 @@ type line struct {
 	open    bool               // the handshake is done
 	pending map[int32]watchKey // requests that ask for a watch, by xid
 	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
+	limit   *time.Timer        // for armed
 }
 
 // Close is safe to call from anywhere, more than once.
@@ -158,7 +160,7 @@ func (l *line) Write(frame []byte) (int, error) {
 		_ = l.Close()
 		return len(frame), nil //nolint:nilerr // zk.Conn learns it from its next read
 	case op == opSetWatches && err == nil:
-		l.arm()
+		l.watchesSent()
 	}
 	return n, err
 }
@@ -182,18 +184,33 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// arm lets answers pass again.
-func (l *line) arm() {
+// watchesSent lets answers pass once the request of this line was written. A line
+// that died early has left one behind in zk.Conn's queue, which comes first.
+func (l *line) watchesSent() {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
+	l.wire.unsent = max(l.wire.unsent-1, 0)
+	if l.wire.unsent == 0 {
+		l.armLocked()
+	} else if l.armed != nil {
+		l.limit.Reset(staleWatches)
+	}
+}
+
+// staleWatches is how long to wait for a second request to set the watches, which
+// zk.Conn may have dropped.
+const staleWatches = 50 * time.Millisecond
+
+func (l *line) armLocked() {
 	if l.armed != nil {
+		l.wire.unsent = 0
+		l.limit.Stop()
 		close(l.armed)
 		l.armed = nil
 	}
 }
 
-// awaitArmed returns once answers may pass. The time limit is only there for a
-// zk.Conn that behaves differently from the one this was written for.
+// awaitArmed returns once answers may pass.
 func (l *line) awaitArmed() {
 	l.wire.mu.Lock()
 	armed := l.armed
@@ -201,26 +218,28 @@ func (l *line) awaitArmed() {
 	if armed == nil {
 		return
 	}
-	limit := time.NewTimer(l.wire.patience())
-	defer limit.Stop()
 	select {
 	case <-armed:
 	case <-l.done:
-	case <-limit.C:
-		l.arm()
+	case <-l.limit.C:
+		l.wire.mu.Lock()
+		defer l.wire.mu.Unlock()
+		l.armLocked()
 	}
 }
 
 // opened ends the handshake: the deadlines are zk.Conn's from here on.
 func (l *line) opened(id int64, timeout time.Duration) {
-	w := l.wire
+	w, patience := l.wire, l.wire.patience()
 	w.mu.Lock()
 	l.open = true
 	if id == 0 {
 		clear(w.watches) // zk.Conn gives its watches up with the session
 	}
 	if len(w.watches) > 0 {
+		w.unsent++
 		l.armed = make(chan struct{})
+		l.limit = time.NewTimer(patience) // for a zk.Conn that behaves differently
 	}
 	if id != 0 && timeout > 0 && !w.closed {
 		w.pingers.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line

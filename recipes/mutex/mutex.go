@@ -127,8 +127,13 @@ func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *re
 	defer func() {
 		unbind()
 		cancel(recipes.ErrReleased)
-		if released := lease.Release(); !errors.Is(released, recipes.ErrNotHeld) {
-			err = errors.Join(err, released) // else fn has released it, and heard of a loss
+		switch released := lease.Release(); {
+		case released == nil || errors.Is(released, recipes.ErrNotHeld):
+			// In the second case fn has released it, and heard of a loss.
+		case err == nil:
+			err = released
+		default:
+			err = errors.Join(err, released)
 		}
 	}()
 	return fn(inner, lease) //nolint:contextcheck // the lease's context has the values of ctx

@@ -1,0 +1,30 @@
+package ensemble
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Isolate cuts node i off from the other nodes, in both directions; clients still reach it. It needs iptables in the
+// image. Cutting one direction alone (Exec with iptables) is another fault: votes of the node then still arrive at the
+// others, which elect it in vain until initLimit has passed.
+func (e *Ensemble) Isolate(ctx context.Context, i int) error {
+	var script strings.Builder
+	script.WriteString("set -e\n")
+	for _, chain := range []string{"INPUT", "OUTPUT"} {
+		for _, end := range []string{"--sport", "--dport"} {
+			for _, port := range []int{quorumPort, electionPort} {
+				fmt.Fprintf(&script, "iptables -A %s -p tcp %s %d -j DROP\n", chain, end, port)
+			}
+		}
+	}
+	_, err := e.Exec(ctx, i, "sh", "-c", script.String())
+	return err
+}
+
+// Heal removes every iptables rule from node i, those made by Exec included.
+func (e *Ensemble) Heal(ctx context.Context, i int) error {
+	_, err := e.Exec(ctx, i, "iptables", "-F")
+	return err
+}
