@@ -71,7 +71,8 @@ func checkServers(servers []string) error {
 // [WithSessionTimeout], as the server granted it. Without it leases end with
 // ErrSuspended at the first disconnect, and TrustedUntil is zero: there is no
 // deadline. Nor can a connection that hangs be cut, so waits may be longer than
-// with [Connect]. Options that shape a connection are errors here.
+// with [Connect]; and zk.Conn has a data race of its own, on the last zxid at a
+// reconnect with watches, that only Connect keeps away. Options that shape a connection are errors here.
 //
 // Close never closes an adopted connection; it deletes what the client has left.
 func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, error) {

@@ -85,8 +85,11 @@ func (c call[T]) wait(ctx context.Context) (T, error) {
 	}
 	if c.r.undo != nil {
 		c.s.tidy(func(ctx context.Context) {
-			o := <-c.answer
-			c.r.undo(ctx, o.result, o.err)
+			select {
+			case o := <-c.answer:
+				c.r.undo(ctx, o.result, o.err)
+			case <-ctx.Done(): // the session is closed, and its znodes with it
+			}
 		})
 	}
 	return zero, err

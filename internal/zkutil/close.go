@@ -23,7 +23,7 @@ func (s *Session) abort() {
 		return
 	}
 	s.closed = true
-	close(s.done)
+	s.shut()
 	for hold := range s.holds {
 		hold.endLocked(ErrClosed)
 	}

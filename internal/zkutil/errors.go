@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -29,6 +31,8 @@ var (
 	errPlaceLost = errors.New("place in the queue lost")
 	// errUntrusted: nothing proves right now that the session is alive.
 	errUntrusted = errors.New("session not proven alive")
+	// errShut: the cause of a context that ended because the session was closed.
+	errShut = errors.New("session closed")
 	// errStale: something changed since the last look.
 	errStale = errors.New("queue has to be read again")
 )
@@ -53,9 +57,40 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
+// passing are the codes without a name in zk.Conn that say nothing final: system
+// error, connection loss, operation timeout, not read-only, request timeout, throttled.
+var passing = []int{-1, -4, -7, -119, -122, -127} //nolint:gochecknoglobals // a constant list
+
+// refused reports whether err is an answer that will be the same the next time.
+func refused(err error) bool {
+	if code, ok := unnamed(err); ok {
+		return !slices.Contains(passing, code)
+	}
+	return isAny(err, answers...)
+}
+
+// unnamed returns the code of a server's answer for which zk.Conn has a text alone.
+func unnamed(err error) (code int, ok bool) {
+	if err == nil {
+		return 0, false
+	}
+	_, number, ok := strings.Cut(err.Error(), "unknown error: ")
+	if !ok {
+		return 0, false
+	}
+	code, err = strconv.Atoi(number)
+	return code, err == nil
+}
+
+// unimplemented reports whether the server does not know the operation.
+func unimplemented(err error) bool {
+	code, ok := unnamed(err)
+	return ok && code == -6
+}
+
 // transient reports whether the same call may succeed later.
 func transient(err error) bool {
-	return err != nil && !isAny(err, answers...) && !unimplemented(err) &&
+	return err != nil && !refused(err) &&
 		!isAny(err, ErrClosed, ErrSequenceExhausted, errPlaceLost,
 			context.Canceled, context.DeadlineExceeded)
 }
@@ -63,21 +98,19 @@ func transient(err error) bool {
 // unanswered reports whether the call that returned err may have been executed:
 // everything that is neither an answer nor known never to have been sent.
 func unanswered(err error) bool {
-	return err != nil && !isAny(err, answers...) && !unimplemented(err) &&
+	return err != nil && !refused(err) &&
 		!isAny(err, zk.ErrNoServer, zk.ErrSessionMoved, errUnavailable)
-}
-
-// unimplemented reports whether the server does not know the operation. zk.Conn
-// has no name for code -6, only a text.
-func unimplemented(err error) bool {
-	return err != nil && strings.HasSuffix(err.Error(), "unknown error: -6")
 }
 
 // interrupted is the error of a call whose ctx ended: it matches ctx.Err(), the
 // cause of ctx, and last, the failure that was being retried.
 func interrupted(ctx context.Context, last error) error {
 	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errShut) {
+		return ErrClosed
+	}
+	if !errors.Is(cause, err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	if last != nil && !errors.Is(last, err) && transient(last) {

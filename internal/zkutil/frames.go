@@ -42,11 +42,11 @@ type watchKey struct {
 }
 
 // outgoing notes a request that asks for a watch, and returns the request's
-// operation code (0 for the connect request).
+// operation code.
 func (l *line) outgoing(frame []byte) int32 {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
-	if !l.open || len(frame) < 12 {
+	if len(frame) < 12 {
 		return 0
 	}
 	op := int32(binary.BigEndian.Uint32(frame[8:]))
@@ -95,7 +95,10 @@ func (l *line) next() error {
 		return l.peekEvent(size)
 	case xid >= 0:
 		if zxid > 0 {
-			l.awaitArmed()
+			if err := l.awaitArmed(); err != nil {
+				l.left = 0
+				return err // the answer is lost
+			}
 		}
 		l.complete = func() { l.answered(xid, code) }
 	}

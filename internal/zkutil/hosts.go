@@ -13,20 +13,24 @@ import (
 
 // hosts is the zk.HostProvider of a session. It differs from zk.Conn's own: names
 // are resolved anew in each round, so that a server that moved is found again; the
-// first attempt after a loss is made at once, even with a single address; and a
-// round always ends, so that zk.Conn pauses instead of spinning.
+// first attempt after a loss is made at once, even with a single address; a round
+// always ends, so that zk.Conn pauses; and a server that cuts each connection right
+// after the handshake does not make it spin.
 type hosts struct {
 	ctx      context.Context // ends with the session
 	inner    zk.HostProvider // the user's, or nil
 	resolve  bool            // false with a user's dialer, who resolves
 	patience func() time.Duration
 
-	mu    sync.Mutex // protects what is below
-	names []string
-	round []host
-	next  int
-	last  string // the address handed out last
-	tries int    // since the last success or pause
+	mu       sync.Mutex // protects what is below
+	names    []string
+	resolved map[string][]string // the addresses of a name, as last known
+	round    []host
+	next     int
+	since    time.Time // when a server last answered
+	rush     bool      // and that was soon after the time before
+	last     string    // the address handed out last
+	tries    int       // since the last success or pause
 }
 
 // host is an address and the name that it was resolved from.
@@ -42,7 +46,7 @@ func (h *hosts) Init(servers []string) error {
 			return fmt.Errorf("server %q is not host:port", server)
 		}
 	}
-	h.names = servers
+	h.names, h.resolved = servers, map[string][]string{}
 	return nil
 }
 
@@ -56,6 +60,7 @@ func (h *hosts) Len() int {
 
 // Next returns the next server; retryStart asks zk.Conn for a pause of a second.
 func (h *hosts) Next() (server string, retryStart bool) {
+	h.pause()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := len(h.round)
@@ -90,6 +95,30 @@ func (h *hosts) reached() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tries = 0
+	h.rush = time.Since(h.since) < shortestConnection
+	h.since = time.Now()
+}
+
+// shortestConnection is how far apart connections are, when they come in a row.
+const shortestConnection = 50 * time.Millisecond
+
+// pause slows down after two connections in a rush.
+func (h *hosts) pause() {
+	h.mu.Lock()
+	rest := shortestConnection - time.Since(h.since)
+	if !h.rush {
+		rest = 0
+	}
+	h.mu.Unlock()
+	if rest <= 0 {
+		return
+	}
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.ctx.Done():
+	}
 }
 
 // Connected is called after each handshake that zk.Conn is content with.
@@ -100,19 +129,22 @@ func (h *hosts) Connected() {
 	}
 }
 
-// lookup resolves every name. One that can't be resolved stays as it is, so that
-// the dial says why.
+// lookup resolves every name, within one patience. One that can't be resolved keeps
+// the addresses it had, or stays a name, so that the dial says why.
 func (h *hosts) lookup() []host {
+	ctx, cancel := context.WithTimeout(h.ctx, h.patience())
+	defer cancel()
 	var found []host
 	for _, server := range h.names {
 		name, port, _ := net.SplitHostPort(server)
-		addresses := []string{name}
 		if h.resolve && net.ParseIP(name) == nil {
-			ctx, cancel := context.WithTimeout(h.ctx, h.patience())
 			if resolved, err := net.DefaultResolver.LookupHost(ctx, name); err == nil {
-				addresses = resolved
+				h.resolved[name] = resolved
 			}
-			cancel()
+		}
+		addresses := h.resolved[name]
+		if len(addresses) == 0 {
+			addresses = []string{name}
 		}
 		for _, address := range addresses {
 			found = append(found, host{net.JoinHostPort(address, port), name})

@@ -63,10 +63,12 @@ func contenders(children, markers []string) []Contender {
 			queue = append(queue, Contender{Name: name, sequence: sequence})
 		}
 	}
-	slices.SortFunc(queue, func(a, b Contender) int {
-		return cmp.Or(cmp.Compare(a.sequence, b.sequence), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(queue, Contender.compare)
 	return queue
+}
+
+func (c Contender) compare(other Contender) int {
+	return cmp.Or(cmp.Compare(c.sequence, other.sequence), cmp.Compare(c.Name, other.Name))
 }
 
 // wornOut says how far the parent's counter has come. At its end every create

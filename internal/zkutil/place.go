@@ -16,7 +16,7 @@ type place struct {
 	q    *Queue
 	s    *Session
 	path string
-	name string
+	self Contender
 
 	epoch   uint64 // of the connection at the last look
 	owner   int64  // session of the znode
@@ -72,26 +72,29 @@ func (p *place) lookOnce(ctx context.Context) error {
 	if lost {
 		return lostPlace(ErrSessionLost)
 	}
-	listing, err := p.q.list(ctx)
-	if err != nil {
-		return err
-	}
+	var reading *watchedRead
 	if p.own == nil || p.epoch != epoch || p.own.hasFired() {
-		if err := p.readOwn(ctx); err != nil {
-			return err // the listing ends by itself
+		r, err := p.s.startRead(ctx, p.path)
+		if err != nil {
+			return err
+		}
+		reading = &r
+	}
+	queue, err := p.q.list(ctx)
+	if reading != nil {
+		if err := p.readOwn(ctx, reading); err != nil {
+			return err
 		}
 	}
-	children, err := listing.wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return lostPlace(ErrNodeDeleted)
 	}
 	if err != nil {
 		return err
 	}
-	queue := contenders(children, p.q.Markers)
 	p.epoch = epoch
-	own := slices.IndexFunc(queue, func(c Contender) bool { return c.Name == p.name })
-	if own < 0 {
+	own, listed := slices.BinarySearchFunc(queue, p.self, Contender.compare)
+	if !listed {
 		return lostPlace(ErrNodeDeleted)
 	}
 	p.blocker, p.next = "", false
@@ -105,8 +108,8 @@ func (p *place) lookOnce(ctx context.Context) error {
 
 // readOwn reads the own znode. That one read gives the token, the owner, a watch
 // for deletion and revocation, and a revocation that has come already.
-func (p *place) readOwn(ctx context.Context) error {
-	n, own, err := p.s.readWatch(ctx, p.path)
+func (p *place) readOwn(ctx context.Context, reading *watchedRead) error {
+	n, own, err := reading.wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return lostPlace(ErrNodeDeleted)
 	}
@@ -165,7 +168,7 @@ func (p *place) grant(ctx context.Context) (*Entry, error) {
 	switch {
 	case s.closed:
 		return nil, ErrClosed
-	case p.owner != s.id:
+	case p.owner != s.id, p.owner != s.conn.SessionID():
 		return nil, lostPlace(ErrSessionLost)
 	case p.own.gone():
 		return nil, lostPlace(ErrNodeDeleted)

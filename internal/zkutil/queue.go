@@ -21,7 +21,7 @@ var Markers = []string{"lock-", "latch-", "__lock__"} //nolint:gochecknoglobals 
 
 // Rule says whom the contender at index own of a queue waits for: the index of the
 // one to watch, or −1 when it may proceed. It may depend on the contenders before
-// own alone.
+// own alone, and must not change the queue.
 type Rule func(queue []Contender, own int) int
 
 // Exclusive is the rule of a mutex: everyone waits for the one ahead.
@@ -49,6 +49,8 @@ func (q *Queue) TryAcquire(ctx context.Context) (*Entry, error) { return q.acqui
 
 func (q *Queue) acquire(ctx context.Context, wait bool) (*Entry, error) {
 	s := q.Session
+	ctx, cancel := s.whileOpen(ctx)
+	defer cancel()
 	s.mu.Lock()
 	s.attend(+1)
 	s.mu.Unlock()
@@ -84,9 +86,9 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
-	p := &place{q: q, s: s, path: path}
-	_, p.name = split(path)
-	sequence, _ := sequenceOf(p.name, q.Markers)
+	_, name := split(path)
+	sequence, _ := sequenceOf(name, q.Markers)
+	p := &place{q: q, s: s, path: path, self: Contender{name, sequence}}
 	exhausted, worn := wornOut(sequence)
 	if worn {
 		s.log(slog.LevelWarn, "sequence numbers are running out: let the parent be removed while nobody uses it", "path", q.Dir, "znode", path)
@@ -99,18 +101,6 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 	s.nodes[path] = struct{}{}
 	s.mu.Unlock()
 	return p, nil
-}
-
-// list asks for the queue as it is now.
-func (q *Queue) list(ctx context.Context) (call[[]string], error) {
-	t, err := q.Session.enter(ctx, false)
-	if err != nil {
-		return call[[]string]{}, err
-	}
-	return start(q.Session, t, request[[]string]{run: func(conn *zk.Conn) ([]string, error) {
-		children, _, err := conn.Children(q.Dir)
-		return children, err
-	}}), nil
 }
 
 // Participant is a contender with what it wrote into its znode.
@@ -126,20 +116,15 @@ const concurrentReads = 16
 // are left out; a missing directory has none.
 func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 	s := q.Session
-	children, err := retry(ctx, s.cfg.Retry, transient, func() ([]string, error) {
-		listing, err := q.list(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return listing.wait(ctx)
-	})
+	ctx, cancel := s.whileOpen(ctx)
+	defer cancel()
+	queue, err := retry(ctx, s.cfg.Retry, transient, func() ([]Contender, error) { return q.list(ctx) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	queue := contenders(children, q.Markers)
 	found := make([]*Participant, len(queue))
 	failures := make([]error, len(queue))
 	slots := make(chan struct{}, concurrentReads)
@@ -175,6 +160,8 @@ func (s *Session) Revoke(ctx context.Context, path string) error {
 	if _, name := split(path); name == "" || !isContender(name) {
 		return fmt.Errorf("%w %q: not the znode of a contender", ErrInvalidPath, path)
 	}
+	ctx, cancel := s.whileOpen(ctx)
+	defer cancel()
 	_, err := retry(ctx, s.cfg.Retry, transient, func() (struct{}, error) {
 		return do(ctx, s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
 			_, err := conn.Set(path, []byte(Revocation), -1)

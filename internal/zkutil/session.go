@@ -45,7 +45,9 @@ type Session struct {
 	cancel  context.CancelFunc // ends ctx
 	calls   sync.WaitGroup     // requests in zk.Conn; joined in Close
 	tasks   sync.WaitGroup     // our own goroutines; joined in Close
-	done    chan struct{}      // closed when Close begins
+	done    <-chan struct{}    // closed when Close begins
+	open    context.Context    // ends then
+	shut    context.CancelFunc // ends open
 	closing sync.Once
 	result  error // of Close
 
@@ -71,17 +73,19 @@ type Session struct {
 	nodes     map[string]struct{} // znodes of ours, for the heartbeat
 	holds     map[*Hold]struct{}
 	watches   map[string]*Watch
+	listers   map[listerKey]*lister
 	readers   map[*reader]struct{}
 	kick      chan struct{} // wakes the keeper; capacity 1
 }
 
 func newSession(cfg Config) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
+	open, shut := context.WithCancel(ctx)
 	s := &Session{
-		cfg: cfg, ctx: ctx, cancel: cancel, timeout: cfg.SessionTimeout,
-		done: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1),
+		cfg: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, done: open.Done(), timeout: cfg.SessionTimeout,
+		ended: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1),
 		nodes: map[string]struct{}{}, holds: map[*Hold]struct{}{},
-		watches: map[string]*Watch{}, readers: map[*reader]struct{}{},
+		watches: map[string]*Watch{}, listers: map[listerKey]*lister{}, readers: map[*reader]struct{}{},
 	}
 	s.logs = s.Callbacks()
 	s.background(s.keep)
@@ -97,9 +101,12 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	s.wire = &wire{
 		dial:     dialer(s.ctx, cfg, hosts.nameOf), //nolint:contextcheck // dials go on when ctx is over
 		patience: s.patience,
-		greeted: func(id int64, timeout time.Duration) {
-			hosts.reached()
-			s.onGreeting(id, timeout)
+		greeted: func(id int64, timeout time.Duration, began time.Time) {
+			if id == 0 { // zk.Conn calls Connected only for a session
+				hosts.reached()
+				return
+			}
+			s.onGreeting(id, timeout, began)
 		},
 		failed:  s.onFailure,
 		watches: map[watchKey]struct{}{},
@@ -184,9 +191,16 @@ func Adopt(conn *zk.Conn, events <-chan zk.Event, cfg Config) *Session {
 }
 
 // reconcile makes up for events that an adopted connection has dropped: its channel
-// has six places. Whenever one was dropped, a later look than this one follows.
+// has six places, for watch events too. zk.Conn tells every attempt to connect, so
+// another look always follows.
 func (s *Session) reconcile() {
-	if s.Conn().State() == zk.StateHasSession && s.State() != Connected {
+	s.mu.Lock()
+	up, moved, connected := s.conn.State() == zk.StateHasSession, s.conn.SessionID() != s.id, s.connected
+	s.mu.Unlock()
+	switch {
+	case connected && !up:
+		s.onDisconnected()
+	case up && (moved || !connected):
 		s.onConnected()
 	}
 }

@@ -20,14 +20,17 @@ const (
 	Closed
 )
 
-// onGreeting is called by the wire when a handshake has been answered, just before
-// zk.Conn says so.
-func (s *Session) onGreeting(id int64, timeout time.Duration) {
+// onGreeting is called by the wire when a handshake that began at began has been
+// answered, just before zk.Conn says so.
+func (s *Session) onGreeting(id int64, timeout time.Duration, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id != 0 {
-		s.timeout = timeout
-		s.bind(id)
+	s.timeout = timeout
+	s.bind(id)
+	// A server may grant the same session less than the one before.
+	if until := began.Add(s.horizon()); until.Before(s.trust.until) {
+		s.trust.until = until
+		s.wakeKeeper()
 	}
 }
 

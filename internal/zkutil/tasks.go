@@ -2,6 +2,16 @@ package zkutil
 
 import "context"
 
+// whileOpen derives a context that ends with ErrClosed when the session closes.
+func (s *Session) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.open, func() { cancel(errShut) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // background runs a task of the session: task must return soon after its context
 // ends.
 func (s *Session) background(task func(ctx context.Context)) {

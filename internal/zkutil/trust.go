@@ -107,7 +107,7 @@ func (s *Session) settle(sent time.Time, id int64, err error) {
 // connection has to do. Called under s.mu.
 func (s *Session) trusted() bool {
 	if s.timeout == 0 {
-		return s.connected
+		return s.connected && s.conn.State() == zk.StateHasSession
 	}
 	return time.Now().Before(s.trust.until)
 }
@@ -137,7 +137,7 @@ func (s *Session) keep(ctx context.Context) {
 		next, hung := s.tick(time.Now())
 		if hung && s.wire != nil {
 			s.log(slog.LevelWarn, "heartbeat unanswered: closing the connection")
-			s.wire.cut()
+			s.background(func(context.Context) { s.wire.cut() }) // closing may take its time
 		}
 		if next.IsZero() {
 			timer.Stop()
@@ -215,13 +215,22 @@ func (s *Session) startBeat(now time.Time) {
 	s.backgroundLocked(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, s.patience())
 		defer cancel()
-		if err := s.prove(ctx, path); !errors.Is(err, zk.ErrNoNode) {
-			return
+		err := s.prove(ctx, path)
+		if ctx.Err() != nil {
+			return // hung: the keeper sees to it
 		}
-		s.fire(path, zk.EventNodeDeleted)
+		gone := errors.Is(err, zk.ErrNoNode)
+		if gone {
+			s.fire(path, zk.EventNodeDeleted)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.trust.beaten = time.Time{} // another znode may still prove the session
+		if s.trust.beat.Equal(now) {
+			s.trust.beat = time.Time{}
+		}
+		if gone {
+			s.trust.beaten = time.Time{} // another znode may still prove the session
+		}
 		s.wakeKeeper()
 	})
 }

@@ -57,9 +57,24 @@ func (w *Watch) wait(ctx context.Context) error {
 
 // readWatch reads path and makes sure that a watch stands from that read on.
 func (s *Session) readWatch(ctx context.Context, path string) (node, *Watch, error) {
-	t, err := s.enter(ctx, false)
+	r, err := s.startRead(ctx, path)
 	if err != nil {
 		return node{}, nil, err
+	}
+	return r.wait(ctx)
+}
+
+// watchedRead is a readWatch on its way.
+type watchedRead struct {
+	call[node]
+	watch  *Watch
+	shared bool
+}
+
+func (s *Session) startRead(ctx context.Context, path string) (watchedRead, error) {
+	t, err := s.enter(ctx, false)
+	if err != nil {
+		return watchedRead{}, err
 	}
 	s.mu.Lock()
 	w, shared := s.watches[path]
@@ -68,22 +83,26 @@ func (s *Session) readWatch(ctx context.Context, path string) (node, *Watch, err
 		s.watches[path] = w
 	}
 	s.mu.Unlock()
-	if shared {
-		n, err := launch(ctx, s, t, request[node]{run: get(path)})
-		if err == nil {
-			err = w.wait(ctx)
+	run := get(path)
+	if !shared {
+		run = func(conn *zk.Conn) (node, error) {
+			data, stat, events, err := conn.GetW(path)
+			s.armed(path, w, events, err)
+			if err != nil {
+				return node{}, err
+			}
+			return node{data, *stat}, nil
 		}
-		return n, w, err
 	}
-	n, err := launch(ctx, s, t, request[node]{run: func(conn *zk.Conn) (node, error) {
-		data, stat, events, err := conn.GetW(path)
-		s.armed(path, w, events, err)
-		if err != nil {
-			return node{}, err
-		}
-		return node{data, *stat}, nil
-	}})
-	return n, w, err
+	return watchedRead{start(s, t, request[node]{run: run}), w, shared}, nil
+}
+
+func (r watchedRead) wait(ctx context.Context) (node, *Watch, error) {
+	n, err := r.call.wait(ctx)
+	if err == nil && r.shared {
+		err = r.watch.wait(ctx)
+	}
+	return n, r.watch, err
 }
 
 // get reads a znode without a watch.

@@ -17,8 +17,9 @@ import (
 //   - reads the negotiated session timeout, which zk.Conn keeps to itself;
 //   - fails a handshake that takes too long (zk.Conn waits for ten receive timeouts);
 //   - closes the previous socket at each dial (zk.Conn leaks one per expiry);
-//   - turns a failed resend of credentials into a closed socket (go-zookeeper PR 163:
-//     the error makes zk.Conn wait for itself for good);
+//   - turns a failed write into a closed socket: the error would be told to a request
+//     more often than its channel has room for, and zk.Conn waits for itself for good
+//     (go-zookeeper PR 163 has it for the resend of credentials);
 //   - pings every T/8 (zk.Conn does every T/3), so that the leader's record of when the
 //     session was last active is never far behind: see Session.horizon;
 //   - after a reconnect, holds answers back until the watches are set again.
@@ -28,9 +29,9 @@ import (
 // would never be reported.
 type wire struct {
 	dial     func(network, address string, timeout time.Duration) (net.Conn, error)
-	patience func() time.Duration                  // for a dial, a handshake, the watches
-	greeted  func(id int64, timeout time.Duration) // handshake done; id 0: session expired
-	failed   func(err error)                       // a dial or a handshake failed
+	patience func() time.Duration                                   // for a dial, a handshake, the watches
+	greeted  func(id int64, timeout time.Duration, began time.Time) // handshake done; id 0: session expired
+	failed   func(err error)                                        // a dial or a handshake failed
 
 	pingers sync.WaitGroup // of the lines; joined in shut
 
@@ -51,7 +52,7 @@ func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) 
 		w.failed(err)
 		return nil, err
 	}
-	l := &line{Conn: conn, wire: w, in: bufio.NewReaderSize(conn, 16<<10), pending: map[int32]watchKey{}, done: make(chan struct{})}
+	l := &line{Conn: conn, wire: w, in: bufio.NewReaderSize(conn, 16<<10), began: time.Now(), pending: map[int32]watchKey{}, done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -103,10 +104,11 @@ func (w *wire) localAddress() string {
 // reader and one writer at a time.
 type line struct {
 	net.Conn
-	wire *wire
-	in   *bufio.Reader
-	once sync.Once
-	done chan struct{} // closed by Close
+	wire  *wire
+	in    *bufio.Reader
+	began time.Time
+	once  sync.Once
+	done  chan struct{} // closed by Close
 
 	// Of the reader.
 	left     int    // bytes of the current frame still to be handed out
@@ -151,18 +153,19 @@ func (l *line) SetWriteDeadline(t time.Time) error {
 	return l.Conn.SetWriteDeadline(t)
 }
 
-// Write sends one frame: zk.Conn passes each in a single call.
+// Write sends one frame: zk.Conn passes each in a single call. A failure shows at the
+// next read alone.
 func (l *line) Write(frame []byte) (int, error) {
+	if !l.isOpen() {
+		return l.Conn.Write(frame)
+	}
 	op := l.outgoing(frame)
-	n, err := l.Conn.Write(frame)
-	switch {
-	case op == opSetAuth && err != nil:
+	if _, err := l.Conn.Write(frame); err != nil {
 		_ = l.Close()
-		return len(frame), nil //nolint:nilerr // zk.Conn learns it from its next read
-	case op == opSetWatches && err == nil:
+	} else if op == opSetWatches {
 		l.watchesSent()
 	}
-	return n, err
+	return len(frame), nil
 }
 
 // Read hands out the bytes of one frame at most.
@@ -201,6 +204,10 @@ func (l *line) watchesSent() {
 // zk.Conn may have dropped.
 const staleWatches = 50 * time.Millisecond
 
+// settling is how long zk.Conn may take after a handshake to find that it has no
+// watches: one that is answered before would look like one to set again.
+const settling = 2 * time.Millisecond
+
 func (l *line) armLocked() {
 	if l.armed != nil {
 		l.wire.unsent = 0
@@ -210,22 +217,24 @@ func (l *line) armLocked() {
 	}
 }
 
-// awaitArmed returns once answers may pass.
-func (l *line) awaitArmed() {
+// awaitArmed returns once answers may pass; an error if they never may.
+func (l *line) awaitArmed() error {
 	l.wire.mu.Lock()
 	armed := l.armed
 	l.wire.mu.Unlock()
 	if armed == nil {
-		return
+		return nil
 	}
 	select {
 	case <-armed:
 	case <-l.done:
+		return net.ErrClosed
 	case <-l.limit.C:
 		l.wire.mu.Lock()
 		defer l.wire.mu.Unlock()
 		l.armLocked()
 	}
+	return nil
 }
 
 // opened ends the handshake: the deadlines are zk.Conn's from here on.
@@ -236,17 +245,19 @@ func (l *line) opened(id int64, timeout time.Duration) {
 	if id == 0 {
 		clear(w.watches) // zk.Conn gives its watches up with the session
 	}
+	l.armed = make(chan struct{})
 	if len(w.watches) > 0 {
 		w.unsent++
-		l.armed = make(chan struct{})
 		l.limit = time.NewTimer(patience) // for a zk.Conn that behaves differently
+	} else {
+		l.limit = time.NewTimer(settling)
 	}
 	if id != 0 && timeout > 0 && !w.closed {
 		w.pingers.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line
 	}
 	w.mu.Unlock()
 	_ = l.SetDeadline(time.Time{}) // a dead socket says so at the next read
-	w.greeted(id, timeout)
+	w.greeted(id, timeout, l.began)
 }
 
 // ping keeps the session active at the server. zk.Conn takes the answers for those to

@@ -1,0 +1,216 @@
+package mutex_test
+
+import (
+	"context"
+	"path"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// atOnce is how long Acquire may take to notice the end of its context, and
+// undone how long its znode may outlive it.
+const (
+	atOnce = time.Second
+	undone = time.Second
+)
+
+// step is a moment of Acquire at which its context ends.
+type step struct {
+	name string
+	held bool // another client holds the lock meanwhile
+	// stop makes the line stop there; reached is closed when it has, and heal lets
+	// it go on. holder is the path of the holder's znode, if there is one.
+	stop func(p *faultproxy.Proxy, holder string) (reached <-chan struct{}, heal func())
+}
+
+// steps are the requests of Acquire in their order, each before and after the
+// server has carried it out. An answer that is held back keeps all that follow it.
+func steps() []step {
+	request := func(match faultproxy.Match) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
+		return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldRequest(match) }
+	}
+	reply := func(match faultproxy.Match) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
+		return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldReply(match) }
+	}
+	afterLostCreate := func(match faultproxy.Match) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
+		return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
+			p.DropReply(faultproxy.OpPath("create", "-lock-"), 1)
+			return p.HoldReply(match)
+		}
+	}
+	ofHolder := func(reply bool) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
+		return func(p *faultproxy.Proxy, holder string) (<-chan struct{}, func()) {
+			if reply {
+				return p.HoldReply(faultproxy.OpPath("getData", holder))
+			}
+			return p.HoldRequest(faultproxy.OpPath("getData", holder))
+		}
+	}
+	return []step{
+		{"parent, request", false, request(faultproxy.Op("createContainer"))},
+		{"parent, answer", false, reply(faultproxy.Op("createContainer"))},
+		{"create, request", false, request(faultproxy.Op("create"))},
+		{"create, answer", false, reply(faultproxy.OpPath("create", "-lock-"))},
+		{"create behind a holder, request", true, request(faultproxy.Op("create"))},
+		{"create behind a holder, answer", true, reply(faultproxy.Op("create"))},
+		{"search after a lost answer, sync", true, afterLostCreate(faultproxy.Op("sync"))},
+		{"search after a lost answer, list", true, afterLostCreate(faultproxy.Op("getChildren2"))},
+		{"own read, request", true, request(faultproxy.OpPath("getData", "-lock-"))},
+		{"own read, answer", true, reply(faultproxy.OpPath("getData", "-lock-"))},
+		{"own read, answer, lock free", false, reply(faultproxy.OpPath("getData", "-lock-"))},
+		{"listing, request", true, request(faultproxy.Op("getChildren2"))},
+		{"listing, answer", true, reply(faultproxy.Op("getChildren2"))},
+		{"listing, answer, lock free", false, reply(faultproxy.Op("getChildren2"))},
+		{"watch on the one ahead, request", true, ofHolder(false)},
+		{"watch on the one ahead, answer", true, ofHolder(true)},
+		{"the wait for a connection", true, func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
+			p.Refuse(true)
+			p.Cut()
+			return closed(), func() { p.Refuse(false) }
+		}},
+		{"the wait between two attempts", true, func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
+			p.Refuse(true)
+			return p.DropReply(faultproxy.Op("create"), 1).Done(), func() { p.Refuse(false) }
+		}},
+	}
+}
+
+// A cancellation at every step: Acquire returns at once, says why, and leaves no
+// znode, whether the line recovers or is cut; the lock works on.
+func TestCancelAtEveryStep(t *testing.T) {
+	for _, step := range steps() {
+		t.Run(step.name, func(t *testing.T) {
+			a := newAttempt(t, step)
+			a.cancel(t, a.m.Acquire)
+			a.requireUndone(t)
+		})
+		t.Run(step.name+", then a cut", func(t *testing.T) {
+			a := newAttempt(t, step)
+			a.cancel(t, a.m.Acquire)
+			a.proxy.Cut()
+			a.requireUndone(t)
+		})
+	}
+}
+
+// The same with a deadline.
+func TestDeadlineAtEveryStep(t *testing.T) {
+	for _, step := range steps() {
+		t.Run(step.name, func(t *testing.T) {
+			a := newAttempt(t, step)
+			for limit := 100 * time.Millisecond; ; limit *= 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				_, err := a.m.Acquire(ctx)
+				deadline, _ := ctx.Deadline()
+				late := time.Since(deadline)
+				cancel()
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Less(t, late, atOnce)
+				select {
+				case <-a.reached:
+				default:
+					require.Less(t, limit, patience, "the step is not reached")
+					continue // this machine is slow: again with more time
+				}
+				break
+			}
+			a.requireUndone(t)
+		})
+	}
+}
+
+// TryAcquire has the same steps but the wait.
+func TestCancelOfTry(t *testing.T) {
+	for _, step := range steps()[:14] {
+		t.Run(step.name, func(t *testing.T) {
+			a := newAttempt(t, step)
+			a.cancel(t, a.m.TryAcquire)
+			a.requireUndone(t)
+		})
+	}
+}
+
+// attempt is what a step is tried on.
+type attempt struct {
+	path    string
+	client  *recipes.Client
+	proxy   *faultproxy.Proxy
+	m       *mutex.InterProcessMutex
+	holder  *recipes.Lease // nil: the lock is free
+	reached <-chan struct{}
+	heal    func()
+}
+
+func newAttempt(t *testing.T, step step) *attempt {
+	t.Helper()
+	a := &attempt{path: lockPath(t)}
+	// Long enough for a line that hangs not to be cut.
+	client, proxy := proxied(t, recipes.WithSessionTimeout(longSession))
+	a.client, a.proxy, a.m = client, proxy, newMutex(t, client, a.path)
+	holder := ""
+	if step.held {
+		a.holder = acquire(t, newMutex(t, direct(t), a.path))
+		holder = path.Base(a.holder.Path())
+	}
+	a.reached, a.heal = step.stop(proxy, holder)
+	t.Cleanup(a.heal)
+	return a
+}
+
+// cancel calls acquire, and cancels it when the step is reached.
+func (a *attempt) cancel(t *testing.T, acquire func(context.Context) (*recipes.Lease, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan result, 1)
+	go func() {
+		lease, err := acquire(ctx)
+		done <- result{lease, err}
+	}()
+	select {
+	case <-a.reached:
+	case <-testContext(t).Done():
+		require.Fail(t, "the step is not reached")
+	}
+	cancel(errOfTest)
+	ended := time.Now()
+	_, err := outcome(t, done)
+	require.Less(t, time.Since(ended), atOnce, "Acquire waits for what is on the line")
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, errOfTest, "the cause as well")
+}
+
+// requireUndone heals the line and requires the attempt's znode to go in time, if
+// ever it was made, and the lock to work.
+func (a *attempt) requireUndone(t *testing.T) {
+	t.Helper()
+	a.heal()
+	// The line keeps the order: after this answer the server has carried out all that
+	// the attempt had sent before.
+	eventually(t, func() bool {
+		_, _, err := a.client.Conn().Exists("/")
+		return err == nil
+	}, "the connection")
+	expected := 0
+	if a.holder != nil {
+		expected = 1
+	}
+	require.Eventually(t, func() bool { return len(children(t, a.path)) == expected }, undone, 5*time.Millisecond, "a ghost")
+	if a.holder != nil {
+		require.NoError(t, a.holder.Context().Err())
+		require.NoError(t, a.holder.Release())
+	}
+	require.NoError(t, acquire(t, newMutex(t, a.client, a.path)).Release())
+	require.Empty(t, children(t, a.path))
+}
+
+func closed() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}

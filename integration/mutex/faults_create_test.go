@@ -1,0 +1,217 @@
+package mutex_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// breakage is a fault set up before an Acquire; its rules must all have acted after.
+type breakage func(p *faultproxy.Proxy) []*faultproxy.Rule
+
+func lostReplies(ops ...string) breakage {
+	return func(p *faultproxy.Proxy) []*faultproxy.Rule {
+		var rules []*faultproxy.Rule
+		for _, op := range ops {
+			rules = append(rules, p.DropReply(faultproxy.Op(op), 1))
+		}
+		return rules
+	}
+}
+
+func lostRequests(op string, n int) breakage {
+	return func(p *faultproxy.Proxy) []*faultproxy.Rule {
+		return []*faultproxy.Rule{p.DropRequest(faultproxy.Op(op), n)}
+	}
+}
+
+func TestLostAnswersOfAcquire(t *testing.T) {
+	cases := []struct {
+		name    string
+		fresh   bool // the parent does not exist yet
+		fault   breakage
+		creates int // create requests that the server has seen at most, 0: any number
+	}{
+		{"create answer", false, lostReplies("create"), 1},
+		{"create answer, parent missing", true, lostReplies("create"), 0},
+		{"create answer and sync", false, lostReplies("create", "sync"), 1},
+		{"create answer and sync twice", false, lostReplies("create", "sync", "sync"), 1},
+		{"create answer and search", false, lostReplies("create", "getChildren2"), 1},
+		{"create answer, sync and search", false, lostReplies("create", "sync", "getChildren2"), 1},
+		{"create answer and three searches", false, lostReplies("create", "getChildren2", "getChildren2", "getChildren2"), 1},
+		{"create request", false, lostRequests("create", 1), 0},
+		{"create request three times", false, lostRequests("create", 3), 0},
+		{"createContainer answer", true, lostReplies("createContainer"), 0},
+		{"createContainer request", true, lostRequests("createContainer", 1), 0},
+		{"createContainer and create answers", true, lostReplies("createContainer", "create"), 0},
+		{"own getData", false, lostReplies("getData"), 1},
+		{"own getData twice", false, lostReplies("getData", "getData"), 1},
+		{"children", false, lostReplies("getChildren2"), 1},
+		{"own getData and children", false, lostReplies("getData", "getChildren2"), 1},
+		{"everything once", true, lostReplies("createContainer", "create", "sync", "getData", "getChildren2"), 0},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			client, proxy := proxiedFor(t, calm)
+			path := lockPath(t)
+			m := newMutex(t, client, path)
+			if !tc.fresh {
+				require.NoError(t, acquire(t, m).Release())
+			}
+			proxy.ResetCounts()
+			rules := tc.fault(proxy)
+			lease := acquire(t, m)
+			for i, rule := range rules {
+				select {
+				case <-rule.Done():
+				default:
+					require.Failf(t, "the fault was not met", "rule %d: %d hits", i, rule.Hits())
+				}
+			}
+			require.Equal(t, []string{lease.Path()}, queue(t, path), "one znode, the lease's")
+			require.Equal(t, created(t, lease.Path()), lease.FencingToken())
+			if tc.creates > 0 {
+				require.Equal(t, tc.creates, proxy.Counts().Requests["create"], "the created znode has to be found again")
+			}
+			stands(t, lease)
+			require.NoError(t, lease.Release())
+			require.Empty(t, children(t, path), "a ghost")
+		})
+	}
+}
+
+func TestLostCreateAnswerThenSessionExpired(t *testing.T) {
+	client, proxy := proxiedFor(t, calm)
+	path := lockPath(t)
+	m := newMutex(t, client, path)
+	require.NoError(t, acquire(t, m).Release())
+	arrived, release := proxy.HoldReply(faultproxy.Op("create"))
+	defer release()
+	session := client.Conn().SessionID()
+	done := waiting(t, testContext(t), m, path, 1)
+	<-arrived
+	over := outage(t, client, proxy)
+	old := queue(t, path)
+	expire(t, client)
+	require.Empty(t, children(t, path))
+	over()
+	lease := granted(t, done)
+	require.NotEqual(t, session, client.Conn().SessionID(), "the test needs a new session")
+	require.NotEqual(t, old, queue(t, path))
+	require.Equal(t, []string{lease.Path()}, queue(t, path))
+	require.NoError(t, lease.Release())
+	require.Empty(t, children(t, path))
+}
+
+func TestLostAnswersOfRelease(t *testing.T) {
+	for name, fault := range map[string]breakage{
+		"answer":            lostReplies("delete"),
+		"answer, twice":     lostReplies("delete", "delete"),
+		"request":           lostRequests("delete", 1),
+		"request, 3 times":  lostRequests("delete", 3),
+		"answer after list": lostReplies("getChildren2", "delete"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, proxy := proxiedFor(t, calm)
+			path := lockPath(t)
+			m := newMutex(t, client, path)
+			require.NoError(t, acquire(t, m).Release())
+			rules := fault(proxy)
+			lease := acquire(t, m)
+			require.NoError(t, lease.Release())
+			require.Empty(t, children(t, path))
+			for _, rule := range rules {
+				require.Positive(t, rule.Hits())
+			}
+			require.ErrorIs(t, lease.Release(), recipes.ErrNotHeld)
+			require.NoError(t, acquire(t, m).Release(), "the mutex goes on working")
+		})
+	}
+}
+
+func TestLostAnswersOfTryAcquire(t *testing.T) {
+	holder := direct(t)
+	client, proxy := proxiedFor(t, calm)
+	for _, op := range []string{"create", "getData", "getChildren2", "delete"} {
+		t.Run(op, func(t *testing.T) {
+			path := lockPath(t)
+			lease := acquire(t, newMutex(t, holder, path))
+			rule := proxy.DropReply(faultproxy.Op(op), 1)
+			_, err := newMutex(t, client, path).TryAcquire(testContext(t))
+			require.ErrorIs(t, err, recipes.ErrNotAcquired)
+			require.Equal(t, 1, rule.Hits())
+			require.Equal(t, []string{lease.Path()}, queue(t, path), "gone when TryAcquire returns")
+			require.NoError(t, lease.Release())
+		})
+	}
+}
+
+// TestRandomLostAnswers loses one answer in five, of whatever kind, while four
+// goroutines on two clients take the lock in turn.
+func TestRandomLostAnswers(t *testing.T) {
+	const rounds, workers, loss = 80, 4, 0.2
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var mu sync.Mutex // protects random
+	random := rand.New(rand.NewPCG(seed, 1))
+	unlucky := func(r faultproxy.Request) bool {
+		if !faultproxy.Any()(r) {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return random.Float64() < loss
+	}
+	brisk := recipes.WithRetryPolicy(recipes.RetryPolicy{InitialInterval: 5 * time.Millisecond, MaxInterval: 50 * time.Millisecond})
+	path := lockPath(t)
+	var mutexes []*mutex.InterProcessMutex
+	var rules []*faultproxy.Rule
+	for range 2 {
+		client, proxy := proxiedFor(t, 3*calm, brisk)
+		mutexes = append(mutexes, newMutex(t, client, path))
+		rules = append(rules, proxy.DropReply(unlucky, -1))
+	}
+	var held oracle
+	failures := make(chan error, workers)
+	var group sync.WaitGroup
+	began := time.Now()
+	for w := range workers {
+		group.Go(func() {
+			for round := range rounds {
+				lease, err := mutexes[w%2].Acquire(t.Context())
+				if err != nil {
+					failures <- fmt.Errorf("acquire %d of worker %d: %w", round, w, err)
+					return
+				}
+				held.enter(lease)
+				held.leave()
+				if err := lease.Release(); err != nil {
+					failures <- fmt.Errorf("release %d of worker %d: %w", round, w, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+	held.check(t)
+	lost := 0
+	for _, rule := range rules {
+		rule.Remove()
+		lost += rule.Hits()
+	}
+	t.Logf("%d acquires, %d answers lost, %v", rounds*workers, lost, time.Since(began))
+	require.Greater(t, lost, rounds*workers/2, "too few faults to prove anything")
+	require.Empty(t, children(t, path), "a ghost")
+}

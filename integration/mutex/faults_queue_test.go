@@ -1,0 +1,121 @@
+package mutex_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// TestMiddleWaiterLeaves: whoever waited for it waits for its predecessor from then on.
+func TestMiddleWaiterLeaves(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, cancel context.CancelFunc, client *recipes.Client){
+		"cancelled": func(_ *testing.T, cancel context.CancelFunc, _ *recipes.Client) { cancel() },
+		"closed": func(t *testing.T, _ context.CancelFunc, client *recipes.Client) {
+			t.Helper()
+			require.NoError(t, client.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := lockPath(t)
+			holder := acquire(t, newMutex(t, direct(t), path))
+			middle := direct(t)
+			first := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 2)
+			ctx, cancel := context.WithCancel(testContext(t))
+			defer cancel()
+			leaver := waiting(t, ctx, newMutex(t, middle, path), path, 3)
+			last := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 4)
+
+			leave(t, cancel, middle)
+			_, err := outcome(t, leaver)
+			require.Error(t, err)
+			eventually(t, func() bool { return len(children(t, path)) == 3 }, "the leaver's znode is gone")
+			settled(t, path, 3)
+			notGranted(t, first, "the first waiter")
+			notGranted(t, last, "the last waiter")
+			stands(t, holder)
+
+			require.NoError(t, holder.Release())
+			lease := granted(t, first)
+			settled(t, path, 2)
+			notGranted(t, last, "the last waiter")
+			require.NoError(t, lease.Release())
+			require.NoError(t, granted(t, last).Release())
+			require.Empty(t, children(t, path))
+		})
+	}
+}
+
+// TestFirstWaiterLeaves: the holder still holds when the znode between it and the next
+// waiter goes.
+func TestFirstWaiterLeaves(t *testing.T) {
+	path := lockPath(t)
+	holder := acquire(t, newMutex(t, direct(t), path))
+	ctx, cancel := context.WithTimeout(testContext(t), time.Second)
+	defer cancel()
+	leaver := waiting(t, ctx, newMutex(t, direct(t), path), path, 2)
+	last := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 3)
+	_, err := outcome(t, leaver)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	settled(t, path, 2)
+	notGranted(t, last, "the waiter behind")
+	stands(t, holder)
+	require.NoError(t, holder.Release())
+	require.NoError(t, granted(t, last).Release())
+}
+
+// settled waits until the queue has n znodes and nothing that the waiters still have to
+// do about it: the observer's own watch on the parent stays quiet for a while.
+func settled(t *testing.T, path string, n int) {
+	t.Helper()
+	eventually(t, func() bool { return len(children(t, path)) == n }, "the queue's length")
+	require.Never(t, func() bool { return len(children(t, path)) != n }, 300*time.Millisecond, 20*time.Millisecond, "the queue has changed")
+}
+
+// TestParentWiped: the whole directory goes in one transaction. Everyone waits again,
+// in a new one, and one at a time holds the lock.
+func TestParentWiped(t *testing.T) {
+	const waiters = 4
+	path := lockPath(t) + "/deep"
+	holder := acquire(t, newMutex(t, direct(t), path))
+	m := newMutex(t, direct(t), path)
+	var held oracle
+	finished := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			lease, err := m.Acquire(testContext(t))
+			if err != nil {
+				finished <- err
+				return
+			}
+			held.enter(lease)
+			held.leave()
+			finished <- lease.Release()
+		}()
+	}
+	eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
+	var wipe []any
+	for _, child := range queue(t, path) {
+		wipe = append(wipe, &zk.DeleteRequest{Path: child, Version: -1})
+	}
+	wipe = append(wipe, &zk.DeleteRequest{Path: path, Version: -1})
+	_, err := observer(t).Multi(wipe...)
+	require.NoError(t, err)
+
+	require.ErrorIs(t, ended(t, holder), recipes.ErrNodeDeleted)
+	for range waiters {
+		select {
+		case err := <-finished:
+			require.NoError(t, err)
+		case <-testContext(t).Done():
+			require.Fail(t, "a waiter has never got the lock")
+		}
+	}
+	held.check(t)
+	require.Empty(t, children(t, path))
+	require.ErrorIs(t, holder.Release(), recipes.ErrNodeDeleted)
+}

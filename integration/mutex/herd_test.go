@@ -1,0 +1,87 @@
+package mutex_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// handoff is what one release costs, an average over the drain of a queue.
+type handoff struct{ requests, events, bytes float64 }
+
+// One release wakes one waiter: a handoff costs the server the same with 8 waiters
+// and with 256.
+func TestNoHerd(t *testing.T) {
+	few, many := drain(t, 8), drain(t, 256)
+	for _, cost := range []handoff{few, many} {
+		require.LessOrEqual(t, cost.requests, 2.0, "at most a delete and a listing")
+		require.LessOrEqual(t, cost.events, 2.0, "one to the next holder, one to the last")
+	}
+	require.InDelta(t, few.requests, many.requests, 0.2)
+	require.InDelta(t, few.events, many.events, 0.2)
+}
+
+// drain lets a queue of waiters on 8 sessions run empty.
+func drain(t *testing.T, waiters int) handoff {
+	t.Helper()
+	path := lockPath(t)
+	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))
+	values := make([]*mutex.InterProcessMutex, 8)
+	for i := range values {
+		values[i] = newMutex(t, connect(t, proxy.Addr(), recipes.WithSessionTimeout(longSession)), path)
+	}
+	proxy.ResetCounts()
+	holder := acquire(t, values[0])
+	queue := make([]<-chan result, waiters)
+	for i := range queue { // whoever is ahead is always in another session
+		queue[i] = waiting(t, t.Context(), values[(i+1)%len(values)], path, i+2)
+	}
+	eventually(t, func() bool { return requests(proxy)["getData"] >= 2*waiters+1 }, "each has read its own znode and the one ahead")
+	require.Equal(t, 2*waiters+1, requests(proxy)["getData"], "and no more than these")
+
+	proxy.ResetCounts()
+	for _, next := range queue {
+		require.NoError(t, holder.Release())
+		lease, err := outcome(t, next)
+		require.NoError(t, err)
+		holder = lease
+	}
+	counts := proxy.Counts()
+	require.Zero(t, counts.Requests["getData"], "nobody looks at another one's znode again")
+	require.NoError(t, holder.Release())
+	n := float64(waiters)
+	cost := handoff{float64(counts.Total()-counts.Requests["multi"]) / n, float64(counts.Events) / n, float64(counts.BytesUp+counts.BytesDown) / n}
+	t.Logf("%3d waiters: %.2f requests, %.2f watch events, %.0f bytes a handoff (%v)", waiters, cost.requests, cost.events, cost.bytes, counts.Requests)
+	return cost
+}
+
+// A waiter watches its own znode and the one ahead, and nothing else: not the
+// directory, not the holder.
+func TestWatchesOfWaiters(t *testing.T) {
+	path := lockPath(t)
+	values := []*mutex.InterProcessMutex{newMutex(t, direct(t), path), newMutex(t, direct(t), path), newMutex(t, direct(t), path)}
+	holder := acquire(t, values[0])
+	first := waiting(t, t.Context(), values[1], path, 2)
+	last := waiting(t, t.Context(), values[2], path, 3)
+	participants, err := values[0].Participants(testContext(t))
+	require.NoError(t, err)
+	want := map[string]int{
+		participants[0].Path: 2, // of its owner and of the first waiter
+		participants[1].Path: 2,
+		participants[2].Path: 1,
+	}
+	eventually(t, func() bool { return maps.Equal(want, serverWatches(t, path)) }, "the watches")
+	for _, next := range []<-chan result{first, last} {
+		require.NoError(t, holder.Release())
+		holder, err = outcome(t, next)
+		require.NoError(t, err)
+	}
+	require.NoError(t, holder.Release())
+	require.Empty(t, serverWatches(t, path))
+}

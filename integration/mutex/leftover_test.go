@@ -1,0 +1,99 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+)
+
+// 2,000 attempts that time out behind a held lock leave one watch, that on the
+// holder's znode, and no goroutine. zk.Conn can't remove a watch, so each that is set
+// once too often would stay for the life of the holder.
+func TestTimedOutAttemptsLeaveNothing(t *testing.T) {
+	path := lockPath(t)
+	holder := acquire(t, newMutex(t, direct(t), path))
+	client := direct(t)
+	m := newMutex(t, client, path)
+	const batches, each = 20, 100
+	for range batches {
+		errs := make(chan error, each)
+		var attempts sync.WaitGroup
+		for range each {
+			attempts.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				if _, err := m.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					errs <- fmt.Errorf("acquire behind a holder: %w", err)
+				}
+			})
+		}
+		attempts.Wait()
+		close(errs)
+		require.NoError(t, <-errs)
+	}
+	require.Eventually(t, func() bool { return len(children(t, path)) == 1 }, undone, 5*time.Millisecond, "ghosts")
+	eventually(t, func() bool { return libraryGoroutines() < 20 }, "goroutines: two clients have nine")
+	require.Equal(t, map[string]int{holder.Path(): 1}, clientWatches(client.Conn()), "channels in zk.Conn")
+	require.Equal(t, map[string]int{holder.Path(): 2}, serverWatches(t, path), "ours, and the holder's own")
+	require.NoError(t, holder.Release())
+	eventually(t, func() bool { return len(clientWatches(client.Conn())) == 0 }, "it goes with the holder")
+}
+
+// libraryGoroutines counts the goroutines with a function of the library on their
+// stacks: the harness has some too, which come and go.
+func libraryGoroutines() int {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	count := 0
+	for goroutine := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(goroutine, "/internal/zkutil.") {
+			count++
+		}
+	}
+	return count
+}
+
+// serverWatches counts the sessions that watch a path or what is below it, by path.
+func serverWatches(t *testing.T, path string) map[string]int {
+	t.Helper()
+	text, err := zkadmin.FourLetter(testContext(t), ensemble.Shared(t).Server(0), "wchp")
+	require.NoError(t, err)
+	watches := map[string]int{}
+	watched := ""
+	for line := range strings.Lines(text) {
+		switch line := strings.TrimRight(line, "\n"); {
+		case strings.HasPrefix(line, "/"):
+			watched = line
+		case strings.HasPrefix(line, "\t") && strings.HasPrefix(watched, path):
+			watches[watched]++
+		}
+	}
+	return watches
+}
+
+// clientWatches counts the channels that a zk.Conn keeps, by path. Nothing public
+// tells.
+func clientWatches(conn *zk.Conn) map[string]int {
+	fields := reflect.ValueOf(conn).Elem()
+	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
+	lock.Lock()
+	defer lock.Unlock()
+	watches := map[string]int{}
+	for each := fields.FieldByName("watchers").MapRange(); each.Next(); {
+		watches[each.Key().Field(0).String()] += each.Value().Len()
+	}
+	return watches
+}

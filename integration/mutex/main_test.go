@@ -1,0 +1,170 @@
+package mutex_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// sessionTimeout is what tests ask for: long enough for a busy machine, short
+// enough to wait for an expiry.
+const sessionTimeout = 4 * time.Second
+
+// patience is how long tests wait for something that has to happen.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if worker := os.Getenv(workerVariable); worker != "" {
+		os.Exit(runWorker(worker))
+	}
+	goleak.VerifyTestMain(ensemble.Main(m))
+}
+
+// testContext ends with the test or after patience, whichever is first.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect returns a client of the server, closed at the end of the test.
+func connect(t *testing.T, server string, opts ...recipes.Option) *recipes.Client {
+	t.Helper()
+	opts = append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
+	client, err := recipes.Connect(testContext(t), []string{server}, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// proxied returns a client that reaches the shared server through a proxy.
+func proxied(t *testing.T, opts ...recipes.Option) (*recipes.Client, *faultproxy.Proxy) {
+	t.Helper()
+	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))
+	return connect(t, proxy.Addr(), opts...), proxy
+}
+
+// direct returns a client of the shared server.
+func direct(t *testing.T, opts ...recipes.Option) *recipes.Client {
+	t.Helper()
+	return connect(t, ensemble.Shared(t).Server(0), opts...)
+}
+
+// lockPath is a path of the test's own.
+func lockPath(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), time.Now().UnixNano())
+}
+
+func newMutex(t *testing.T, client *recipes.Client, path string, opts ...mutex.Option) *mutex.InterProcessMutex {
+	t.Helper()
+	m, err := mutex.New(client, path, opts...)
+	require.NoError(t, err)
+	return m
+}
+
+func acquire(t *testing.T, m *mutex.InterProcessMutex) *recipes.Lease {
+	t.Helper()
+	lease, err := m.Acquire(testContext(t))
+	require.NoError(t, err)
+	return lease
+}
+
+// children lists a path as the server has it, past proxies. A missing one has none.
+func children(t *testing.T, path string) []string {
+	t.Helper()
+	names, _, err := observer(t).Children(path)
+	if err == zk.ErrNoNode { //nolint:errorlint // zk.Conn returns the value itself
+		return nil
+	}
+	require.NoError(t, err)
+	return names
+}
+
+// observers holds one plain connection to the shared server for each running test.
+var observers sync.Map
+
+// observer returns the test's plain connection to the shared server.
+func observer(t *testing.T) *zk.Conn {
+	t.Helper()
+	if conn, ok := observers.Load(t); ok {
+		return conn.(*zk.Conn)
+	}
+	conn, _, err := zk.Connect(ensemble.Shared(t).Servers(), 10*time.Second, zk.WithLogInfo(false))
+	require.NoError(t, err)
+	observers.Store(t, conn)
+	t.Cleanup(func() {
+		observers.Delete(t)
+		conn.Close()
+	})
+	return conn
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
+}
+
+// ended waits for a lease's context to end and returns why.
+func ended(t *testing.T, lease *recipes.Lease) error {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-testContext(t).Done():
+		require.Fail(t, "the lease's context has not ended")
+	}
+	return context.Cause(lease.Context())
+}
+
+// waiting starts an Acquire in the background and returns once its znode is the
+// queue's n-th.
+func waiting(t *testing.T, ctx context.Context, m *mutex.InterProcessMutex, path string, n int) <-chan result { //nolint:revive // t first
+	t.Helper()
+	done := make(chan result, 1)
+	go func() {
+		lease, err := m.Acquire(ctx)
+		done <- result{lease, err}
+	}()
+	eventually(t, func() bool { return len(children(t, path)) == n }, "the waiter's znode")
+	return done
+}
+
+type result struct {
+	lease *recipes.Lease
+	err   error
+}
+
+// outcome waits for what waiting has started.
+func outcome(t *testing.T, done <-chan result) (*recipes.Lease, error) {
+	t.Helper()
+	select {
+	case r := <-done:
+		return r.lease, r.err
+	case <-testContext(t).Done():
+		require.Fail(t, "Acquire has not returned")
+		return nil, nil
+	}
+}
+
+// requests returns what a proxy has counted since its last reset, by operation,
+// without handshakes.
+func requests(proxy *faultproxy.Proxy) map[string]int {
+	counted := proxy.Counts().Requests
+	delete(counted, "connect")
+	return counted
+}

@@ -1,0 +1,55 @@
+package mutex_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// workerVariable names the worker that this binary, run again as a process of its
+// own, has to be in place of a test.
+const workerVariable = "ZKRECIPES_TEST_WORKER"
+
+// workers are the bodies of those processes, by name.
+var workers = map[string]func(ctx context.Context, args []string) error{
+	"exclusion": workExclusively,
+}
+
+// workerLife bounds a worker whose test has died.
+const workerLife = 2 * time.Minute
+
+func runWorker(name string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), workerLife)
+	defer cancel()
+	work, ok := workers[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "no worker %q\n", name)
+		return 2
+	}
+	if err := work(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "worker %s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
+
+// startWorker runs a worker in a process of its own, and returns a function that
+// waits for its success.
+func startWorker(t *testing.T, name string, args ...string) (wait func()) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), workerVariable+"="+name)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	require.NoError(t, cmd.Start())
+	return func() {
+		t.Helper()
+		require.NoError(t, cmd.Wait())
+	}
+}

@@ -1,0 +1,146 @@
+package zkutil
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+// every returns n moments with one period between them, from the first on.
+func every(first, period time.Duration, n int) []time.Duration {
+	at := make([]time.Duration, n)
+	for i := range at {
+		at[i] = first + time.Duration(i)*period
+	}
+	return at
+}
+
+func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
+	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 60 * time.Second} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s := connect(t, f, f.config(timeout))
+			start := time.Now()
+			e := acquire(t, mutexOn(s, "/m"))
+			pass(2*timeout + timeout/12)
+			require.Equal(t, every(timeout/6, timeout/6, 12), times(f.requests(opMulti), start))
+			for _, r := range f.requests(opMulti) {
+				require.Equal(t, e.Path(), r.path, "the heartbeat checks a znode of ours")
+			}
+			require.NoError(t, e.Leave())
+			held := len(f.requests(opMulti))
+			pass(5 * timeout)
+			require.Len(t, f.requests(opMulti), held, "heartbeat of an idle session")
+		})
+	}
+}
+
+func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		const timeout = 6 * time.Second
+		holder, waiter := connect(t, f, f.config(timeout)), connect(t, f, f.config(timeout))
+		e := acquire(t, mutexOn(holder, "/m"))
+		start := time.Now()
+		granted := make(chan *Entry)
+		go func() { granted <- acquire(t, mutexOn(waiter, "/m")) }()
+		pass(timeout + timeout/12)
+		var beats []seen
+		for _, r := range f.requests(opMulti) {
+			if r.session == sessionID(waiter) {
+				beats = append(beats, r)
+			}
+		}
+		require.Equal(t, every(timeout/6, timeout/6, 6), times(beats, start))
+		require.NoError(t, e.Leave())
+		require.NoError(t, (<-granted).Leave())
+	})
+}
+
+func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		for _, dir := range []string{"/a", "/b", "/c"} {
+			e := acquire(t, mutexOn(s, dir))
+			defer func() { require.NoError(t, e.Leave()) }()
+		}
+		start := time.Now()
+		pass(5500 * time.Millisecond)
+		require.Equal(t, every(time.Second, time.Second, 5), times(f.requests(opMulti), start))
+	})
+}
+
+func TestNoHeartbeatWhileIdle(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		connect(t, f, f.config(6*time.Second))
+		pass(time.Minute)
+		require.Empty(t, f.requests(opMulti))
+	})
+}
+
+func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		f.put("/other", "")
+		for range 100 {
+			pass(900 * time.Millisecond)
+			_, err := do(t.Context(), s, request[*zk.Stat]{write: true, run: func(conn *zk.Conn) (*zk.Stat, error) {
+				return conn.Set("/other", nil, -1)
+			}})
+			require.NoError(t, err)
+			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
+		}
+		require.Empty(t, f.requests(opMulti))
+		pass(1100 * time.Millisecond)
+		require.Len(t, f.requests(opMulti), 1)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A refused write says that the line works, and nothing about the session.
+func TestRefusedWriteProvesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		proven := e.TrustedUntil()
+		pass(500 * time.Millisecond)
+		_, err := do(t.Context(), s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
+			return struct{}{}, conn.Delete("/none", -1)
+		}})
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.Equal(t, proven, e.TrustedUntil())
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A read proves nothing: a server that is cut off answers it.
+func TestReadProvesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		proven := e.TrustedUntil()
+		pass(500 * time.Millisecond)
+		_, err := mutexOn(s, "/m").Participants(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, proven, e.TrustedUntil())
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The znode that the heartbeat checks may be gone: then its hold ends, and the next
+// heartbeat checks another.
+func TestHeartbeatMissesOurZnode(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		f.mu.Lock()
+		delete(f.tree, e.Path()) // no event: the server has lost the watch
+		f.mu.Unlock()
+		start := time.Now()
+		at, cause := ended(t, e)
+		require.ErrorIs(t, cause, ErrNodeDeleted)
+		require.Equal(t, time.Second, at.Sub(start))
+		require.ErrorIs(t, e.Leave(), ErrNodeDeleted)
+	})
+}

@@ -1,0 +1,111 @@
+package zkutil
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		order := s.Callbacks()
+		var ran []int // plain: one at a time
+		running := false
+		for i := range 100 {
+			order.Post(func() {
+				if running {
+					t.Error("two at once")
+				}
+				running = true
+				pass(time.Millisecond)
+				ran = append(ran, i)
+				running = false
+				if i == 50 {
+					order.Post(func() { ran = append(ran, 100) }) // from inside one
+				}
+			})
+		}
+		require.NoError(t, s.Close(), "which joins them")
+		require.Len(t, ran, 101)
+		for i, n := range ran {
+			require.Equal(t, i, n)
+		}
+	})
+}
+
+// A hanging callback of one recipe does not hold up another's.
+func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(6*time.Second))
+		hang, ran := make(chan struct{}), make(chan struct{})
+		s.Callbacks().Post(func() { <-hang })
+		s.Callbacks().Post(func() { close(ran) })
+		<-ran
+		close(hang)
+	})
+}
+
+func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var log syncBuffer
+		cfg := f.config(6 * time.Second)
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		order := connect(t, f, cfg).Callbacks()
+		ran := make(chan struct{})
+		order.Post(func() { panic("out of order") })
+		order.Post(func() { close(ran) })
+		<-ran
+		synctest.Wait()
+		require.Contains(t, log.String(), "panic in a callback")
+		require.Contains(t, log.String(), "out of order")
+	})
+}
+
+// Session ids never reach a log: a session's password follows from them.
+func TestNoSessionIDIsLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var log syncBuffer
+		cfg := f.config(6 * time.Second)
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		f.zxid = 0x7777_0000_0000
+		s := connect(t, f, cfg)
+		id := sessionID(s)
+		acquire(t, mutexOn(s, "/m"))
+		f.drop()
+		pass(time.Second)
+		f.expire(id)
+		pass(5 * time.Second)
+		require.NoError(t, s.Close())
+		text := log.String()
+		require.Contains(t, text, "suspended")
+		require.Contains(t, text, "hold lost")
+		for _, form := range []string{"%d", "%x"} {
+			require.NotContains(t, text, fmt.Sprintf(form, id))
+		}
+	})
+}
+
+// syncBuffer may be written from any goroutine.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

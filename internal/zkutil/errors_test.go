@@ -1,0 +1,95 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+// What a failed call means: whether to repeat it, and whether it may have been done.
+func TestClassesOfErrors(t *testing.T) {
+	for _, test := range []struct {
+		err                   error
+		transient, unanswered bool
+	}{
+		{nil, false, false},
+		// Answers.
+		{zk.ErrNoNode, false, false},
+		{zk.ErrNoAuth, false, false},
+		{zk.ErrBadVersion, false, false},
+		{zk.ErrNoChildrenForEphemerals, false, false},
+		{zk.ErrNodeExists, false, false},
+		{zk.ErrNotEmpty, false, false},
+		{zk.ErrInvalidACL, false, false},
+		{zk.ErrInvalidFlags, false, false},
+		{zk.ErrAuthFailed, false, false},
+		{zk.ErrReconfigDisabled, false, false},
+		{zk.ErrBadArguments, false, false},
+		{zk.ErrAPIError, false, false},
+		{errors.New("unknown error: -6"), false, false},
+		// Never sent.
+		{zk.ErrInvalidPath, false, false},
+		{zk.ErrShortBuffer, false, false},
+		{zk.ErrNoServer, true, false},
+		{errUnavailable, true, false},
+		{fmt.Errorf("%w: %w", errUnavailable, io.EOF), true, false},
+		// Refused for now, and not executed.
+		{zk.ErrSessionMoved, true, false},
+		// Perhaps executed.
+		{zk.ErrConnectionClosed, true, true},
+		{zk.ErrSessionExpired, true, true},
+		{zk.ErrClosing, true, true},
+		{io.EOF, true, true},
+		{io.ErrClosedPipe, true, true},
+		{net.ErrClosed, true, true},
+		{&net.OpError{Op: "write", Err: errBroken}, true, true},
+		{errors.New("unknown error: -4"), true, true},
+		{errors.New("unknown error: -7"), true, true},
+		{errors.New("unknown error: -66"), true, true},
+		// Ours.
+		{ErrClosed, false, true},
+		{ErrSequenceExhausted, false, true},
+		{lostPlace(ErrSessionLost), false, true},
+		{context.Canceled, false, true},
+		{context.DeadlineExceeded, false, true},
+	} {
+		require.Equal(t, test.transient, transient(test.err), "transient: %v", test.err)
+		require.Equal(t, test.unanswered, unanswered(test.err), "unanswered: %v", test.err)
+		if test.err != nil {
+			wrapped := fmt.Errorf("create: %w", test.err)
+			require.Equal(t, test.transient, transient(wrapped), "wrapped, transient: %v", test.err)
+			require.Equal(t, test.unanswered, unanswered(wrapped), "wrapped, unanswered: %v", test.err)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errBroken)
+	err := interrupted(ctx, zk.ErrNoServer)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, errBroken)
+	require.ErrorIs(t, err, zk.ErrNoServer)
+
+	plain, stop := context.WithCancel(t.Context())
+	stop()
+	require.Equal(t, context.Canceled, interrupted(plain, nil))
+	require.Equal(t, context.Canceled, interrupted(plain, context.Canceled), "not told twice")
+}
+
+func TestLostPlaceKeepsItsCause(t *testing.T) {
+	err := lostPlace(ErrNodeDeleted)
+	require.ErrorIs(t, err, errPlaceLost)
+	require.ErrorIs(t, err, ErrNodeDeleted)
+}
+
+func TestAccess(t *testing.T) {
+	require.NotPanics(t, func() { RecipeAccess().Check() })
+	require.Panics(t, func() { Access{}.Check() })
+}

@@ -1,0 +1,201 @@
+package zkutil
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type valueKey struct{}
+
+func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		first := acquire(t, q)
+		before := len(f.requests())
+		second, err := q.Reenter(first.Context())
+		require.NoError(t, err)
+		third, err := q.Reenter(context.WithValue(second.Context(), valueKey{}, "derived"))
+		require.NoError(t, err)
+		require.Equal(t, first.Token(), third.Token())
+		require.Equal(t, first.Path(), third.Path())
+
+		require.NoError(t, first.Leave()) // in whatever order
+		require.ErrorIs(t, context.Cause(first.Context()), ErrReleased)
+		require.NoError(t, third.Context().Err())
+		require.NoError(t, third.Leave())
+		require.Len(t, f.requests(), before)
+		require.Len(t, f.children("/m"), 1)
+		require.NoError(t, second.Leave())
+		require.Empty(t, f.children("/m"))
+
+		for _, e := range []*Entry{first, second, third} {
+			_, err := q.Reenter(e.Context())
+			require.ErrorIs(t, err, ErrReleased, "never a silent new hold")
+			require.ErrorIs(t, e.Leave(), ErrNotHeld)
+		}
+	})
+}
+
+// The context of an entry that was given back does not enter again, even while
+// the hold lives on in another entry: the tree below it is over.
+func TestReentryThroughAnEndedEntry(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		first := acquire(t, q)
+		second, err := q.Reenter(first.Context())
+		require.NoError(t, err)
+		require.NoError(t, second.Leave())
+		_, err = q.Reenter(second.Context())
+		require.ErrorIs(t, err, ErrReleased)
+		require.NoError(t, first.Leave())
+	})
+}
+
+// Ownership is keyed by session, path and recipe.
+func TestAnotherQueueDoesNotReenter(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s, other := connect(t, f, f.config(30*time.Second)), connect(t, f, f.config(30*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		recipe := mutexOn(s, "/m")
+		recipe.Recipe = "semaphore"
+		for _, q := range []*Queue{mutexOn(s, "/n"), mutexOn(other, "/m"), recipe} {
+			none, err := q.Reenter(e.Context())
+			require.NoError(t, err)
+			require.Nil(t, none)
+		}
+		again, err := mutexOn(s, "/m").Reenter(e.Context())
+		require.NoError(t, err)
+		require.NotNil(t, again, "another value on the same path")
+		require.NoError(t, again.Leave())
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The context of a hold keeps the values of the one that acquired, not its end.
+func TestContextOfAHold(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Second)
+		e, err := mutexOn(s, "/m").Acquire(ctx)
+		require.NoError(t, err)
+		cancel()
+		pass(5 * time.Second)
+		require.NoError(t, e.Context().Err())
+		require.Equal(t, "value", e.Context().Value(valueKey{}))
+		_, deadline := e.Context().Deadline()
+		require.False(t, deadline)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// After a pause of the process the keeper is late; whoever looks at the hold first
+// finds it over. The test stops the keeper to get there.
+func TestLateKeeper(t *testing.T) {
+	for name, look := range map[string]func(q *Queue, e *Entry) error{
+		"leave":   func(_ *Queue, e *Entry) error { return e.Leave() },
+		"reenter": func(q *Queue, e *Entry) error { _, err := q.Reenter(e.Context()); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				s := connect(t, f, f.config(6*time.Second))
+				q := mutexOn(s, "/m")
+				e := acquire(t, q)
+				s.mu.Lock()
+				s.trust.until = time.Now().Add(-time.Nanosecond) // as if the time had passed in a pause
+				s.mu.Unlock()
+				require.NoError(t, e.Context().Err(), "nobody has noticed")
+				require.ErrorIs(t, look(q, e), ErrSessionLost)
+				require.ErrorIs(t, context.Cause(e.Context()), ErrSessionLost)
+			})
+		})
+	}
+}
+
+// Leave without a connection: an error that says so after the operation timeout, and
+// the deletion goes on behind it.
+func TestLeaveWithoutAServer(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config(60 * time.Second)
+		cfg.OperationTimeout = 5 * time.Second
+		s := connect(t, f, cfg)
+		e := acquire(t, mutexOn(s, "/m"))
+		f.set(refusing, serverA)
+		f.drop()
+		synctest.Wait()
+		start := time.Now()
+		err := e.Leave()
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.ErrorContains(t, err, "deletion goes on")
+		require.ErrorContains(t, err, "connection refused")
+		require.ErrorIs(t, context.Cause(e.Context()), ErrReleased, "the hold has ended all the same")
+		require.Len(t, f.children("/m"), 1)
+		f.set(healthy, serverA)
+		eventually(t, 5*time.Second, func() bool { return len(f.children("/m")) == 0 })
+		require.ErrorIs(t, e.Leave(), ErrNotHeld)
+	})
+}
+
+// A delete whose answer is lost is repeated until the server says that nothing is left.
+func TestLostDeleteAnswer(t *testing.T) {
+	for _, skip := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s := connect(t, f, f.config(30*time.Second))
+			e := acquire(t, mutexOn(s, "/m"))
+			f.nth(opDelete, 1, fault{cut: true, skip: skip})
+			require.NoError(t, e.Leave())
+			require.Empty(t, f.children("/m"))
+			require.Len(t, f.requests(opDelete), 2)
+		})
+	}
+}
+
+// The refusal of a delete is reported, and the attempts go on: an ACL may change.
+func TestRefusedDelete(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config(30 * time.Second)
+		cfg.OperationTimeout = 3 * time.Second
+		s := connect(t, f, cfg)
+		e := acquire(t, mutexOn(s, "/m"))
+		const noAuth = -102
+		f.onRequest(func(r seen) fault {
+			if r.op == opDelete {
+				return fault{code: noAuth}
+			}
+			return fault{}
+		})
+		require.ErrorContains(t, e.Leave(), "not authenticated")
+		f.onRequest(nil)
+		eventually(t, 5*time.Second, func() bool { return len(f.children("/m")) == 0 })
+	})
+}
+
+// Many goroutines enter and leave one hold: the znode goes exactly once.
+func TestConcurrentEntries(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		e := acquire(t, q)
+		var entries sync.WaitGroup
+		for range 100 {
+			entries.Go(func() {
+				inner, err := q.Reenter(e.Context())
+				if err == nil {
+					err = inner.Leave()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		entries.Wait()
+		require.NoError(t, e.Leave())
+		require.Len(t, f.requests(opDelete), 1)
+	})
+}

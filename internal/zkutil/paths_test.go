@@ -1,0 +1,86 @@
+package zkutil
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestValidatePath(t *testing.T) {
+	for _, path := range []string{
+		"/", "/a", "/a/b/c", "/a b", "/ä/世界", "/a.b", "/...", "/a/..b", "/a/.b", "/zookeeperx", "/a/zookeeper",
+		"/_c_x-lock-0000000000", "/\U0001F512", "/\u00a0", "/\uefff", "/\uf900", "/\uffef",
+	} {
+		require.NoError(t, ValidatePath(path), "%q", path)
+	}
+	for path, why := range map[string]string{
+		"":               "empty",
+		"a":              "not absolute",
+		"a/b":            "not absolute",
+		"./a":            "not absolute",
+		"/a/":            "trailing slash",
+		"//":             "trailing slash",
+		"//a":            "empty segment",
+		"/a//b":          "empty segment",
+		"/.":             "relative segment",
+		"/..":            "relative segment",
+		"/a/./b":         "relative segment",
+		"/a/../b":        "relative segment",
+		"/a/..":          "relative segment",
+		"/a\x00":         "forbidden character at byte 2",
+		"/a\tb":          "forbidden character",
+		"/a\x7f":         "forbidden character",
+		"/a\u0085":       "forbidden character",
+		"/a\ue000\uf000": "forbidden character",
+		"/\uf8ff":        "forbidden character",
+		"/\ufff0":        "forbidden character",
+		"/\uffff":        "forbidden character",
+		"/\xff":          "not UTF-8",
+		"/zookeeper":     "reserved",
+		"/zookeeper/x":   "reserved",
+	} {
+		err := ValidatePath(path)
+		require.ErrorIs(t, err, ErrInvalidPath, "%q", path)
+		require.ErrorContains(t, err, why, "%q", path)
+	}
+}
+
+// What passes here passes zk.Conn's own check and the server's, written here as one
+// expression.
+func FuzzValidatePath(f *testing.F) {
+	for _, seed := range []string{"", "/", "/a/b", "/a//b", "/a/../b", "/zookeeper", "/ä", "/\x00", "/a.", "/.a", "/a/"} {
+		f.Add(seed)
+	}
+	server := regexp.MustCompile(`^/$|^(/[^/\x00-\x1f\x7f-\x{9f}\x{f000}-\x{f8ff}\x{fff0}-\x{ffff}]+)+$`)
+	f.Fuzz(func(t *testing.T, path string) {
+		want := utf8.ValidString(path) && server.MatchString(path) && path != "/zookeeper" && !strings.HasPrefix(path, "/zookeeper/")
+		for segment := range strings.SplitSeq(path, "/") {
+			want = want && segment != "." && segment != ".."
+		}
+		require.Equal(t, want, ValidatePath(path) == nil, "%q", path)
+		if want && path != "/" {
+			dir, name := split(path)
+			require.Equal(t, path, Join(dir, name))
+			require.NoError(t, ValidatePath(dir))
+			require.NotContains(t, name, "/")
+		}
+	})
+}
+
+func TestJoinAndSplit(t *testing.T) {
+	for _, test := range []struct{ dir, name, path string }{
+		{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"},
+	} {
+		require.Equal(t, test.path, Join(test.dir, test.name))
+		dir, name := split(test.path)
+		require.Equal(t, test.dir, dir)
+		require.Equal(t, test.name, name)
+	}
+	require.Equal(t, "/a/b", Join("/a", "/b"))
+	dir, name := split("/")
+	require.Equal(t, "/", dir)
+	require.Empty(t, name)
+}

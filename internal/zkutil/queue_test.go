@@ -1,0 +1,191 @@
+package zkutil
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTryAcquireLeavesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		e := acquire(t, q)
+		start := time.Now()
+		_, err := q.TryAcquire(t.Context())
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.Equal(t, start, time.Now())
+		require.Len(t, f.children("/m"), 1)
+		require.NoError(t, e.Leave())
+		e, err = q.TryAcquire(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The context ends at every step of an Acquire whose requests take 100 ms each.
+func TestCancelAtEveryStepOfAcquire(t *testing.T) {
+	for at := time.Duration(0); at < 2*time.Second; at += 50 * time.Millisecond {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s, other := connect(t, f, f.config(30*time.Second)), connect(t, f, f.config(30*time.Second))
+			holder := acquire(t, mutexOn(other, "/m"))
+			f.onRequest(func(seen) fault { return fault{delay: 100 * time.Millisecond} })
+			time.AfterFunc(time.Second, func() { _ = holder.Leave() })
+			ctx, cancel := context.WithTimeout(t.Context(), at)
+			defer cancel()
+			e, err := mutexOn(s, "/m").Acquire(ctx)
+			if err == nil {
+				require.NoError(t, e.Leave())
+			} else {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			pass(time.Until(time.Now().Truncate(time.Second).Add(3 * time.Second)))
+			require.Empty(t, f.children("/m"), "cancelled at %v", at)
+		})
+	}
+}
+
+// Waiters are granted in the order of their znodes; one release wakes one of them.
+func TestFIFOAndNoHerd(t *testing.T) {
+	requestsPerHandoff := func(waiters int) (perHandoff float64) {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s := connect(t, f, f.config(time.Hour))
+			q := mutexOn(s, "/m")
+			e := acquire(t, q)
+			order := make(chan *Entry)
+			for range waiters {
+				go func() { order <- acquire(t, q) }()
+				synctest.Wait()
+			}
+			start := len(f.requests())
+			for range waiters {
+				last := e
+				require.NoError(t, last.Leave())
+				e = <-order
+				require.Greater(t, e.Token(), last.Token())
+				synctest.Wait()
+			}
+			perHandoff = float64(len(f.requests())-start) / float64(waiters)
+			require.NoError(t, e.Leave())
+		})
+		return perHandoff
+	}
+	// The delete, and one look at the list, which only the first waiter can do without.
+	for _, waiters := range []int{1, 8, 256} {
+		require.InDelta(t, 2*float64(waiters)-1, requestsPerHandoff(waiters)*float64(waiters), 0.1)
+	}
+}
+
+// A waiter that gives up in the middle: its successor takes over whom it watched.
+func TestWaiterInTheMiddleLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		e := acquire(t, q)
+		ctx, cancel := context.WithCancel(t.Context())
+		middle := acquireLater(ctx, q)
+		synctest.Wait()
+		last := acquireLater(t.Context(), q)
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, (<-middle).err, context.Canceled)
+		synctest.Wait()
+		require.Empty(t, last)
+		require.NoError(t, e.Leave())
+		got := <-last
+		require.NoError(t, got.err)
+		require.NoError(t, got.entry.Leave())
+	})
+}
+
+// Foreign children are ignored; foreign contenders are honoured.
+func TestForeignChildren(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		f.put("/m", "")
+		for _, name := range []string{"config", "_c_x", "lock-", "__x", "lock-abc", "_c_-lock-12"} {
+			f.put("/m/"+name, "")
+		}
+		require.NoError(t, acquire(t, mutexOn(s, "/m")).Leave())
+
+		for _, name := range []string{
+			"_c_0123456789abcdef0123456789abcdef-lock-0000000000",     // zk.Lock
+			"0123456789abcdef0123456789abcdef__lock__0000000000",      // kazoo
+			"_c_8e3b5d3e-5b0c-4c7e-9c3b-0a2b4c6d8e0f-lock-0000000000", // Curator
+			"-lock--000000001", // a counter that went over
+		} {
+			f.put("/m/"+name, "")
+			_, err := mutexOn(s, "/m").TryAcquire(t.Context())
+			require.ErrorIs(t, err, ErrNotAcquired, name)
+			f.remove("/m/" + name)
+		}
+		require.NoError(t, acquire(t, mutexOn(s, "/m")).Leave())
+	})
+}
+
+func TestParticipants(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		none, err := q.Participants(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, none, "of a missing directory")
+		e := acquire(t, q)
+		for i := range 40 {
+			f.put(fmt.Sprintf("/m/x-lock-%010d", 100-i), fmt.Sprint(100-i))
+		}
+		f.put("/m/config", "no contender")
+		gone := false
+		f.onRequest(func(r seen) fault {
+			if r.op == opGetData && !gone {
+				gone = true
+				f.removeLocked("/m/x-lock-0000000077") // leaves while the list is read
+			}
+			return fault{}
+		})
+		all, err := q.Participants(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 40)
+		require.Equal(t, Participant{Path: e.Path(), Data: []byte("me")}, all[0])
+		for i, p := range all[1:] {
+			if i > 0 {
+				require.Greater(t, p.Path, all[i].Path)
+			}
+			require.Equal(t, p.Path, fmt.Sprintf("/m/x-lock-%010s", p.Data))
+		}
+		f.onRequest(nil)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// Ten thousand attempts that came and went leave one watch on the znode ahead.
+func TestWatchesAreShared(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s, other := connect(t, f, f.config(time.Hour)), connect(t, f, f.config(time.Hour))
+		e := acquire(t, mutexOn(other, "/m"))
+		for range 200 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := mutexOn(s, "/m").Acquire(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		pass(time.Second)
+		s.mu.Lock()
+		require.Len(t, s.watches, 1)
+		require.Empty(t, s.nodes)
+		require.Empty(t, s.holds)
+		s.mu.Unlock()
+		watched := 0
+		for _, r := range f.requests(opGetData) {
+			if r.session == sessionID(s) && r.path == e.Path() {
+				watched++
+			}
+		}
+		require.Equal(t, 1, watched)
+		require.NoError(t, e.Leave())
+	})
+}

@@ -1,0 +1,92 @@
+package zkutil
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRetryDefaults(t *testing.T) {
+	require.Equal(t, Retry{InitialInterval: 50 * time.Millisecond, MaxInterval: 2 * time.Second}, Retry{}.WithDefaults())
+	require.Equal(t, Retry{InitialInterval: 3 * time.Second, MaxInterval: 3 * time.Second, MaxAttempts: 2, MaxElapsed: 1},
+		Retry{InitialInterval: 3 * time.Second, MaxAttempts: 2, MaxElapsed: 1}.WithDefaults())
+	require.Equal(t, Retry{InitialInterval: 1, MaxInterval: 2}, Retry{1, 2, 3, 4}.patient(), "the pace without the bounds")
+}
+
+// failing fails n times with err, for ever if n is negative; it counts its calls.
+func failing(n int, err error, calls *int) func() (string, error) {
+	return func() (string, error) {
+		*calls++
+		if n < 0 || *calls <= n {
+			return "", err
+		}
+		return "done", nil
+	}
+}
+
+func TestRetry(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy   Retry
+		failures int
+		err      error
+		calls    int // at most, when negative
+		want     error
+	}{
+		"at once":         {Retry{}, 0, nil, 1, nil},
+		"later":           {Retry{}, 5, zk.ErrConnectionClosed, 6, nil},
+		"refused":         {Retry{}, -1, zk.ErrNoAuth, 1, zk.ErrNoAuth},
+		"attempts":        {Retry{MaxAttempts: 3}, -1, zk.ErrNoServer, 3, zk.ErrNoServer},
+		"one attempt":     {Retry{MaxAttempts: 1}, -1, zk.ErrNoServer, 1, zk.ErrNoServer},
+		"elapsed":         {Retry{MaxElapsed: 10 * time.Second}, -1, zk.ErrNoServer, -20, zk.ErrNoServer},
+		"long but no end": {Retry{}, 500, zk.ErrNoServer, 501, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				start := time.Now()
+				result, err := retry(t.Context(), test.policy.WithDefaults(), transient, failing(test.failures, test.err, &calls))
+				require.ErrorIs(t, err, test.want)
+				if test.want == nil {
+					require.Equal(t, "done", result)
+				}
+				if test.calls < 0 {
+					require.LessOrEqual(t, calls, -test.calls)
+					require.Greater(t, calls, 2)
+					require.LessOrEqual(t, time.Since(start), test.policy.MaxElapsed)
+				} else {
+					require.Equal(t, test.calls, calls)
+				}
+				require.LessOrEqual(t, time.Since(start), time.Duration(calls)*3*time.Second, "no wait is longer than MaxInterval and its jitter")
+			})
+		})
+	}
+}
+
+// The context ends the retries, and its error says what was going wrong.
+func TestRetryIsBoundedByTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 7*time.Second, errBroken)
+		defer cancel()
+		calls := 0
+		start := time.Now()
+		_, err := retry(ctx, Retry{}.WithDefaults(), transient, failing(-1, zk.ErrNoServer, &calls))
+		require.LessOrEqual(t, time.Since(start), 7*time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, errBroken)
+		require.ErrorIs(t, err, zk.ErrNoServer)
+	})
+}
+
+// A refusal that coincides with the end of the context stays a refusal.
+func TestRetryReportsARefusalBesideAnEndedContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := retry(ctx, Retry{}.WithDefaults(), transient, func() (int, error) {
+		cancel()
+		return 0, zk.ErrNoAuth
+	})
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+}

@@ -1,0 +1,123 @@
+package zkutil
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestRevocationOfAHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s, peer := connect(t, f, f.config(30*time.Second)), connect(t, f, f.config(30*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		called := 0
+		e.OnRevoked(s.Callbacks(), func() { called++ })
+		for range 3 { // repeating it changes nothing
+			require.NoError(t, peer.Revoke(t.Context(), e.Path()))
+			synctest.Wait()
+			require.True(t, isClosed(e.Revoked()))
+		}
+		require.NoError(t, e.Context().Err(), "it is still held")
+		require.NoError(t, e.Leave())
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, called)
+	})
+}
+
+// Curator misses this one.
+func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		e := acquire(t, q)
+		turn := acquireLater(t.Context(), q)
+		synctest.Wait()
+		for _, name := range f.children("/m") {
+			if path := "/m/" + name; path != e.Path() {
+				require.NoError(t, s.Revoke(t.Context(), path))
+			}
+		}
+		synctest.Wait()
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.err)
+		require.True(t, isClosed(got.entry.Revoked()))
+		called := make(chan struct{})
+		got.entry.OnRevoked(s.Callbacks(), func() { close(called) })
+		<-called
+		require.NoError(t, got.entry.Leave())
+	})
+}
+
+// The request arrives while the holder's connection is away.
+func TestRevocationDuringAnOutage(t *testing.T) {
+	for range 20 {
+		inBubble(t, func(t *testing.T, f *fake) {
+			s := connect(t, f, f.config(30*time.Second))
+			e := acquire(t, mutexOn(s, "/m"))
+			f.set(refusing, serverA)
+			f.drop()
+			synctest.Wait()
+			f.put(e.Path(), Revocation)
+			f.set(healthy, serverA)
+			pass(3 * time.Second)
+			require.True(t, isClosed(e.Revoked()))
+			require.NoError(t, e.Leave())
+		})
+	}
+}
+
+func TestOtherDataIsNoRevocation(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		e := acquire(t, mutexOn(s, "/m"))
+		for _, data := range []string{"", "__REVOKE__ ", "__revoke__", "me"} {
+			f.put(e.Path(), data)
+			synctest.Wait()
+			require.False(t, isClosed(e.Revoked()), data)
+		}
+		f.put(e.Path(), Revocation) // the watch has been set again each time
+		synctest.Wait()
+		require.True(t, isClosed(e.Revoked()))
+		require.NoError(t, e.Leave())
+	})
+}
+
+func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		require.NoError(t, s.Revoke(t.Context(), "/m/_c_x-lock-0000000001"), "gone")
+		f.put("/m", "precious")
+		before := len(f.requests())
+		for _, path := range []string{"/m", "/", "/m/config", "/m/lock-"} {
+			require.ErrorIs(t, s.Revoke(t.Context(), path), ErrInvalidPath, path)
+		}
+		require.Len(t, f.requests(), before, "nothing was written")
+	})
+}
+
+func TestHoldEndsWithItsZnode(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		s := connect(t, f, f.config(30*time.Second))
+		q := mutexOn(s, "/m")
+		e := acquire(t, q)
+		start := time.Now()
+		f.remove(e.Path())
+		at, cause := ended(t, e)
+		require.ErrorIs(t, cause, ErrNodeDeleted)
+		require.Equal(t, start, at)
+		require.ErrorIs(t, e.Leave(), ErrNodeDeleted)
+		require.NoError(t, acquire(t, q).Leave())
+	})
+}

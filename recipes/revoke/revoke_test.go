@@ -1,0 +1,52 @@
+package revoke_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+)
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// Before anything is sent: what is no contender is refused, and a missing server
+// bounds nothing but the caller's patience.
+func TestAttemptRevoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, events, err := zk.Connect([]string{"10.0.0.1:2181"}, 6*time.Second, zk.WithLogger(quiet{}),
+			zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
+		require.NoError(t, err)
+		defer conn.Close()
+		client, err := recipes.NewClient(conn, events)
+		require.NoError(t, err)
+		revoker := revoke.New(client)
+
+		start := time.Now()
+		for _, path := range []string{"", "lock-0000000001", "/", "/stock", "/locks/a/config", "/locks/a/lock-", "/locks//lock-0000000001"} {
+			err := revoker.AttemptRevoke(t.Context(), path)
+			require.ErrorIs(t, err, recipes.ErrInvalidPath, "%q", path)
+			require.ErrorContains(t, err, "revoke: attempt "+path+": ")
+		}
+		require.Equal(t, start, time.Now(), "refused at once")
+
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		const contender = "/locks/a/_c_x-lock-0000000001"
+		require.ErrorIs(t, revoker.AttemptRevoke(ctx, contender), context.DeadlineExceeded)
+		require.Equal(t, 3*time.Second, time.Since(start))
+
+		require.NoError(t, client.Close())
+		require.ErrorIs(t, revoker.AttemptRevoke(t.Context(), contender), recipes.ErrClosed)
+		require.ErrorContains(t, revoke.New(nil).AttemptRevoke(t.Context(), contender), "the client is nil")
+	})
+}
