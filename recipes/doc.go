@@ -44,7 +44,7 @@
 //     by a third party, may let the next one in before the holder hears of it.
 //   - A server whose minSessionTimeout was set below two ticks may expire sessions
 //     earlier than the margin of the deadline allows for. Keep SessionTimeout ≥
-//     2 × tickTime.
+//     2 × tickTime, and ≥ 4 × tickTime behind observers that follow an ObserverMaster.
 //
 // In each of these the fencing token at the guarded resource decides: see
 // [Lease.FencingToken] for SQL and [Lease.Check] for data in ZooKeeper.

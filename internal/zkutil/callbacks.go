@@ -11,20 +11,47 @@ import (
 // callbacks counts the goroutines that run the user's functions, so that Close can
 // join them.
 type callbacks struct {
-	running sync.WaitGroup
+	mu      sync.Mutex // protects what is below
+	running int
+	idle    chan struct{} // set by Close: closed when running is 0, and nothing starts any more
 }
 
-// wait reports whether every function has returned within limit.
-func (c *callbacks) wait(limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() { // ends with the user's functions
-		c.running.Wait()
-		close(done)
+// run starts a goroutine, unless Close has come this far.
+func (c *callbacks) run(fn func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle != nil {
+		return false
+	}
+	c.running++
+	go func() { // ends with the user's functions; joined in Close
+		defer c.ended()
+		fn()
 	}()
+	return true
+}
+
+func (c *callbacks) ended() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	if c.running == 0 && c.idle != nil {
+		close(c.idle)
+	}
+}
+
+// wait refuses new goroutines, and reports whether all have ended within limit.
+func (c *callbacks) wait(limit time.Duration) bool {
+	c.mu.Lock()
+	c.idle = make(chan struct{})
+	if c.running == 0 {
+		close(c.idle)
+	}
+	c.mu.Unlock()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-done:
+	case <-c.idle:
 		return true
 	case <-timer.C:
 		return false
@@ -44,23 +71,29 @@ type Callbacks struct {
 // Callbacks returns a new, empty order of callbacks.
 func (s *Session) Callbacks() *Callbacks { return &Callbacks{s: s} }
 
-// Post appends fn. It never blocks.
+// Post appends fn. It never blocks. Once the session is closed it does nothing.
 func (c *Callbacks) Post(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, fn)
-	if c.running {
-		return
+	if !c.running {
+		c.running = c.s.callbacks.run(c.drain)
 	}
-	c.running = true
-	c.s.callbacks.running.Go(c.drain) // owned by the session; ends when the queue is empty
 }
 
 func (c *Callbacks) drain() {
+	ended := false
+	defer func() {
+		if !ended { // runtime.Goexit, as in a failing test: another goroutine goes on
+			c.mu.Lock()
+			c.running = c.s.callbacks.run(c.drain)
+			c.mu.Unlock()
+		}
+	}()
 	for {
 		c.mu.Lock()
 		if len(c.queue) == 0 {
-			c.running = false
+			c.running, ended = false, true
 			c.mu.Unlock()
 			return
 		}

@@ -51,6 +51,13 @@ func (s *Session) close() error {
 	return nil
 }
 
+// never reports whether the session has never stood.
+func (s *Session) never() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch == 0
+}
+
 // hangUp ends the owned zk.Conn. No call may be in flight then: zk.Conn would
 // return its result while still writing to it. Calls that a dead server does not
 // answer are failed by cutting the socket.
@@ -78,6 +85,9 @@ func (s *Session) hangUp() {
 	}
 	<-idle
 	if conn := s.Conn(); conn != nil {
+		if s.never() {
+			s.wire.shut() // there is no session to close
+		}
 		conn.Close()
 		s.wire.shut()
 		<-s.ended

@@ -27,6 +27,9 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 			}
 			uncertain = false
 			if len(found) > 0 {
+				for _, extra := range found[1:] {
+					s.remove(extra)
+				}
 				return found[0], nil
 			}
 		}

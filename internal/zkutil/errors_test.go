@@ -33,6 +33,8 @@ func TestClassesOfErrors(t *testing.T) {
 		{zk.ErrBadArguments, false, false},
 		{zk.ErrAPIError, false, false},
 		{errors.New("unknown error: -6"), false, false},
+		{errors.New("unknown error: -125"), false, false}, // quota exceeded
+		{errors.New("unknown error: -66"), false, false},
 		// Never sent.
 		{zk.ErrInvalidPath, false, false},
 		{zk.ErrShortBuffer, false, false},
@@ -51,7 +53,9 @@ func TestClassesOfErrors(t *testing.T) {
 		{&net.OpError{Op: "write", Err: errBroken}, true, true},
 		{errors.New("unknown error: -4"), true, true},
 		{errors.New("unknown error: -7"), true, true},
-		{errors.New("unknown error: -66"), true, true},
+		{errors.New("unknown error: -1"), true, true},
+		{errors.New("unknown error: -122"), true, true}, // request timeout
+		{errors.New("unknown error: -127"), true, true}, // throttled
 		// Ours.
 		{ErrClosed, false, true},
 		{ErrSequenceExhausted, false, true},

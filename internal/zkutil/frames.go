@@ -58,6 +58,9 @@ func (l *line) outgoing(frame []byte) int32 {
 		kind = watchExists
 	case opGetChildren, opGetChildren2:
 		kind = watchChildren
+	case opSetAuth:
+		l.auth = int32(binary.BigEndian.Uint32(frame[4:]))
+		return op
 	default:
 		return op
 	}
@@ -95,7 +98,7 @@ func (l *line) next() error {
 		return l.peekEvent(size)
 	case xid >= 0:
 		if zxid > 0 {
-			if err := l.awaitArmed(); err != nil {
+			if err := l.awaitArmed(xid); err != nil {
 				l.left = 0
 				return err // the answer is lost
 			}

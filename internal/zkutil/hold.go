@@ -71,14 +71,18 @@ func (q *Queue) Reenter(ctx context.Context) (*Entry, error) {
 	if !ok {
 		return nil, nil //nolint:nilnil // documented
 	}
+	var over error // asked before the lock: ctx may be the user's code
+	if ctx.Err() != nil {
+		over = interrupted(ctx, nil)
+	}
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.checkLocked()
 	if h.cause != nil {
 		return nil, h.cause
 	}
-	if ctx.Err() != nil {
-		return nil, interrupted(ctx, nil)
+	if over != nil {
+		return nil, over
 	}
 	return h.enterLocked(ctx), nil
 }

@@ -61,13 +61,15 @@ func (h *hosts) Len() int {
 // Next returns the next server; retryStart asks zk.Conn for a pause of a second.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.pause()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := len(h.round)
+	n := 1
 	if h.inner != nil {
 		server, retryStart = h.inner.Next()
-		n = max(h.inner.Len(), 1)
-	} else {
+		n = max(h.inner.Len(), n)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.inner == nil {
+		n = len(h.round)
 		if h.next == n {
 			h.round, h.next = h.lookup(), 0
 			n = len(h.round)

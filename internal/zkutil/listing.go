@@ -69,6 +69,9 @@ func (q *Queue) listNext(key listerKey) {
 	s.listers[key].next = nil
 	if !s.backgroundLocked(func(ctx context.Context) {
 		shared.queue, shared.err = q.listOnce(ctx)
+		if ctx.Err() != nil {
+			shared.err = ErrClosed // nobody's own context
+		}
 		close(shared.done)
 		q.listNext(key)
 	}) {

@@ -62,24 +62,19 @@ func TestSequenceOf(t *testing.T) {
 }
 
 func FuzzSequenceOf(f *testing.F) {
-	for _, seed := range []string{"", "lock-", "lock-0000000007", "x__lock__-1", "latch-lock-2147483647", "_c_x"} {
+	for _, seed := range []string{"", "lock-", "lock-0000000007", "x__lock__-1", "latch-lock-2147483647", "_c_x", "__lock__lock__-0"} {
 		f.Add(seed)
 	}
 	number := regexp.MustCompile(`^([0-9]{10}|-[0-9]{1,10})$`)
 	f.Fuzz(func(t *testing.T, name string) {
 		sequence, ok := sequenceOf(name, Markers)
-		rest, found := name, false
-		for { // the plain way: cut at the first marker until none is left
-			first := -1
+		rest, found := "", false
+		for i := range len(name) { // the plain way: every place where a marker may stand
 			for _, marker := range Markers {
-				if i := strings.Index(rest, marker); i >= 0 && (first < 0 || i+len(marker) < first) {
-					first = i + len(marker)
+				if after, ok := strings.CutPrefix(name[i:], marker); ok && (!found || len(after) < len(rest)) {
+					rest, found = after, true
 				}
 			}
-			if first < 0 {
-				break
-			}
-			rest, found = rest[first:], true
 		}
 		require.Equal(t, found && number.MatchString(rest), ok)
 		if ok {

@@ -137,7 +137,8 @@ func (s *Session) keep(ctx context.Context) {
 		next, hung := s.tick(time.Now())
 		if hung && s.wire != nil {
 			s.log(slog.LevelWarn, "heartbeat unanswered: closing the connection")
-			s.background(func(context.Context) { s.wire.cut() }) // closing may take its time
+			line := s.wire.line()
+			s.background(func(context.Context) { _ = line.Close() }) // which may take its time
 		}
 		if next.IsZero() {
 			timer.Stop()

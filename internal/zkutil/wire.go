@@ -46,6 +46,12 @@ type wire struct {
 // replaced by our own.
 func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) {
 	w.cut()
+	w.mu.Lock()
+	closed := w.closed
+	w.mu.Unlock()
+	if closed {
+		return nil, net.ErrClosed
+	}
 	patience := w.patience()
 	conn, err := w.dial(network, address, patience)
 	if err != nil {
@@ -67,12 +73,16 @@ func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) 
 	return l, nil
 }
 
+// line returns the latest connection, nil before the first.
+func (w *wire) line() *line {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
 // cut closes the socket, so that zk.Conn tries the next server.
 func (w *wire) cut() {
-	w.mu.Lock()
-	l := w.current
-	w.mu.Unlock()
-	if l != nil {
+	if l := w.line(); l != nil {
 		_ = l.Close()
 	}
 }
@@ -88,12 +98,11 @@ func (w *wire) shut() {
 
 // localAddress is the host's address as the server sees it, "" when unknown.
 func (w *wire) localAddress() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.current == nil {
+	l := w.line()
+	if l == nil || l.LocalAddr() == nil {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(w.current.LocalAddr().String())
+	host, _, err := net.SplitHostPort(l.LocalAddr().String())
 	if err != nil {
 		return ""
 	}
@@ -117,6 +126,7 @@ type line struct {
 	// Guarded by wire.mu.
 	open    bool               // the handshake is done
 	pending map[int32]watchKey // requests that ask for a watch, by xid
+	auth    int32              // xid of the latest resend of a credential
 	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
 	limit   *time.Timer        // for armed
 }
@@ -217,12 +227,13 @@ func (l *line) armLocked() {
 	}
 }
 
-// awaitArmed returns once answers may pass; an error if they never may.
-func (l *line) awaitArmed() error {
+// awaitArmed returns once the answer to xid may pass; an error if it never may. One to
+// a credential always may: zk.Conn sends nothing else before.
+func (l *line) awaitArmed(xid int32) error {
 	l.wire.mu.Lock()
-	armed := l.armed
+	armed, auth := l.armed, l.auth
 	l.wire.mu.Unlock()
-	if armed == nil {
+	if armed == nil || xid == auth {
 		return nil
 	}
 	select {
