@@ -8,8 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/integration/ensemble"
-	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -38,26 +37,27 @@ func TestDo(t *testing.T) {
 
 // A loss ends fn's context with its cause, and Do tells it beside fn's own error.
 func TestDoTellsALoss(t *testing.T) {
-	losses := map[error]func(t *testing.T, client *recipes.Client, lease *recipes.Lease){
-		recipes.ErrSessionLost: func(t *testing.T, client *recipes.Client, _ *recipes.Lease) {
+	losses := map[error]func(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy, lease *recipes.Lease){
+		recipes.ErrSessionLost: func(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy, _ *recipes.Lease) {
 			t.Helper()
-			require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), client.Conn().SessionID()))
+			expireUnheard(t, client, proxy)
 		},
-		recipes.ErrNodeDeleted: func(t *testing.T, _ *recipes.Client, lease *recipes.Lease) {
+		recipes.ErrNodeDeleted: func(t *testing.T, _ *recipes.Client, _ *faultproxy.Proxy, lease *recipes.Lease) {
 			t.Helper()
 			require.NoError(t, observer(t).Delete(lease.Path(), -1))
 		},
-		recipes.ErrClosed: func(t *testing.T, client *recipes.Client, _ *recipes.Lease) {
+		recipes.ErrClosed: func(t *testing.T, client *recipes.Client, _ *faultproxy.Proxy, _ *recipes.Lease) {
 			t.Helper()
 			require.NoError(t, client.Close())
 		},
 	}
 	for loss, lose := range losses {
 		for _, own := range []error{nil, errOfTest} {
-			client, path := direct(t), lockPath(t)
+			client, proxy := proxied(t)
+			path := lockPath(t)
 			m := newMutex(t, client, path)
 			err := m.Do(testContext(t), func(ctx context.Context, lease *recipes.Lease) error {
-				lose(t, client, lease)
+				lose(t, client, proxy, lease)
 				select {
 				case <-ctx.Done():
 				case <-testContext(t).Done():

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -17,21 +18,21 @@ func TestEndedHoldNeverReenters(t *testing.T) {
 	ways := []struct {
 		name  string
 		cause error
-		end   func(t *testing.T, client *recipes.Client, lease *recipes.Lease)
+		end   func(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy, lease *recipes.Lease)
 	}{
-		{"released", recipes.ErrReleased, func(t *testing.T, _ *recipes.Client, lease *recipes.Lease) {
+		{"released", recipes.ErrReleased, func(t *testing.T, _ *recipes.Client, _ *faultproxy.Proxy, lease *recipes.Lease) {
 			t.Helper()
 			require.NoError(t, lease.Release())
 		}},
-		{"session expired", recipes.ErrSessionLost, func(t *testing.T, client *recipes.Client, _ *recipes.Lease) {
+		{"session expired", recipes.ErrSessionLost, func(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy, _ *recipes.Lease) {
 			t.Helper()
-			require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), client.Conn().SessionID()))
+			expireUnheard(t, client, proxy)
 		}},
-		{"znode deleted", recipes.ErrNodeDeleted, func(t *testing.T, _ *recipes.Client, lease *recipes.Lease) {
+		{"znode deleted", recipes.ErrNodeDeleted, func(t *testing.T, _ *recipes.Client, _ *faultproxy.Proxy, lease *recipes.Lease) {
 			t.Helper()
 			require.NoError(t, observer(t).Delete(lease.Path(), -1))
 		}},
-		{"client closed", recipes.ErrClosed, func(t *testing.T, client *recipes.Client, _ *recipes.Lease) {
+		{"client closed", recipes.ErrClosed, func(t *testing.T, client *recipes.Client, _ *faultproxy.Proxy, _ *recipes.Lease) {
 			t.Helper()
 			require.NoError(t, client.Close())
 		}},
@@ -47,7 +48,7 @@ func TestEndedHoldNeverReenters(t *testing.T) {
 			if way.cause == recipes.ErrReleased { //nolint:errorlint // a table's value
 				require.NoError(t, inner.Release())
 			}
-			way.end(t, client, lease)
+			way.end(t, client, proxy, lease)
 			require.ErrorIs(t, ended(t, lease), way.cause)
 			require.Error(t, inner.Context().Err(), "inner leases end with the hold")
 			require.ErrorIs(t, context.Cause(inner.Context()), way.cause)
@@ -87,4 +88,16 @@ func TestEndedHoldNeverReenters(t *testing.T) {
 			eventually(t, func() bool { return len(children(t, path)) == 0 }, "no znode is left")
 		})
 	}
+}
+
+// expireUnheard ends the client's session while it is cut off, as expiries are: it
+// hears of it at its next handshake. On a living connection it could hear first of
+// its znode's deletion, and think that this is all.
+func expireUnheard(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy) {
+	t.Helper()
+	session := client.Conn().SessionID()
+	proxy.Refuse(true)
+	proxy.Cut()
+	require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), session))
+	proxy.Refuse(false)
 }

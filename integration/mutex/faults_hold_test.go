@@ -31,13 +31,13 @@ func lossIsTold(t *testing.T, m *mutex.InterProcessMutex, path string, lease *re
 }
 
 func TestSessionExpiredWhileHolding(t *testing.T) {
-	client := direct(t)
+	client, proxy := proxied(t)
 	path := lockPath(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	inner, err := m.Acquire(lease.Context())
 	require.NoError(t, err)
-	expire(t, client)
+	expireUnheard(t, client, proxy)
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
 	require.ErrorIs(t, ended(t, inner), recipes.ErrSessionLost)
 	require.ErrorIs(t, inner.Release(), recipes.ErrSessionLost)

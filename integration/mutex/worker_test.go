@@ -18,6 +18,7 @@ const workerVariable = "ZKRECIPES_TEST_WORKER"
 // workers are the bodies of those processes, by name.
 var workers = map[string]func(ctx context.Context, args []string) error{
 	"exclusion": workExclusively,
+	"holder":    holdUntilTheEnd,
 }
 
 // workerLife bounds a worker whose test has died.
@@ -38,15 +39,21 @@ func runWorker(name string) int {
 	return 0
 }
 
-// startWorker runs a worker in a process of its own, and returns a function that
-// waits for its success.
-func startWorker(t *testing.T, name string, args ...string) (wait func()) {
+// worker is the command that runs a worker in a process of its own.
+func worker(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), workerVariable+"="+name)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// startWorker starts a worker, and returns a function that waits for its success.
+func startWorker(t *testing.T, name string, args ...string) (wait func()) {
+	t.Helper()
+	cmd := worker(t, name, args...)
 	require.NoError(t, cmd.Start())
 	return func() {
 		t.Helper()

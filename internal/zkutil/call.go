@@ -61,7 +61,7 @@ func start[T any](s *Session, t ticket, r request[T]) call[T] {
 			s.settle(sent, t.id, err)
 		}
 		c.answer <- outcome[T]{result, err}
-		s.leave()
+		s.leave(err == nil || refused(err))
 	}()
 	return c
 }
@@ -132,9 +132,13 @@ func (s *Session) enter(ctx context.Context, cleanup bool) (ticket, error) {
 	}
 }
 
-// leave ends what enter began.
-func (s *Session) leave() {
+// leave ends what enter began. Answers come in order, so any one shows that the line
+// moves, even if a heartbeat is still behind other requests.
+func (s *Session) leave(answered bool) {
 	s.mu.Lock()
+	if answered {
+		s.trust.answered = time.Now()
+	}
 	s.attend(-1)
 	s.mu.Unlock()
 	s.calls.Done()

@@ -137,7 +137,7 @@ func (l *fakeLine) serve() {
 		}
 		l.f.mu.Lock()
 		if answer != nil {
-			l.push(answer)
+			answer(l)
 		}
 		l.f.mu.Unlock()
 	}
@@ -175,9 +175,9 @@ func (l *fakeLine) greet(frame []byte) bool {
 	return true
 }
 
-// handle executes one request. It returns the answer, nil for none, and how long that
-// takes to come.
-func (l *fakeLine) handle(a arrival) (answer []byte, delay time.Duration) {
+// handle executes one request. It returns what follows, nil for nothing, and how long
+// that takes.
+func (l *fakeLine) handle(a arrival) (answer func(*fakeLine), delay time.Duration) {
 	f := l.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,17 +212,17 @@ func (l *fakeLine) handle(a arrival) (answer []byte, delay time.Duration) {
 	if code == codeOK && (!trouble.cut || !trouble.skip) {
 		body, code = l.execute(op, d)
 	}
-	if trouble.cut {
-		l.close()
-		return nil, 0
-	}
-	answer = append(jute(xid, f.zxid, code), body...)
-	if op == opClose {
-		l.push(answer)
+	frame := append(jute(xid, f.zxid, code), body...)
+	switch {
+	case trouble.cut:
+		return (*fakeLine).close, trouble.delay
+	case op == opClose:
+		l.push(frame)
 		f.endLocked(s)
 		return nil, 0
+	default:
+		return func(l *fakeLine) { l.push(frame) }, trouble.delay
 	}
-	return answer, trouble.delay
 }
 
 func isWrite(op int32) bool {

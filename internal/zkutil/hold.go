@@ -164,9 +164,12 @@ func (h *Hold) follow(own *Watch, epoch uint64) {
 	}
 }
 
+// end ends the hold, unless its time is up: the server that ends a session deletes its
+// znodes first, so then the session is the cause.
 func (h *Hold) end(cause error) {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
+	h.checkLocked()
 	h.endLocked(cause)
 }
 

@@ -20,7 +20,7 @@ const (
 type trust struct {
 	proven   time.Time // when the latest committed write of ours was sent
 	until    time.Time // the session is alive until then
-	answered time.Time // when the latest write of ours was answered
+	answered time.Time // when a request of ours was last answered
 	beat     time.Time // when the heartbeat in flight was sent; zero: none is
 	beaten   time.Time // when the latest heartbeat was sent
 	cut      time.Time // when a hanging connection was last closed
@@ -76,8 +76,8 @@ func (s *Session) horizon() time.Duration {
 	return s.timeout * 2 / 3
 }
 
-// settle takes note of the answer to a write sent in session id. Any answer shows
-// that the line works; only a committed write proves the session.
+// settle takes note of the answer to a write sent in session id. Only a committed
+// write proves the session.
 func (s *Session) settle(sent time.Time, id int64, err error) {
 	if unanswered(err) || transient(err) {
 		return
@@ -87,7 +87,6 @@ func (s *Session) settle(sent time.Time, id int64, err error) {
 	if id != s.id {
 		return
 	}
-	s.trust.answered = time.Now()
 	if !sent.Before(s.trust.beat) {
 		s.trust.beat = time.Time{} // answers come in order
 	}

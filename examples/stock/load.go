@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+)
+
+// load is a crowd of buyers, each of whom wants one item.
+type load struct {
+	urls     []string // of the services, taken in turn
+	goodsNo  string
+	buyers   int
+	atOnce   int    // 0 for all
+	answered func() // called for each buyer who is done, by several goroutines
+}
+
+// tally is what the buyers were told.
+type tally struct {
+	buyers     int
+	sold       int   // buyers told "sold"
+	refused    int   // buyers told "sold out"
+	unanswered int   // buyers who gave up
+	firstErr   error // why the first of them did
+	stale      int   // answers that told of a write refused by its token
+	retries    int   // requests sent again
+	elapsed    time.Duration
+	waits      *hdrhistogram.Histogram // µs from a buyer's first request to the final answer
+}
+
+// run sends every buyer in, and returns when each has an answer or has given up.
+func (l *load) run(ctx context.Context) tally {
+	atOnce := l.buyers
+	if l.atOnce > 0 {
+		atOnce = min(atOnce, l.atOnce)
+	}
+	// Each buyer at the counter has a connection, kept for the next one.
+	transport := &http.Transport{MaxIdleConnsPerHost: atOnce}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+
+	var (
+		mu sync.Mutex // protects t
+		t  = tally{buyers: l.buyers, waits: hdrhistogram.New(1, time.Hour.Microseconds(), 3)}
+	)
+	began := time.Now()
+	var crowd errgroup.Group
+	crowd.SetLimit(atOnce)
+	for n := range l.buyers {
+		crowd.Go(func() error {
+			arrived := time.Now()
+			v := l.visit(ctx, client, n)
+			wait := time.Since(arrived)
+
+			mu.Lock()
+			t.add(v, wait)
+			mu.Unlock()
+			l.answered()
+			return nil
+		})
+	}
+	_ = crowd.Wait() // the visits tell of their errors themselves
+	t.elapsed = time.Since(began)
+	return t
+}
+
+// visit is what one buyer met with.
+type visit struct {
+	status int   // of the final answer
+	err    error // why there was none
+	stale  int
+	tries  int
+}
+
+func (t *tally) add(v visit, wait time.Duration) {
+	t.stale += v.stale
+	t.retries += v.tries - 1
+	switch {
+	case v.err != nil:
+		t.unanswered++
+		if t.firstErr == nil {
+			t.firstErr = v.err
+		}
+		return
+	case v.status == http.StatusOK:
+		t.sold++
+	default:
+		t.refused++
+	}
+	// Fails for waits beyond its range only, and patience ends before that.
+	_ = t.waits.RecordValue(max(1, wait.Microseconds()))
+}
+
+// visit asks for one item until told that it is sold or sold out, for some
+// minutes at most. The buyer's name makes asking again safe: a purchase whose
+// answer was lost is not made twice.
+func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) {
+	query := url.Values{"buyer": {fmt.Sprintf("buyer-%04d", n)}}.Encode()
+	ask := func() (int, error) {
+		// The next service in turn, so that one that is down is not asked again.
+		service := l.urls[(n+v.tries)%len(l.urls)]
+		v.tries++
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			service+"/goods-stock/"+url.PathEscape(l.goodsNo)+"?"+query, nil)
+		if err != nil {
+			return 0, backoff.Permanent(err)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = res.Body.Close() }()
+		var a answer
+		if err := json.NewDecoder(res.Body).Decode(&a); err != nil {
+			return 0, fmt.Errorf("answer %s: %w", res.Status, err)
+		}
+		if a.Result == resultStale {
+			v.stale++
+		}
+		switch res.StatusCode {
+		case http.StatusOK, http.StatusConflict:
+			return res.StatusCode, nil
+		case http.StatusServiceUnavailable:
+			return 0, retryAfter(res)
+		default:
+			return 0, backoff.Permanent(fmt.Errorf("answer %s: %s", res.Status, a.Result))
+		}
+	}
+	v.status, v.err = backoff.Retry(ctx, ask, backoff.WithMaxElapsedTime(5*time.Minute))
+	return v
+}
+
+// retryAfter is the error that makes backoff wait as long as the service asks.
+func retryAfter(res *http.Response) error {
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	if err != nil {
+		seconds = 1
+	}
+	return backoff.RetryAfter(seconds)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// TestMain makes the test binary pass for the program when startProcess runs it
+// again as a service.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// output takes what this process and its services write, each in its own time.
+type output struct {
+	mu  sync.Mutex // protects buf
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// command runs the program in this process, its services in others.
+func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs output
+	status = run(t.Context(), args, strings.NewReader(""), &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestUsage(t *testing.T) {
+	t.Setenv("ZKRECIPES_SERVERS", "")
+	t.Setenv("STOCK_DB", "")
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		status int
+		says   string
+	}{
+		{"help", []string{"-h"}, exitSound, "how many buyers come"},
+		{"help of serve", []string{"serve", "-h"}, exitSound, "-until-eof"},
+		{"no ZooKeeper", nil, exitUsage, "make stock"},
+		{"no database to serve", []string{"serve", "-lock=false"}, exitUsage, "serve needs -db"},
+		{"unknown flag", []string{"-locks"}, exitUsage, "-locks"},
+		{"stray argument", []string{"-lock=false", "now"}, exitUsage, `unexpected argument "now"`},
+		{"no buyers", []string{"-lock=false", "-buyers", "0"}, exitUsage, "-buyers"},
+		{"no patience", []string{"-lock=false", "-patience", "0"}, exitUsage, "-patience"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			status, stdout, stderr := command(t, tt.args...)
+			require.Equal(t, tt.status, status, stderr)
+			require.Contains(t, stderr, tt.says)
+			require.Empty(t, stdout)
+		})
+	}
+}
+
+// Three processes, a crowd, no lock: the reason for all the rest. It needs no
+// ZooKeeper, so it also shows that processes start, serve and stop.
+func TestDemoWithoutLockOversells(t *testing.T) {
+	t.Setenv("STOCK_DB", "")
+	t.Setenv("TMPDIR", t.TempDir())
+
+	status, stdout, stderr := command(t, "-lock=false", "-buyers", "300", "-items", "10", "-think", "20ms")
+	require.Equal(t, exitDamaged, status, stderr)
+	require.Empty(t, stderr)
+	require.Regexp(t, `^stock: sold [1-9]\d*, refused \d+, oversold [1-9]\d*, stock left \d+$`, lastLine(stdout))
+
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left, "the temporary database is gone")
+}
+
+// One buyer after the other needs no lock, and the exit status says so.
+func TestDemoOfPatientBuyersIsSound(t *testing.T) {
+	t.Setenv("STOCK_DB", "")
+	status, stdout, stderr := command(t, "-lock=false", "-at-once", "1", "-buyers", "20", "-items", "5", "-processes", "2", "-think", "0")
+	require.Equal(t, exitSound, status, stderr)
+	require.Equal(t, "stock: sold 5, refused 15, oversold 0, stock left 0", lastLine(stdout))
+}
+
+func TestInterruptedDemoEndsWithoutReport(t *testing.T) {
+	t.Setenv("STOCK_DB", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errs output
+	status := run(ctx, []string{"-lock=false"}, strings.NewReader(""), &out, &errs)
+	require.Equal(t, exitDamaged, status)
+	require.Empty(t, out.String())
+}
+
+func TestServiceThatDoesNotComeUpIsReported(t *testing.T) {
+	o := options{db: t.TempDir() + "/no/such/folder/stock.db"}
+	var errs output
+	_, err := startProcess(t.Context(), o, &errs)
+	require.ErrorContains(t, err, "did not come up")
+	require.ErrorContains(t, err, "exit status")
+	require.NotEmpty(t, errs.String())
+}

@@ -1,0 +1,128 @@
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/examples/mariadb"
+)
+
+const soldOut = "stock: sold 100, refused 1400, oversold 0, stock left 0"
+
+func servers(t *testing.T) string {
+	t.Helper()
+	s := os.Getenv("ZKRECIPES_SERVERS")
+	require.NotEmpty(t, s, "run through integration/cmd/withzk")
+	return s
+}
+
+func requireSoldOut(t *testing.T, args ...string) {
+	t.Helper()
+	status, stdout, stderr := command(t, append([]string{"-zk", servers(t)}, args...)...)
+	t.Log(stdout)
+	require.Equal(t, exitSound, status, stderr)
+	require.Equal(t, soldOut, lastLine(stdout))
+}
+
+func TestDemoSellsEachItemOnce(t *testing.T) {
+	t.Setenv("STOCK_DB", "")
+	requireSoldOut(t)
+}
+
+func TestMariaDB(t *testing.T) {
+	server, err := mariadb.Start(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, server.Stop()) }()
+
+	t.Run("store", func(t *testing.T) {
+		testStore(t, func(t *testing.T) *store {
+			t.Helper()
+			s, err := openStore(t.Context(), server.DSN())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			return s
+		})
+	})
+	t.Run("demo", func(t *testing.T) {
+		requireSoldOut(t, "-db", server.DSN())
+	})
+	t.Run("demo without lock", func(t *testing.T) {
+		status, stdout, stderr := command(t, "-lock=false", "-db", server.DSN())
+		t.Log(stdout)
+		require.Equal(t, exitDamaged, status, stderr)
+		require.NotContains(t, lastLine(stdout), "oversold 0")
+	})
+}
+
+// While a process is stopped, its session expires and the others sell on. When it
+// goes on, its holder, if it had one, still believes in its lock, and its buyers
+// still wait there.
+func TestServiceStoppedForLongerThanItsSession(t *testing.T) {
+	requireSoundUnder(t, func(victim *process, answered int64) {
+		switch answered {
+		case 50:
+			require.NoError(t, victim.cmd.Process.Signal(syscall.SIGSTOP))
+		case 300:
+			// A hundred of the victim were in the queue, which has moved on past
+			// them: its session is over.
+			require.NoError(t, victim.cmd.Process.Signal(syscall.SIGCONT))
+		}
+	})
+}
+
+// The buyers of a process that is killed go elsewhere. Whoever had bought there
+// without being told is told so there, and buys nothing twice.
+func TestServiceKilled(t *testing.T) {
+	requireSoundUnder(t, func(victim *process, answered int64) {
+		if answered == 50 {
+			require.NoError(t, victim.cmd.Process.Signal(syscall.SIGKILL))
+		}
+	})
+}
+
+// requireSoundUnder runs the demo's load against three services. harm is called
+// for every buyer who got an answer, with their number so far.
+func requireSoundUnder(t *testing.T, harm func(victim *process, answered int64)) {
+	t.Helper()
+	o := options{
+		zk: servers(t), db: filepath.Join(t.TempDir(), "stock.db"), lock: true,
+		think: 2 * time.Millisecond, patience: time.Minute, sessionTimeout: 4 * time.Second,
+	}
+	db, err := openStore(t.Context(), o.db)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	require.NoError(t, db.reset(t.Context(), goods, 100))
+
+	var stderr output
+	var processes []*process
+	l := &load{goodsNo: goods, buyers: 1500, atOnce: 1500}
+	for range 3 {
+		p, err := startProcess(t.Context(), o, &stderr)
+		require.NoError(t, err)
+		defer func() { _ = p.stop() }() // a killed one has nothing good to say
+		processes = append(processes, p)
+		l.urls = append(l.urls, p.url)
+	}
+	var answered atomic.Int64
+	l.answered = func() { harm(processes[0], answered.Add(1)) }
+
+	r := report{tally: l.run(t.Context()), lock: true, database: db.kind, items: 100, processes: 3}
+	r.left, err = db.read(t.Context(), goods)
+	require.NoError(t, err)
+	r.recorded, err = db.sales(t.Context(), goods)
+	require.NoError(t, err)
+	var out output
+	require.NoError(t, r.write(&out))
+	t.Log(out.String())
+	require.NoError(t, r.firstErr)
+	require.True(t, r.sound(), stderr.String())
+	require.Equal(t, soldOut, lastLine(out.String()))
+}
