@@ -130,6 +130,27 @@ func TestCredentialsOnEveryConnection(t *testing.T) {
 	})
 }
 
+// With a watch to set again too: its request waits for the answers to the credentials,
+// and other answers for it.
+func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config(30 * time.Second)
+		cfg.Auth = []Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
+		s := connect(t, f, cfg)
+		e := acquire(t, mutexOn(s, "/m"))
+		for range 5 {
+			start := time.Now()
+			f.drop()
+			synctest.Wait()
+			require.NoError(t, read(t.Context(), s, "/"))
+			require.Less(t, time.Since(start), 100*time.Millisecond)
+			pass(time.Second)
+		}
+		require.Len(t, f.requests(opSetWatches), 5)
+		require.NoError(t, e.Leave())
+	})
+}
+
 // A node changes while the connection is away, and answers with a newer zxid are on
 // their way right at the reconnect: had zk.Conn seen one before it built setWatches,
 // the server would find nothing to report, and the change would never be told.
