@@ -14,8 +14,7 @@ func ExampleOpError() {
 	if errors.Is(err, recipes.ErrNotAcquired) {
 		fmt.Println("somebody else has it")
 	}
-	var op *recipes.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*recipes.OpError](err); ok {
 		fmt.Println(op.Path)
 	}
 	fmt.Println(err)

@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,8 +20,9 @@ func every(first, period time.Duration, n int) []time.Duration {
 
 func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 60 * time.Second} {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(timeout))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(timeout))
 			start := time.Now()
 			e := acquire(t, mutexOn(s, "/m"))
 			pass(2*timeout + timeout/12)
@@ -37,13 +39,13 @@ func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 }
 
 func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		const timeout = 6 * time.Second
-		holder, waiter := connect(t, f, f.config(timeout)), connect(t, f, f.config(timeout))
+		holder, waiter := connect(t, f.config(timeout)), connect(t, f.config(timeout))
 		e := acquire(t, mutexOn(holder, "/m"))
 		start := time.Now()
-		granted := make(chan *Entry)
-		go func() { granted <- acquire(t, mutexOn(waiter, "/m")) }()
+		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
 		pass(timeout + timeout/12)
 		var beats []seen
 		for _, r := range f.requests(opMulti) {
@@ -53,13 +55,16 @@ func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
 		}
 		require.Equal(t, every(timeout/6, timeout/6, 6), times(beats, start))
 		require.NoError(t, e.Leave())
-		require.NoError(t, (<-granted).Leave())
+		got := <-turn
+		require.NoError(t, got.err)
+		require.NoError(t, got.entry.Leave())
 	})
 }
 
 func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		for _, dir := range []string{"/a", "/b", "/c"} {
 			e := acquire(t, mutexOn(s, dir))
 			defer func() { require.NoError(t, e.Leave()) }()
@@ -71,16 +76,18 @@ func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
 }
 
 func TestNoHeartbeatWhileIdle(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		connect(t, f.config(6*time.Second))
 		pass(time.Minute)
 		require.Empty(t, f.requests(opMulti))
 	})
 }
 
 func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		f.put("/other", "")
 		for range 100 {
@@ -100,8 +107,9 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 
 // A refused write says that the line works, and nothing about the session.
 func TestRefusedWriteProvesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		proven := e.TrustedUntil()
 		pass(500 * time.Millisecond)
@@ -116,8 +124,9 @@ func TestRefusedWriteProvesNothing(t *testing.T) {
 
 // A read proves nothing: a server that is cut off answers it.
 func TestReadProvesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		proven := e.TrustedUntil()
 		pass(500 * time.Millisecond)
@@ -131,8 +140,9 @@ func TestReadProvesNothing(t *testing.T) {
 // The znode that the heartbeat checks may be gone: then its hold ends, and the next
 // heartbeat checks another.
 func TestHeartbeatMissesOurZnode(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		f.mu.Lock()
 		delete(f.tree, e.Path()) // no event: the server has lost the watch

@@ -13,8 +13,9 @@ import (
 )
 
 func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		order := s.Callbacks()
 		var ran []int // plain: one at a time
 		running := false
@@ -42,8 +43,9 @@ func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
 
 // A hanging callback of one recipe does not hold up another's.
 func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		hang, ran := make(chan struct{}), make(chan struct{})
 		s.Callbacks().Post(func() { <-hang })
 		s.Callbacks().Post(func() { close(ran) })
@@ -53,11 +55,12 @@ func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
 }
 
 func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		var log syncBuffer
 		cfg := f.config(6 * time.Second)
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		order := connect(t, f, cfg).Callbacks()
+		order := connect(t, cfg).Callbacks()
 		ran := make(chan struct{})
 		order.Post(func() { panic("out of order") })
 		order.Post(func() { close(ran) })
@@ -70,12 +73,13 @@ func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
 
 // Session ids never reach a log: a session's password follows from them.
 func TestNoSessionIDIsLogged(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		var log syncBuffer
 		cfg := f.config(6 * time.Second)
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		f.zxid = 0x7777_0000_0000
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		id := sessionID(s)
 		acquire(t, mutexOn(s, "/m"))
 		f.drop()

@@ -15,8 +15,9 @@ import (
 // deadlock of the bubble.
 
 func TestCloseEndsHoldsAndWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		turn := acquireLater(t.Context(), mutexOn(s, "/m"))
 		synctest.Wait()
@@ -27,14 +28,15 @@ func TestCloseEndsHoldsAndWaits(t *testing.T) {
 		require.ErrorIs(t, e.Leave(), ErrClosed)
 		require.Equal(t, start, time.Now())
 		require.Empty(t, f.children("/m"))
-		require.Zero(t, len(f.sessions), "the session was closed, not left to expire")
+		require.Empty(t, f.sessions, "the session was closed, not left to expire")
 		require.NoError(t, s.Close(), "idempotent")
 	})
 }
 
 func TestCloseConcurrently(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		var closers sync.WaitGroup
 		for range 10 {
 			closers.Go(func() {
@@ -62,11 +64,12 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 		"expired": func(f *fake) { f.set(hanging, serverA); f.drop(); pass(10 * time.Second); f.set(healthy, serverA) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, serverA)
 				const timeout = 6 * time.Second
 				cfg := f.config(timeout)
 				cfg.OperationTimeout = 2 * time.Second
-				s := connect(t, f, cfg)
+				s := connect(t, cfg)
 				e := acquire(t, mutexOn(s, "/m"))
 				trouble(f)
 				var calls sync.WaitGroup
@@ -92,7 +95,8 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 // Connect that fails leaves nothing running and no socket.
 func TestConnectThatFailsLeavesNothing(t *testing.T) {
 	for _, state := range []condition{refusing, hanging, silent} {
-		inBubble(t, func(t *testing.T, f *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
 			f.set(state, serverA)
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(2500*time.Millisecond, cancel)
@@ -108,8 +112,9 @@ func TestConnectThatFailsLeavesNothing(t *testing.T) {
 
 // Somebody closes the zk.Conn under us: everything ends as with Close.
 func TestConnClosedByTheUser(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		turn := acquireLater(t.Context(), mutexOn(s, "/m"))
 		synctest.Wait()
@@ -125,7 +130,8 @@ func TestConnClosedByTheUser(t *testing.T) {
 
 // A callback of the user that never returns does not hang Close.
 func TestCloseWithAHangingCallback(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		s, err := Connect(t.Context(), f.config(6*time.Second))
 		require.NoError(t, err)
 		hang := make(chan struct{})
@@ -161,7 +167,8 @@ func adopt(t *testing.T, f *fake, timeout time.Duration) (s *Session, conn *zk.C
 }
 
 func TestAdoptedWithUnknownTimeoutEndsAtDisconnect(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		s, _ := adopt(t, f, 0)
 		e := acquire(t, mutexOn(s, "/m"))
 		require.Zero(t, e.TrustedUntil())
@@ -179,7 +186,8 @@ func TestAdoptedWithUnknownTimeoutEndsAtDisconnect(t *testing.T) {
 }
 
 func TestAdoptedWithKnownTimeoutKeepsTheDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		s, _ := adopt(t, f, 6*time.Second)
 		e := acquire(t, mutexOn(s, "/m"))
 		for range 20 {
@@ -199,7 +207,8 @@ func TestAdoptedWithKnownTimeoutKeepsTheDeadline(t *testing.T) {
 }
 
 func TestCloseOfAnAdoptedConnectionLeavesItUsable(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		s, conn := adopt(t, f, 6*time.Second)
 		acquire(t, mutexOn(s, "/m"))
 		turn := acquireLater(t.Context(), mutexOn(s, "/m"))
@@ -215,7 +224,8 @@ func TestCloseOfAnAdoptedConnectionLeavesItUsable(t *testing.T) {
 
 // The session of an adopted connection expires: the events say so, in whatever shape.
 func TestAdoptedSessionExpires(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		s, conn := adopt(t, f, 6*time.Second)
 		e := acquire(t, mutexOn(s, "/m"))
 		f.expire(conn.SessionID())
@@ -229,8 +239,9 @@ func TestAdoptedSessionExpires(t *testing.T) {
 // zk.Conn sets the watches again by a request of its own, which may be on its way.
 func TestCloseRightAfterReconnect(t *testing.T) {
 	for range 300 {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(6*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(6*time.Second))
 			acquire(t, mutexOn(s, "/m"))
 			f.set(refusing, serverA)
 			f.drop()

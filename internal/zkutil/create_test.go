@@ -13,10 +13,11 @@ import (
 )
 
 func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.put("/m", "")
-		f.nth(opCreate, 1, fault{cut: true})
+		f.once(opCreate, fault{cut: true})
 		e := acquire(t, mutexOn(s, "/m"))
 		require.Len(t, f.requests(opCreate), 1, "no second create")
 		require.Len(t, f.requests(opSync), 1, "the server caught up before the search")
@@ -26,10 +27,11 @@ func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 }
 
 func TestLostCreateRequestIsRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.put("/m", "")
-		f.nth(opCreate, 1, fault{skip: true, cut: true})
+		f.once(opCreate, fault{skip: true, cut: true})
 		e := acquire(t, mutexOn(s, "/m"))
 		require.Len(t, f.requests(opCreate), 2)
 		require.Len(t, f.children("/m"), 1)
@@ -39,8 +41,9 @@ func TestLostCreateRequestIsRepeated(t *testing.T) {
 
 // The answer is lost, and so are the first three searches.
 func TestLostCreateAnswerAndLostSearch(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.put("/m", "")
 		created, searches := false, 0
 		f.onRequest(func(r seen) fault {
@@ -65,10 +68,11 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 // The policy gives up while the outcome is unknown: the znode is searched for and
 // removed in the background.
 func TestGivenUpCreateIsPurged(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(30 * time.Second)
 		cfg.Retry.MaxAttempts = 2
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		f.put("/m", "")
 		cuts := 0
 		f.onRequest(func(r seen) fault {
@@ -90,8 +94,9 @@ func TestGivenUpCreateIsPurged(t *testing.T) {
 func TestCancelWhileCreateIsInFlight(t *testing.T) {
 	for at := time.Duration(0); at <= 2*time.Second; at += 100 * time.Millisecond {
 		for _, lost := range []bool{false, true} {
-			inBubble(t, func(t *testing.T, f *fake) {
-				s := connect(t, f, f.config(30*time.Second))
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, serverA)
+				s := connect(t, f.config(30*time.Second))
 				f.put("/m", "")
 				f.onRequest(func(r seen) fault {
 					if r.op == opCreate {
@@ -124,8 +129,9 @@ func ctxStart(ctx context.Context, timeout time.Duration) time.Time {
 // The session expires between the create and its lost answer: the znode found, if
 // any, is not taken for ours.
 func TestSessionExpiresWithTheCreate(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		f.put("/m", "")
 		old := sessionID(s)
 		f.onRequest(func(r seen) fault {
@@ -148,8 +154,9 @@ func TestSessionExpiresWithTheCreate(t *testing.T) {
 // outlives it, no two hold at once.
 func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 	const workers, rounds = 2, 1000
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		dice := rand.New(rand.NewPCG(1, 2))
 		f.onRequest(func(seen) fault { return fault{cut: dice.IntN(5) == 0, skip: dice.IntN(2) == 0} })
 		holders, total := 0, 0 // plain: the lock protects them
@@ -188,8 +195,9 @@ func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 // persistent znodes.
 func TestParents(t *testing.T) {
 	for _, code := range []int32{codeOK, codeUnimplemented} {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(6*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(6*time.Second))
 			f.put("/a", "")
 			f.onRequest(func(r seen) fault {
 				if r.op == opCreateContainer {
@@ -209,8 +217,9 @@ func TestParents(t *testing.T) {
 
 // The container is reaped between its creation and the child's.
 func TestParentReapedInBetween(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		reaped := 0
 		f.onRequest(func(r seen) fault {
 			if _, found := f.tree["/m"]; found && r.op == opCreate && reaped < 5 {
@@ -226,8 +235,9 @@ func TestParentReapedInBetween(t *testing.T) {
 
 func TestSequenceExhausted(t *testing.T) {
 	for _, counter := range []int32{1<<31 - 1, -1 << 31, -7} {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(6*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(6*time.Second))
 			f.put("/m", "")
 			f.mu.Lock()
 			f.tree["/m"].children = counter

@@ -212,7 +212,11 @@ func (l *fakeLine) handle(a arrival) (answer func(*fakeLine), delay time.Duratio
 	if code == codeOK && (!trouble.cut || !trouble.skip) {
 		body, code = l.execute(op, d)
 	}
-	frame := append(jute(xid, f.zxid, code), body...)
+	zxid := f.zxid
+	if op == opSetAuth {
+		zxid = 0 // it is no transaction, and passes no pipeline
+	}
+	frame := append(jute(xid, zxid, code), body...)
 	switch {
 	case trouble.cut:
 		return (*fakeLine).close, trouble.delay

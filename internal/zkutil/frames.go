@@ -97,8 +97,12 @@ func (l *line) next() error {
 	case xid == xidEvent:
 		return l.peekEvent(size)
 	case xid >= 0:
-		if zxid > 0 {
-			if err := l.awaitArmed(xid); err != nil {
+		if l.isCredential(xid) {
+			// zk.Conn sends nothing else before, so it can't wait; it must not take the
+			// zxid that some servers put there either.
+			clear(head[8:16])
+		} else if zxid > 0 {
+			if err := l.awaitArmed(); err != nil {
 				l.left = 0
 				return err // the answer is lost
 			}

@@ -52,8 +52,8 @@ func (s scripted) SetWriteDeadline(time.Time) error { return nil }
 func (s scripted) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 // lineOver is a line that has received bytes; greetings collects its handshakes.
-func lineOver(t testing.TB, in []byte) (l *line, greetings *[]time.Duration) {
-	t.Helper()
+func lineOver(tb testing.TB, in []byte) (l *line, greetings *[]time.Duration) {
+	tb.Helper()
 	greetings = new([]time.Duration)
 	w := &wire{
 		dial: func(string, string, time.Duration) (net.Conn, error) {
@@ -65,10 +65,10 @@ func lineOver(t testing.TB, in []byte) (l *line, greetings *[]time.Duration) {
 		watches:  map[watchKey]struct{}{},
 	}
 	conn, err := w.Dial("tcp", "a:1", 0)
-	require.NoError(t, err)
-	t.Cleanup(w.shut)
+	require.NoError(tb, err)
+	tb.Cleanup(w.shut)
 	l, ok := conn.(*line)
-	require.True(t, ok)
+	require.True(tb, ok)
 	return l, greetings
 }
 
@@ -112,8 +112,10 @@ func TestLineKeepsTheWatches(t *testing.T) {
 		{"of another znode", event(eventDeleted, "/other"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			frames := [][]byte{greeting(7), answer(1, codeOK), answer(2, codeOK), answer(3, codeNoNode), answer(4, codeOK),
-				answer(5, codeOK), answer(6, codeNoNode), answer(7, codeNoNode), answer(8, codeOK)}
+			frames := [][]byte{
+				greeting(7), answer(1, codeOK), answer(2, codeOK), answer(3, codeNoNode), answer(4, codeOK),
+				answer(5, codeOK), answer(6, codeNoNode), answer(7, codeNoNode), answer(8, codeOK),
+			}
 			if test.event != nil {
 				frames = append(frames, test.event)
 			}

@@ -12,14 +12,15 @@ import (
 )
 
 // read is a call of a recipe.
-func read(ctx context.Context, s *Session, path string) error {
-	_, err := do(ctx, s, request[node]{run: get(path)})
+func read(ctx context.Context, s *Session) error {
+	_, err := do(ctx, s, request[node]{run: get("/")})
 	return err
 }
 
 func TestCallWaitsForTheConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.set(refusing, serverA)
 		f.drop()
 		synctest.Wait()
@@ -28,40 +29,42 @@ func TestCallWaitsForTheConnection(t *testing.T) {
 			f.set(healthy, serverA)
 		}()
 		start := time.Now()
-		require.NoError(t, read(t.Context(), s, "/"))
+		require.NoError(t, read(t.Context(), s))
 		require.InDelta(t, 5500*time.Millisecond, time.Since(start), float64(600*time.Millisecond))
 	})
 }
 
 func TestCallIsBoundedByItsContext(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.set(refusing, serverA)
 		f.drop()
 		synctest.Wait()
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		require.ErrorIs(t, read(ctx, s, "/"), context.DeadlineExceeded)
+		require.ErrorIs(t, read(ctx, s), context.DeadlineExceeded)
 		require.Equal(t, 3*time.Second, time.Since(start))
 
 		cause := errBroken
 		canceled, stop := context.WithCancelCause(t.Context())
 		stop(cause)
-		err := read(canceled, s, "/")
+		err := read(canceled, s)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, cause, "the cause can be found too")
 	})
 }
 
 func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.set(refusing, serverA)
 		f.drop()
 		synctest.Wait()
 		start := time.Now()
-		err := read(t.Context(), s, "/")
+		err := read(t.Context(), s)
 		require.ErrorIs(t, err, errUnavailable)
 		require.ErrorContains(t, err, "connection refused", "and says why")
 		require.Equal(t, 10*time.Second, time.Since(start))
@@ -70,13 +73,14 @@ func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
 
 // A call in flight is abandoned by its context at once.
 func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
-		f.nth(opGetData, 1, fault{delay: 4 * time.Second})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
+		f.once(opGetData, fault{delay: 4 * time.Second})
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, read(ctx, s, "/"), context.DeadlineExceeded)
+		require.ErrorIs(t, read(ctx, s), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))
 	})
 }
@@ -84,8 +88,9 @@ func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
 // zk.Conn sends what it has queued in whatever session comes next. Nothing of ours
 // may be in its queue while there is no connection.
 func TestNothingCrossesSessions(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		old := sessionID(s)
 		f.set(refusing, serverA)
 		f.drop()
@@ -112,15 +117,16 @@ func TestNothingCrossesSessions(t *testing.T) {
 
 // The gate opens with the new session, once for all that wait.
 func TestManyCallsAcrossAReconnect(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.set(refusing, serverA)
 		f.drop()
 		synctest.Wait()
 		var calls sync.WaitGroup
 		for range 500 {
 			calls.Go(func() {
-				if err := read(t.Context(), s, "/"); err != nil {
+				if err := read(t.Context(), s); err != nil {
 					t.Error(err)
 				}
 			})
@@ -133,10 +139,11 @@ func TestManyCallsAcrossAReconnect(t *testing.T) {
 }
 
 func TestCallAfterClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		require.NoError(t, s.Close())
-		require.ErrorIs(t, read(t.Context(), s, "/"), ErrClosed)
+		require.ErrorIs(t, read(t.Context(), s), ErrClosed)
 		_, err := mutexOn(s, "/m").Acquire(t.Context())
 		require.ErrorIs(t, err, ErrClosed)
 		_, err = mutexOn(s, "/m").TryAcquire(t.Context())

@@ -31,7 +31,7 @@ func twoClients(t *testing.T, f *fake, timeout time.Duration) (holder, waiter *S
 	t.Helper()
 	a, b := f.config(timeout), f.config(timeout)
 	a.Servers, b.Servers = []string{serverA}, []string{serverB}
-	return connect(t, f, a), connect(t, f, b)
+	return connect(t, a), connect(t, b)
 }
 
 // The predecessor has gone while the waiter was away for longer than its trust. The
@@ -53,7 +53,7 @@ func TestNoGrantWithoutProof(t *testing.T) {
 		f.mu.Unlock()
 		pass(22 * time.Second)
 		require.NoError(t, e.Leave())
-		f.nth(opMulti, 1, fault{delay: answer})
+		f.once(opMulti, fault{delay: answer})
 		healed := time.Now()
 		f.set(healthy, serverB)
 
@@ -99,11 +99,12 @@ func TestNoGrantWhenTheProofFails(t *testing.T) {
 
 // A create whose answer takes longer than the trust it gives is no grant either.
 func TestSlowCreateIsProvenFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		const timeout = 6 * time.Second
-		s := connect(t, f, f.config(timeout))
+		s := connect(t, f.config(timeout))
 		f.put("/m", "")
-		f.nth(opCreate, 1, fault{delay: 3900 * time.Millisecond})
+		f.once(opCreate, fault{delay: 3900 * time.Millisecond})
 		turn := acquireLater(t.Context(), mutexOn(s, "/m"))
 		got := <-turn
 		require.NoError(t, got.err)

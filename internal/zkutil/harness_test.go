@@ -19,12 +19,6 @@ const (
 	serverB = "10.0.0.2:2181"
 )
 
-// inBubble runs a test in virtual time against a fake with one server, A.
-func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newFake(t, serverA)) })
-}
-
 func (f *fake) config(timeout time.Duration) Config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +38,7 @@ func (f *fake) config(timeout time.Duration) Config {
 }
 
 // connect opens a session and closes it at the end of the bubble.
-func connect(t *testing.T, f *fake, cfg Config) *Session {
+func connect(t *testing.T, cfg Config) *Session {
 	t.Helper()
 	s, err := Connect(t.Context(), cfg)
 	require.NoError(t, err)
@@ -114,16 +108,15 @@ func (f *fake) onRequest(trouble func(r seen) fault) {
 	f.fault = trouble
 }
 
-// nth makes trouble for the n-th request of an operation from now on, 1 the next.
-func (f *fake) nth(op int32, n int, trouble fault) {
+// once makes trouble for the next request of an operation.
+func (f *fake) once(op int32, trouble fault) {
+	done := false
 	f.onRequest(func(r seen) fault {
-		if r.op != op {
+		if r.op != op || done {
 			return fault{}
 		}
-		if n--; n == 0 {
-			return trouble
-		}
-		return fault{}
+		done = true
+		return trouble
 	})
 }
 

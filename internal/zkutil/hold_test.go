@@ -13,8 +13,9 @@ import (
 type valueKey struct{}
 
 func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		first := acquire(t, q)
 		before := len(f.requests())
@@ -45,8 +46,9 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 // The context of an entry that was given back does not enter again, even while
 // the hold lives on in another entry: the tree below it is over.
 func TestReentryThroughAnEndedEntry(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		first := acquire(t, q)
 		second, err := q.Reenter(first.Context())
@@ -60,8 +62,9 @@ func TestReentryThroughAnEndedEntry(t *testing.T) {
 
 // Ownership is keyed by session, path and recipe.
 func TestAnotherQueueDoesNotReenter(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s, other := connect(t, f, f.config(30*time.Second)), connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s, other := connect(t, f.config(30*time.Second)), connect(t, f.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		recipe := mutexOn(s, "/m")
 		recipe.Recipe = "semaphore"
@@ -80,8 +83,9 @@ func TestAnotherQueueDoesNotReenter(t *testing.T) {
 
 // The context of a hold keeps the values of the one that acquired, not its end.
 func TestContextOfAHold(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Second)
 		e, err := mutexOn(s, "/m").Acquire(ctx)
 		require.NoError(t, err)
@@ -103,8 +107,9 @@ func TestLateKeeper(t *testing.T) {
 		"reenter": func(q *Queue, e *Entry) error { _, err := q.Reenter(e.Context()); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				s := connect(t, f, f.config(6*time.Second))
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, serverA)
+				s := connect(t, f.config(6*time.Second))
 				q := mutexOn(s, "/m")
 				e := acquire(t, q)
 				s.mu.Lock()
@@ -121,10 +126,11 @@ func TestLateKeeper(t *testing.T) {
 // Leave without a connection: an error that says so after the operation timeout, and
 // the deletion goes on behind it.
 func TestLeaveWithoutAServer(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(60 * time.Second)
 		cfg.OperationTimeout = 5 * time.Second
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
 		f.set(refusing, serverA)
 		f.drop()
@@ -145,10 +151,11 @@ func TestLeaveWithoutAServer(t *testing.T) {
 // A delete whose answer is lost is repeated until the server says that nothing is left.
 func TestLostDeleteAnswer(t *testing.T) {
 	for _, skip := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(30*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(30*time.Second))
 			e := acquire(t, mutexOn(s, "/m"))
-			f.nth(opDelete, 1, fault{cut: true, skip: skip})
+			f.once(opDelete, fault{cut: true, skip: skip})
 			require.NoError(t, e.Leave())
 			require.Empty(t, f.children("/m"))
 			require.Len(t, f.requests(opDelete), 2)
@@ -158,10 +165,11 @@ func TestLostDeleteAnswer(t *testing.T) {
 
 // The refusal of a delete is reported, and the attempts go on: an ACL may change.
 func TestRefusedDelete(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(30 * time.Second)
 		cfg.OperationTimeout = 3 * time.Second
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
 		const noAuth = -102
 		f.onRequest(func(r seen) fault {
@@ -178,8 +186,9 @@ func TestRefusedDelete(t *testing.T) {
 
 // Many goroutines enter and leave one hold: the znode goes exactly once.
 func TestConcurrentEntries(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		var entries sync.WaitGroup

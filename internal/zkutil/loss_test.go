@@ -17,9 +17,10 @@ func listsOf(timeout time.Duration) time.Duration { return timeout / 4 }
 // nanosecond, and a margin before the server can give the lock away.
 func silencedAt(t *testing.T, timeout, offset time.Duration) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		f.listen(t, listsOf(timeout), offset%listsOf(timeout)+time.Millisecond)
-		s := connect(t, f, f.config(timeout))
+		s := connect(t, f.config(timeout))
 		id := sessionID(s)
 		e := acquire(t, mutexOn(s, "/m"))
 		pass(timeout/3 + offset)
@@ -55,9 +56,10 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 	const timeout = 12 * time.Second
 	for offset := time.Duration(0); offset < timeout/3; offset += 100 * time.Millisecond {
 		for phase := time.Millisecond; phase < listsOf(timeout); phase += 300 * time.Millisecond {
-			inBubble(t, func(t *testing.T, f *fake) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, serverA)
 				f.listen(t, listsOf(timeout), phase)
-				s := connect(t, f, f.config(timeout))
+				s := connect(t, f.config(timeout))
 				pass(2*timeout + offset)
 				e := acquire(t, mutexOn(s, "/m"))
 				f.set(silent, serverA)
@@ -75,8 +77,9 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 func TestIsolatedServerIsNoProof(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 30 * time.Second} {
 		for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
-			inBubble(t, func(t *testing.T, f *fake) {
-				s := connect(t, f, f.config(timeout))
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, serverA)
+				s := connect(t, f.config(timeout))
 				q := mutexOn(s, "/m")
 				e := acquire(t, q)
 				pass(timeout/3 + offset)
@@ -101,7 +104,7 @@ func TestSecondServerKeepsTheLease(t *testing.T) {
 	for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, serverA, serverB)
-			s := connect(t, f, f.config(timeout))
+			s := connect(t, f.config(timeout))
 			e := acquire(t, mutexOn(s, "/m"))
 			token := e.Token()
 			pass(timeout/3 + offset)
@@ -149,9 +152,10 @@ func waitForCut(t *testing.T, f *fake, server string) time.Time {
 // After an outage that the session survives a hold is over for good: its znode is
 // deleted, and the context that carried it says why.
 func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		const timeout = 30 * time.Second
-		s := connect(t, f, f.config(timeout))
+		s := connect(t, f.config(timeout))
 		id := sessionID(s)
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
@@ -174,8 +178,9 @@ func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
 // The server says that the session is over: the hold ends at once, the next acquire
 // of the same queue works.
 func TestExpiredSession(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		old := sessionID(s)
@@ -191,10 +196,11 @@ func TestExpiredSession(t *testing.T) {
 
 // Standard policy: the connection ends a hold, whatever the session does.
 func TestSuspendedEndsTheHoldUnderStandardPolicy(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(6 * time.Second)
 		cfg.SuspendEnds = true
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
 		start := time.Now()
 		f.drop()
@@ -208,8 +214,9 @@ func TestSuspendedEndsTheHoldUnderStandardPolicy(t *testing.T) {
 
 // A lost connection that comes back in time costs no lease.
 func TestReconnectKeepsTheHold(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		for range 50 {
 			f.drop()
@@ -224,9 +231,10 @@ func TestReconnectKeepsTheHold(t *testing.T) {
 // A reconnection shortly before the deadline is in time: the overdue heartbeat goes
 // out at once.
 func TestReconnectJustBeforeTheDeadlineKeepsTheHold(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		const timeout = 6 * time.Second
-		s := connect(t, f, f.config(timeout))
+		s := connect(t, f.config(timeout))
 		e := acquire(t, mutexOn(s, "/m"))
 		pass(900 * time.Millisecond)
 		f.set(refusing, serverA) // dials at 0.9, 1.9, 2.9 and 3.9 s

@@ -11,8 +11,9 @@ import (
 )
 
 func TestTryAcquireLeavesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		start := time.Now()
@@ -30,8 +31,9 @@ func TestTryAcquireLeavesNothing(t *testing.T) {
 // The context ends at every step of an Acquire whose requests take 100 ms each.
 func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 	for at := time.Duration(0); at < 2*time.Second; at += 50 * time.Millisecond {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s, other := connect(t, f, f.config(30*time.Second)), connect(t, f, f.config(30*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s, other := connect(t, f.config(30*time.Second)), connect(t, f.config(30*time.Second))
 			holder := acquire(t, mutexOn(other, "/m"))
 			f.onRequest(func(seen) fault { return fault{delay: 100 * time.Millisecond} })
 			time.AfterFunc(time.Second, func() { _ = holder.Leave() })
@@ -52,20 +54,21 @@ func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 // Waiters are granted in the order of their znodes; one release wakes one of them.
 func TestFIFOAndNoHerd(t *testing.T) {
 	requestsPerHandoff := func(waiters int) (perHandoff float64) {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(time.Hour))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(time.Hour))
 			q := mutexOn(s, "/m")
 			e := acquire(t, q)
-			order := make(chan *Entry)
+			var turns []<-chan granted
 			for range waiters {
-				go func() { order <- acquire(t, q) }()
+				turns = append(turns, acquireLater(t.Context(), q))
 				synctest.Wait()
 			}
 			start := len(f.requests())
-			for range waiters {
+			for _, turn := range turns {
 				last := e
 				require.NoError(t, last.Leave())
-				e = <-order
+				e = (<-turn).entry
 				require.Greater(t, e.Token(), last.Token())
 				synctest.Wait()
 			}
@@ -82,8 +85,9 @@ func TestFIFOAndNoHerd(t *testing.T) {
 
 // A waiter that gives up in the middle: its successor takes over whom it watched.
 func TestWaiterInTheMiddleLeaves(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -104,8 +108,9 @@ func TestWaiterInTheMiddleLeaves(t *testing.T) {
 
 // Foreign children are ignored; foreign contenders are honoured.
 func TestForeignChildren(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.put("/m", "")
 		for _, name := range []string{"config", "_c_x", "lock-", "__x", "lock-abc", "_c_-lock-12"} {
 			f.put("/m/"+name, "")
@@ -128,8 +133,9 @@ func TestForeignChildren(t *testing.T) {
 }
 
 func TestParticipants(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		none, err := q.Participants(t.Context())
 		require.NoError(t, err)
@@ -164,8 +170,9 @@ func TestParticipants(t *testing.T) {
 
 // Ten thousand attempts that came and went leave one watch on the znode ahead.
 func TestWatchesAreShared(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s, other := connect(t, f, f.config(time.Hour)), connect(t, f, f.config(time.Hour))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s, other := connect(t, f.config(time.Hour)), connect(t, f.config(time.Hour))
 		e := acquire(t, mutexOn(other, "/m"))
 		for range 200 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

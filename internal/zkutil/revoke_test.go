@@ -18,8 +18,9 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 func TestRevocationOfAHolder(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s, peer := connect(t, f, f.config(30*time.Second)), connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s, peer := connect(t, f.config(30*time.Second)), connect(t, f.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		called := 0
 		e.OnRevoked(s.Callbacks(), func() { called++ })
@@ -37,8 +38,9 @@ func TestRevocationOfAHolder(t *testing.T) {
 
 // Curator misses this one.
 func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		turn := acquireLater(t.Context(), q)
@@ -63,8 +65,9 @@ func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 // The request arrives while the holder's connection is away.
 func TestRevocationDuringAnOutage(t *testing.T) {
 	for range 20 {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(30*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(30*time.Second))
 			e := acquire(t, mutexOn(s, "/m"))
 			f.set(refusing, serverA)
 			f.drop()
@@ -79,8 +82,9 @@ func TestRevocationDuringAnOutage(t *testing.T) {
 }
 
 func TestOtherDataIsNoRevocation(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		for _, data := range []string{"", "__REVOKE__ ", "__revoke__", "me"} {
 			f.put(e.Path(), data)
@@ -95,8 +99,9 @@ func TestOtherDataIsNoRevocation(t *testing.T) {
 }
 
 func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		require.NoError(t, s.Revoke(t.Context(), "/m/_c_x-lock-0000000001"), "gone")
 		f.put("/m", "precious")
 		before := len(f.requests())
@@ -108,8 +113,9 @@ func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
 }
 
 func TestHoldEndsWithItsZnode(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		start := time.Now()

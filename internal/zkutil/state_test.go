@@ -26,9 +26,10 @@ func drained(states <-chan State) (all []State) {
 }
 
 func TestStatesOfAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		const timeout = 30 * time.Second
-		s := connect(t, f, f.config(timeout))
+		s := connect(t, f.config(timeout))
 		states, stop := Subscribe[State](s)
 		defer stop()
 		require.Equal(t, []State{Connected}, drained(states))
@@ -54,9 +55,10 @@ func TestStatesOfAnOutage(t *testing.T) {
 // Nobody says Lost but our own clock; the hold has ended by then. The session turns
 // out to be alive: Reconnected follows.
 func TestLostByTheLocalDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		const timeout = 30 * time.Second
-		s := connect(t, f, f.config(timeout))
+		s := connect(t, f.config(timeout))
 		id := sessionID(s)
 		e := acquire(t, mutexOn(s, "/m"))
 		states, stop := Subscribe[State](s)
@@ -79,8 +81,9 @@ func TestLostByTheLocalDeadline(t *testing.T) {
 // Without a hold there is no deadline to meet, yet a client that has been away for a
 // whole session timeout is told.
 func TestLostWhileIdle(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		defer stop()
 		f.set(silent, serverA)
@@ -98,8 +101,9 @@ func TestLostWhileIdle(t *testing.T) {
 }
 
 func TestExpiryIsLostBeforeReconnected(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		defer stop()
 		f.expire(sessionID(s))
@@ -111,8 +115,9 @@ func TestExpiryIsLostBeforeReconnected(t *testing.T) {
 // 500 cycles without a reader: nothing blocks, every Lost is there, and what is
 // missing are pairs, so that each Suspended is still followed by its end.
 func TestSlowSubscriber(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		defer stop()
 		losses := 0
@@ -149,8 +154,9 @@ func TestSlowSubscriber(t *testing.T) {
 }
 
 func TestSubscribeAfterClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		require.NoError(t, s.Close())
 		states, stop := Subscribe[State](s)
 		require.Equal(t, Closed, <-states)
@@ -162,8 +168,9 @@ func TestSubscribeAfterClose(t *testing.T) {
 }
 
 func TestStopTwiceAndConcurrently(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		var stops sync.WaitGroup
 		for range 10 {
@@ -182,8 +189,9 @@ func TestStopTwiceAndConcurrently(t *testing.T) {
 }
 
 func TestSubscribersAndCloseRace(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		var readers sync.WaitGroup
 		for range 20 {
 			readers.Go(func() {

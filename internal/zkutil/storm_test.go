@@ -3,6 +3,7 @@ package zkutil
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,8 +12,9 @@ import (
 // A server that accepts the session and then cuts, as a proxy or a frame limit may
 // do, is not dialled without a pause.
 func TestNoReconnectStorm(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(30*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(30*time.Second))
 		f.put("/node", "")
 		_, err := s.watch(t.Context(), "/node")
 		require.NoError(t, err)

@@ -16,7 +16,7 @@ func TestHangingHandshakeFailsAfterASixth(t *testing.T) {
 	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(t, serverA, serverB)
-			s := connect(t, f, f.config(timeout))
+			s := connect(t, f.config(timeout))
 			good, bad := serverA, serverB
 			f.mu.Lock()
 			if f.dials[0] == serverB {
@@ -40,7 +40,8 @@ func TestConnectTellsWhyItFailed(t *testing.T) {
 	for state, want := range map[condition]string{
 		refusing: "connection refused", hanging: "handshake with", silent: "dial timeout",
 	} {
-		inBubble(t, func(t *testing.T, f *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
 			f.set(state, serverA)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
@@ -53,8 +54,9 @@ func TestConnectTellsWhyItFailed(t *testing.T) {
 
 // zk.Conn leaves one open per expiry.
 func TestOneSocketIsOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := connect(t, f, f.config(6*time.Second))
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
+		s := connect(t, f.config(6*time.Second))
 		for range 50 {
 			old := sessionID(s)
 			f.expire(old)
@@ -73,9 +75,10 @@ func TestOneSocketIsOpen(t *testing.T) {
 // The negotiated timeout counts, not the one asked for, and it may change with the
 // session.
 func TestTimeoutIsTheServers(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		f.granted = 12 * time.Second
-		s := connect(t, f, f.config(6*time.Second))
+		s := connect(t, f.config(6*time.Second))
 		require.Equal(t, 12*time.Second, s.Timeout())
 		e := acquire(t, mutexOn(s, "/m"))
 		require.Equal(t, 8*time.Second, time.Until(e.TrustedUntil()))
@@ -92,10 +95,11 @@ func opOf(frame []byte) int32 { return int32(binary.BigEndian.Uint32(frame[8:]))
 // A failing resend of credentials makes a bare zk.Conn wait for itself for good
 // (go-zookeeper PR 163).
 func TestFailedResendOfCredentials(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(6 * time.Second)
 		cfg.Auth = []Auth{{Scheme: "digest", Credential: []byte("user:password")}}
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		require.Len(t, f.requests(opSetAuth), 1)
 		failures := 2
 		f.mu.Lock()
@@ -117,10 +121,11 @@ func TestFailedResendOfCredentials(t *testing.T) {
 
 // The credentials are sent before Connect returns, and again on every connection.
 func TestCredentialsOnEveryConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(6 * time.Second)
 		cfg.Auth = []Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
-		connect(t, f, cfg)
+		connect(t, cfg)
 		require.Len(t, f.requests(opSetAuth), 2)
 		for n := 2; n <= 5; n++ {
 			f.drop()
@@ -133,16 +138,17 @@ func TestCredentialsOnEveryConnection(t *testing.T) {
 // With a watch to set again too: its request waits for the answers to the credentials,
 // and other answers for it.
 func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, serverA)
 		cfg := f.config(30 * time.Second)
 		cfg.Auth = []Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
-		s := connect(t, f, cfg)
+		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
 		for range 5 {
 			start := time.Now()
 			f.drop()
 			synctest.Wait()
-			require.NoError(t, read(t.Context(), s, "/"))
+			require.NoError(t, read(t.Context(), s))
 			require.Less(t, time.Since(start), 100*time.Millisecond)
 			pass(time.Second)
 		}
@@ -156,8 +162,9 @@ func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
 // the server would find nothing to report, and the change would never be told.
 func TestChangeInTheGapIsReported(t *testing.T) {
 	for range 100 {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(6*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(6*time.Second))
 			f.put("/node", "old")
 			w, err := s.watch(t.Context(), "/node")
 			require.NoError(t, err)
@@ -186,8 +193,9 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 // The same with requests that zk.Conn itself had in its queue: they bypass the gate.
 func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
 	for range 100 {
-		inBubble(t, func(t *testing.T, f *fake) {
-			s := connect(t, f, f.config(6*time.Second))
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t, serverA)
+			s := connect(t, f.config(6*time.Second))
 			f.put("/node", "old")
 			w, err := s.watch(t.Context(), "/node")
 			require.NoError(t, err)

@@ -1,0 +1,195 @@
+package zkutil
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// line is one connection of a wire. As any net.Conn under zk.Conn it has one
+// reader and one writer at a time.
+type line struct {
+	net.Conn
+	wire  *wire
+	in    *bufio.Reader
+	began time.Time
+	once  sync.Once
+	done  chan struct{} // closed by Close
+
+	// Of the reader.
+	left     int    // bytes of the current frame still to be handed out
+	complete func() // what the current frame means, once it was handed out
+
+	// Guarded by wire.mu.
+	open    bool               // the handshake is done
+	pending map[int32]watchKey // requests that ask for a watch, by xid
+	auth    int32              // xid of the latest request to present a credential
+	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
+	limit   *time.Timer        // for armed
+}
+
+// Close is safe to call from anywhere, more than once.
+func (l *line) Close() error {
+	err := net.ErrClosed
+	l.once.Do(func() {
+		close(l.done)
+		err = l.Conn.Close()
+	})
+	return err
+}
+
+func (l *line) isOpen() bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.open
+}
+
+// SetReadDeadline is ignored during the handshake, which has a deadline of its own.
+func (l *line) SetReadDeadline(t time.Time) error {
+	if !l.isOpen() {
+		return nil
+	}
+	return l.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is ignored during the handshake, which has a deadline of its own.
+func (l *line) SetWriteDeadline(t time.Time) error {
+	if !l.isOpen() {
+		return nil
+	}
+	return l.Conn.SetWriteDeadline(t)
+}
+
+// Write sends one frame: zk.Conn passes each in a single call. A failure shows at the
+// next read alone.
+func (l *line) Write(frame []byte) (int, error) {
+	if !l.isOpen() {
+		return l.Conn.Write(frame)
+	}
+	op := l.outgoing(frame)
+	if _, err := l.Conn.Write(frame); err != nil {
+		_ = l.Close()
+	} else if op == opSetWatches {
+		l.watchesSent()
+	}
+	return len(frame), nil
+}
+
+// Read hands out the bytes of one frame at most.
+func (l *line) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		if err := l.next(); err != nil {
+			if !l.isOpen() {
+				l.wire.failed(fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), err))
+			}
+			return 0, err
+		}
+	}
+	n, err := l.in.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	if l.left == 0 && l.complete != nil {
+		l.complete()
+		l.complete = nil
+	}
+	return n, err
+}
+
+// watchesSent lets answers pass once the request of this line was written. A line
+// that died early has left one behind in zk.Conn's queue, which comes first.
+func (l *line) watchesSent() {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	l.wire.unsent = max(l.wire.unsent-1, 0)
+	if l.wire.unsent == 0 {
+		l.armLocked()
+	} else if l.armed != nil {
+		l.limit.Reset(staleWatches)
+	}
+}
+
+// staleWatches is how long to wait for a second request to set the watches, which
+// zk.Conn may have dropped.
+const staleWatches = 50 * time.Millisecond
+
+// settling is how long zk.Conn may take after a handshake to find that it has no
+// watches: one that is answered before would look like one to set again.
+const settling = 2 * time.Millisecond
+
+func (l *line) armLocked() {
+	if l.armed != nil {
+		l.wire.unsent = 0
+		l.limit.Stop()
+		close(l.armed)
+		l.armed = nil
+	}
+}
+
+// isCredential reports whether xid is the request that presents a credential.
+func (l *line) isCredential(xid int32) bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.auth != 0 && l.auth == xid
+}
+
+// awaitArmed returns once answers may pass; an error if they never may.
+func (l *line) awaitArmed() error {
+	l.wire.mu.Lock()
+	armed := l.armed
+	l.wire.mu.Unlock()
+	if armed == nil {
+		return nil
+	}
+	select {
+	case <-armed:
+	case <-l.done:
+		return net.ErrClosed
+	case <-l.limit.C:
+		l.wire.mu.Lock()
+		defer l.wire.mu.Unlock()
+		l.armLocked()
+	}
+	return nil
+}
+
+// opened ends the handshake: the deadlines are zk.Conn's from here on.
+func (l *line) opened(id int64, timeout time.Duration) {
+	w, patience := l.wire, l.wire.patience()
+	w.mu.Lock()
+	l.open = true
+	if id == 0 {
+		clear(w.watches) // zk.Conn gives its watches up with the session
+	}
+	l.armed = make(chan struct{})
+	if len(w.watches) > 0 {
+		w.unsent++
+		l.limit = time.NewTimer(patience) // for a zk.Conn that behaves differently
+	} else {
+		l.limit = time.NewTimer(settling)
+	}
+	if id != 0 && timeout > 0 && !w.closed {
+		w.pingers.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line
+	}
+	w.mu.Unlock()
+	_ = l.SetDeadline(time.Time{}) // a dead socket says so at the next read
+	w.greeted(id, timeout, l.began)
+}
+
+// ping keeps the session active at the server. zk.Conn takes the answers for those to
+// its own pings.
+func (l *line) ping(every time.Duration) {
+	frame := []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, opPing} // length, xid −2, operation
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if _, err := l.Conn.Write(frame); err != nil {
+				return // zk.Conn finds out by itself
+			}
+		case <-l.done:
+			return
+		}
+	}
+}
