@@ -14,8 +14,9 @@ import (
 )
 
 // reconnected is a line on which a handshake and one answer have come in, while zk.Conn
-// has a watch to set again. The answer is sent to delivered once it may pass.
-func reconnected(t *testing.T, watches int) (l *line, delivered <-chan error) {
+// has a watch to set again and has written requests. The answer is sent to delivered
+// once it may pass.
+func reconnected(t *testing.T, watches int, requests ...[]byte) (l *line, delivered <-chan error) {
 	t.Helper()
 	l, _ = lineOver(t, framed(greeting(7), jute(5, int64(99), codeOK)))
 	if watches > 0 {
@@ -24,6 +25,10 @@ func reconnected(t *testing.T, watches int) (l *line, delivered <-chan error) {
 	l.wire.patience = func() time.Duration { return time.Second }
 	_, err := io.ReadFull(l, make([]byte, len(framed(greeting(7)))))
 	require.NoError(t, err)
+	for _, request := range requests {
+		_, err := l.Write(request)
+		require.NoError(t, err)
+	}
 	result := make(chan error, 1)
 	go func() {
 		_, err := io.ReadFull(l, make([]byte, 4+16))
@@ -55,11 +60,11 @@ func TestAnswersWaitForSetWatches(t *testing.T) {
 // server that is no ZooKeeper may put a zxid there.
 func TestAnswerToACredentialPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, delivered := reconnected(t, 1)
-		_, err := l.Write(framed(jute(5, int32(opSetAuth), 0, "digest", "a:a")))
-		require.NoError(t, err)
-		l.wire.shut()
+		start := time.Now()
+		l, delivered := reconnected(t, 1, framed(jute(5, int32(opSetAuth), 0, "digest", "a:a")))
 		require.NoError(t, <-delivered)
+		require.Equal(t, start, time.Now())
+		l.wire.shut()
 	})
 }
 
