@@ -51,8 +51,7 @@ func (s *Session) close() error {
 	return nil
 }
 
-// never reports whether the session has never stood.
-func (s *Session) never() bool {
+func (s *Session) neverConnected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch == 0
@@ -84,13 +83,12 @@ func (s *Session) hangUp() {
 		}
 	}
 	<-idle
+	if s.neverConnected() {
+		s.wire.shut() // there is no session to close
+	}
 	if conn := s.Conn(); conn != nil {
-		if s.never() {
-			s.wire.shut() // there is no session to close
-		}
 		conn.Close()
-		s.wire.shut()
-		<-s.ended
 	}
 	s.wire.shut()
+	<-s.ended
 }

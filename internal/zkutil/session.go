@@ -119,6 +119,7 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 		zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxFrame))
 	if err != nil {
+		close(s.ended)
 		_ = s.Close()
 		return nil, err
 	}
