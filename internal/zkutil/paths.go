@@ -45,9 +45,10 @@ func ValidatePath(path string) error {
 	return nil
 }
 
-// forbidden are the characters that the server's PathUtils refuses.
+// forbidden are the characters that the server's PathUtils refuses. It looks at UTF-16,
+// so whatever needs surrogates there is refused too.
 func forbidden(r rune) bool {
-	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xf000 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
+	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
 
 // Join returns the path of child name below dir.

@@ -1,0 +1,27 @@
+package mutex_test
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// What New accepts the server accepts, and the other way round, at the edges of what
+// it refuses.
+func TestPathsAsTheServerHasThem(t *testing.T) {
+	client, conn := direct(t), observer(t)
+	for _, char := range []rune{' ', '\u001f', '~', '\u007f', '\u009f', '\u00a0', '\ud7ff', '\ue000', '\uefff', '\uf000', '\uf8ff', '\uf900', '\uffef', '\ufff0', '\uffff', '\U00010000', '\U0001f512'} {
+		path := lockPath(t) + string(char)
+		_, refused := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		_, err := mutex.New(client, path)
+		if refused != nil {
+			require.ErrorIs(t, err, recipes.ErrInvalidPath, "%U: %v", char, refused)
+		} else {
+			require.NoError(t, err, "%U", char)
+		}
+	}
+}
