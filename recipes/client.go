@@ -58,7 +58,10 @@ func checkServers(servers []string) error {
 		if err != nil {
 			return fmt.Errorf("server %q: %w", server, err)
 		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, " ,/") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("server %q: %q is no port (one server an element, and no path: see WithNamespace)", server, port)
+		}
+		if host == "" || strings.ContainsAny(host, " ,/") {
 			return fmt.Errorf("server %q is not host:port", server)
 		}
 	}
@@ -85,7 +88,7 @@ func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, 
 		err = fmt.Errorf("%s: only for Connect", strings.Join(cfg.connectOnly, ", "))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("recipes: new client: %w", err)
+		return nil, &OpError{Op: "recipes: new client", Err: err}
 	}
 	return &Client{session: zkutil.Adopt(conn, events, cfg.Config), namespace: cfg.namespace}, nil
 }

@@ -1,6 +1,12 @@
 package recipes
 
-import "github.com/zkrecipes/zkrecipes/internal/zkutil"
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
 
 // The errors of all recipes, matched with errors.Is. Those that end a lease are the
 // cause of its context too.
@@ -38,8 +44,18 @@ type OpError struct {
 	Err  error
 }
 
-// Error returns "mutex: acquire /locks/a: …".
-func (e *OpError) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
+// Error returns "mutex: acquire /locks/a: …". A path that would not print as it is
+// is quoted.
+func (e *OpError) Error() string {
+	switch path := e.Path; {
+	case path == "":
+		return e.Op + ": " + e.Err.Error()
+	case strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return e.Op + " " + strconv.Quote(path) + ": " + e.Err.Error()
+	default:
+		return e.Op + " " + path + ": " + e.Err.Error()
+	}
+}
 
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }

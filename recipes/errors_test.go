@@ -82,3 +82,15 @@ func TestConnectIsBoundedByItsContext(t *testing.T) {
 	_, err := Connect(ctx, []string{"localhost:1"}, WithDialer(noDial))
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+func TestOpErrorText(t *testing.T) {
+	cause := errors.New("cause")
+	for path, text := range map[string]string{
+		"":         "op: cause",
+		"/a b":     "op /a b: cause",
+		"/ä":       "op /ä: cause",
+		"/a\x00\n": `op "/a\x00\n": cause`,
+	} {
+		require.Equal(t, text, (&OpError{Op: "op", Path: path, Err: cause}).Error())
+	}
+}

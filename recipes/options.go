@@ -91,7 +91,8 @@ func WithOperationTimeout(d time.Duration) Option {
 // RetryPolicy bounds the attempts at one step of a recipe, such as creating the
 // znode, after a failure that may pass: a lost connection, a lost session. The waits
 // between attempts grow exponentially, with jitter. Zero fields mean the default.
-// What has to be undone is retried without a bound.
+// The bounds are looked at between attempts; one that waits for a connection takes up
+// to the operation timeout. What has to be undone is retried without a bound.
 type RetryPolicy struct {
 	InitialInterval time.Duration // before the second attempt; 50 ms
 	MaxInterval     time.Duration // the longest wait; 2 s

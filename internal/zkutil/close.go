@@ -84,7 +84,16 @@ func (s *Session) hangUp() {
 	}
 	<-idle
 	if s.neverConnected() {
-		s.wire.shut() // there is no session to close
+		// There is no session to close. zk.Conn.Close waits a second for an answer all
+		// the same, unless zk.Conn is looking for a server: there it ends at once.
+		s.wire.shut()
+		limit := time.NewTimer(s.patience())
+		defer limit.Stop()
+		select {
+		case <-s.wire.parked:
+		case <-s.ended:
+		case <-limit.C: // in the user's dialer, say
+		}
 	}
 	if conn := s.Conn(); conn != nil {
 		conn.Close()

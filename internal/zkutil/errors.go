@@ -33,6 +33,8 @@ var (
 	errUntrusted = errors.New("session not proven alive")
 	// errShut: the cause of a context that ended because the session was closed.
 	errShut = errors.New("session closed")
+	// errNotZooKeeper: a handshake was answered by something else.
+	errNotZooKeeper = errors.New("the answer is not ZooKeeper's")
 	// errStale: something changed since the last look.
 	errStale = errors.New("queue has to be read again")
 )

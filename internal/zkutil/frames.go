@@ -114,9 +114,10 @@ func (l *line) next() error {
 
 // peekHandshake reads protocol version, timeout and session id of the connect response.
 func (l *line) peekHandshake(size int) error {
-	const header = 4 + 4 + 4 + 8
-	if size < header-4 {
-		return nil
+	const header, limit = 4 + 4 + 4 + 8, 1 << 10
+	if size < header-4 || size > limit { // zk.Conn would make room for whatever it is told
+		l.left = 0
+		return errNotZooKeeper
 	}
 	head, err := l.in.Peek(header)
 	if err != nil {

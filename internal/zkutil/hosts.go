@@ -21,6 +21,7 @@ type hosts struct {
 	inner    zk.HostProvider // the user's, or nil
 	resolve  bool            // false with a user's dialer, who resolves
 	patience func() time.Duration
+	looking  func() // called by Next
 
 	mu       sync.Mutex // protects what is below
 	names    []string
@@ -61,6 +62,7 @@ func (h *hosts) Len() int {
 // Next returns the next server; retryStart asks zk.Conn for a pause of a second.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.pause()
+	h.looking()
 	n := 1
 	if h.inner != nil {
 		server, retryStart = h.inner.Next()

@@ -79,11 +79,16 @@ func (l *line) Write(frame []byte) (int, error) {
 
 // Read hands out the bytes of one frame at most.
 func (l *line) Read(p []byte) (int, error) {
+	n, err := l.read(p)
+	if err != nil && !l.isOpen() {
+		l.wire.failed(fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), err))
+	}
+	return n, err
+}
+
+func (l *line) read(p []byte) (int, error) {
 	if l.left == 0 {
 		if err := l.next(); err != nil {
-			if !l.isOpen() {
-				l.wire.failed(fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), err))
-			}
 			return 0, err
 		}
 	}

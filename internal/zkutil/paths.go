@@ -10,6 +10,10 @@ import (
 // ErrInvalidPath is matched by every error of [ValidatePath].
 var ErrInvalidPath = errors.New("invalid path")
 
+// maxPath keeps requests well below the server's limit for a frame (1 MB), which it
+// answers with a closed connection.
+const maxPath = 16 << 10
+
 // ValidatePath checks a path by the server's rules, and refuses the server's own
 // tree: absolute, no trailing slash, no empty, "." or ".." segment, no control or
 // non-character, not /zookeeper or below.
@@ -22,6 +26,8 @@ func ValidatePath(path string) error {
 		return wrong("not absolute")
 	case path == "/":
 		return nil
+	case len(path) > maxPath:
+		return fmt.Errorf("%w of %d bytes: longer than %d", ErrInvalidPath, len(path), maxPath)
 	case strings.HasSuffix(path, "/"):
 		return wrong("trailing slash")
 	case !utf8.ValidString(path):

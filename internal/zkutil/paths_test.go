@@ -17,32 +17,33 @@ func TestValidatePath(t *testing.T) {
 		require.NoError(t, ValidatePath(path), "%q", path)
 	}
 	for path, why := range map[string]string{
-		"":               "empty",
-		"a":              "not absolute",
-		"a/b":            "not absolute",
-		"./a":            "not absolute",
-		"/a/":            "trailing slash",
-		"//":             "trailing slash",
-		"//a":            "empty segment",
-		"/a//b":          "empty segment",
-		"/.":             "relative segment",
-		"/..":            "relative segment",
-		"/a/./b":         "relative segment",
-		"/a/../b":        "relative segment",
-		"/a/..":          "relative segment",
-		"/a\x00":         "forbidden character at byte 2",
-		"/a\tb":          "forbidden character",
-		"/a\x7f":         "forbidden character",
-		"/a\u0085":       "forbidden character",
-		"/a\ue000\uf000": "forbidden character",
-		"/\ue000":        "forbidden character",
-		"/\uf8ff":        "forbidden character",
-		"/\U0001F512":    "forbidden character",
-		"/\ufff0":        "forbidden character",
-		"/\uffff":        "forbidden character",
-		"/\xff":          "not UTF-8",
-		"/zookeeper":     "reserved",
-		"/zookeeper/x":   "reserved",
+		"":                                "empty",
+		"a":                               "not absolute",
+		"a/b":                             "not absolute",
+		"./a":                             "not absolute",
+		"/a/":                             "trailing slash",
+		"//":                              "trailing slash",
+		"//a":                             "empty segment",
+		"/a//b":                           "empty segment",
+		"/.":                              "relative segment",
+		"/..":                             "relative segment",
+		"/a/./b":                          "relative segment",
+		"/a/../b":                         "relative segment",
+		"/a/..":                           "relative segment",
+		"/a\x00":                          "forbidden character at byte 2",
+		"/a\tb":                           "forbidden character",
+		"/a\x7f":                          "forbidden character",
+		"/a\u0085":                        "forbidden character",
+		"/a\ue000\uf000":                  "forbidden character",
+		"/\ue000":                         "forbidden character",
+		"/\uf8ff":                         "forbidden character",
+		"/\U0001F512":                     "forbidden character",
+		"/\ufff0":                         "forbidden character",
+		"/\uffff":                         "forbidden character",
+		"/\xff":                           "not UTF-8",
+		"/zookeeper":                      "reserved",
+		"/" + strings.Repeat("a", 16<<10): "longer",
+		"/zookeeper/x":                    "reserved",
 	} {
 		err := ValidatePath(path)
 		require.ErrorIs(t, err, ErrInvalidPath, "%q", path)
@@ -58,7 +59,7 @@ func FuzzValidatePath(f *testing.F) {
 	}
 	server := regexp.MustCompile(`^/$|^(/[^/\x00-\x1f\x7f-\x{9f}\x{d800}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$`)
 	f.Fuzz(func(t *testing.T, path string) {
-		want := utf8.ValidString(path) && server.MatchString(path) && path != "/zookeeper" && !strings.HasPrefix(path, "/zookeeper/")
+		want := utf8.ValidString(path) && len(path) <= maxPath && server.MatchString(path) && path != "/zookeeper" && !strings.HasPrefix(path, "/zookeeper/")
 		for segment := range strings.SplitSeq(path, "/") {
 			want = want && segment != "." && segment != ".."
 		}

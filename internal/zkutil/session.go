@@ -97,7 +97,7 @@ func newSession(cfg Config) *Session {
 // bounds nothing later.
 func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	s := newSession(cfg)
-	hosts := &hosts{ctx: s.ctx, inner: cfg.Hosts, resolve: cfg.Dialer == nil, patience: s.patience}
+	hosts := &hosts{ctx: s.ctx, inner: cfg.Hosts, resolve: cfg.Dialer == nil, patience: s.patience, looking: func() { s.wire.looking() }}
 	s.wire = &wire{
 		dial:     dialer(s.ctx, cfg, hosts.nameOf), //nolint:contextcheck // dials go on when ctx is over
 		patience: s.patience,
@@ -110,6 +110,7 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 		},
 		failed:  s.onFailure,
 		watches: map[watchKey]struct{}{},
+		parked:  make(chan struct{}),
 	}
 	conn, events, err := zk.Connect(cfg.Servers, cfg.SessionTimeout,
 		zk.WithDialer(s.wire.Dial),
@@ -143,12 +144,7 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 // introduce waits for the session and presents the credentials.
 func (s *Session) introduce(ctx context.Context) error {
 	if err := s.await(ctx, func() bool { return s.connected }); err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.failure != nil {
-			err = fmt.Errorf("%w: %w", err, s.failure)
-		}
-		return err
+		return fmt.Errorf("%w: %w", err, s.whyNot())
 	}
 	for _, auth := range s.cfg.Auth {
 		_, err := retry(ctx, s.cfg.Retry, transient, func() (struct{}, error) {
@@ -161,6 +157,19 @@ func (s *Session) introduce(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// whyNot says what is in the way of the first handshake.
+func (s *Session) whyNot() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		return s.failure
+	}
+	if l := s.wire.line(); l != nil {
+		return fmt.Errorf("handshake with %s: no answer yet", l.RemoteAddr())
+	}
+	return errUnavailable
 }
 
 // Adopt tracks a session on a connection that belongs to someone else. It can't

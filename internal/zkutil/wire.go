@@ -34,6 +34,8 @@ type wire struct {
 	failed   func(err error)                                        // a dial or a handshake failed
 
 	pingers sync.WaitGroup // of the lines; joined in shut
+	parked  chan struct{}  // closed when zk.Conn looks for a server after shut
+	parking sync.Once
 
 	mu      sync.Mutex // protects what is below
 	current *line
@@ -84,6 +86,15 @@ func (w *wire) line() *line {
 func (w *wire) cut() {
 	if l := w.line(); l != nil {
 		_ = l.Close()
+	}
+}
+
+// looking is called when zk.Conn looks for a server.
+func (w *wire) looking() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		w.parking.Do(func() { close(w.parked) })
 	}
 }
 

@@ -92,7 +92,8 @@ func (m *InterProcessMutex) Acquire(ctx context.Context) (*recipes.Lease, error)
 }
 
 // TryAcquire is Acquire without the wait for others: if another contender holds the
-// lock or is ahead, it returns ErrNotAcquired, and its znode is gone by then.
+// lock or is ahead, it returns ErrNotAcquired, and its znode is gone by then. It still
+// waits for a server to answer: bound it by ctx.
 func (m *InterProcessMutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.enter(ctx, "mutex: try acquire", m.queue.TryAcquire)
 }
@@ -116,14 +117,28 @@ func (m *InterProcessMutex) enter(ctx context.Context, op string, acquire func(c
 // Do runs fn while it holds the lock, and releases it. The context that fn gets
 // re-enters, and ends with the lease, or with ctx, or when fn returns. Do returns fn's
 // error, joined with the loss of the lease and a failure to release it, each of which
-// errors.Is can find. A panic of fn goes on after the release.
+// errors.Is can find: look for a loss first, for fn's error may be the Canceled of its
+// context. A panic of fn goes on after the release.
 func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) (err error) {
+	if fn == nil {
+		return &recipes.OpError{Op: "mutex: do", Path: m.path, Err: errors.New("nil function")}
+	}
 	lease, err := m.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	inner, cancel := context.WithCancelCause(lease.Context())
-	unbind := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	deadline, timed := ctx.Deadline()
+	unbind := context.AfterFunc(ctx, func() {
+		if !timed || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel(context.Cause(ctx))
+		}
+	})
+	if timed { // fn sees the deadline, and errors of it as such
+		var stop context.CancelFunc
+		inner, stop = context.WithDeadline(inner, deadline)
+		defer stop()
+	}
 	defer func() {
 		unbind()
 		cancel(recipes.ErrReleased)
