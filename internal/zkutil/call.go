@@ -57,11 +57,12 @@ func start[T any](s *Session, t ticket, r request[T]) call[T] {
 	sent := time.Now()
 	go func() { // counted by enter; ends when zk.Conn answers or loses the connection
 		result, err := r.run(t.conn)
-		if r.write && t.conn.SessionID() == t.id {
+		answered := err == nil || refused(err)
+		if r.write && answered && t.conn.SessionID() == t.id {
 			s.settle(sent, t.id, err)
 		}
 		c.answer <- outcome[T]{result, err}
-		s.leave(err == nil || refused(err))
+		s.leave(answered)
 	}()
 	return c
 }

@@ -15,12 +15,6 @@ type listing struct {
 	err   error
 }
 
-// lister is the listings of one directory: the one under way, and the one that
-// begins after it.
-type lister struct {
-	next *listing
-}
-
 // listerKey tells listings apart: queues with other markers see other contenders.
 type listerKey struct{ dir, prefix string }
 
@@ -28,17 +22,17 @@ type listerKey struct{ dir, prefix string }
 func (q *Queue) list(ctx context.Context) ([]Contender, error) {
 	s, key := q.Session, listerKey{q.Dir, q.Prefix}
 	s.mu.Lock()
-	l, busy := s.listers[key]
+	shared, busy := s.listers[key]
 	if !busy {
-		s.listers[key] = &lister{}
+		s.listers[key] = nil
 		s.mu.Unlock()
 		defer q.listNext(key)
 		return q.listOnce(ctx)
 	}
-	if l.next == nil {
-		l.next = &listing{done: make(chan struct{})}
+	if shared == nil {
+		shared = &listing{done: make(chan struct{})}
+		s.listers[key] = shared
 	}
-	shared := l.next
 	s.mu.Unlock()
 	select {
 	case <-shared.done:
@@ -61,12 +55,12 @@ func (q *Queue) listNext(key listerKey) {
 	s := q.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shared := s.listers[key].next
+	shared := s.listers[key]
 	if shared == nil {
 		delete(s.listers, key)
 		return
 	}
-	s.listers[key].next = nil
+	s.listers[key] = nil
 	if !s.backgroundLocked(func(ctx context.Context) {
 		shared.queue, shared.err = q.listOnce(ctx)
 		if ctx.Err() != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // place is one attempt's znode in a queue, and what the last look at it and the
-// queue has shown. It belongs to the goroutine that waits.
+// queue has shown. It belongs to the goroutine that waits, whose context ends with the
+// session too: see Session.whileOpen.
 type place struct {
 	q    *Queue
 	s    *Session
@@ -147,8 +148,6 @@ func (p *place) wait(ctx context.Context) (mine bool, err error) {
 		case <-p.own.fired:
 			return false, nil
 		case <-changed:
-		case <-p.s.done:
-			return false, ErrClosed
 		case <-ctx.Done():
 			return false, interrupted(ctx, nil)
 		}
@@ -203,7 +202,6 @@ func (p *place) withdraw(ctx context.Context, why error) {
 	select {
 	case <-removal.done:
 	case <-limit.C:
-	case <-p.s.done:
 	case <-ctx.Done():
 	}
 }

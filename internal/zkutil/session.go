@@ -73,19 +73,19 @@ type Session struct {
 	nodes     map[string]struct{} // znodes of ours, for the heartbeat
 	holds     map[*Hold]struct{}
 	watches   map[string]*Watch
-	listers   map[listerKey]*lister
+	listers   map[listerKey]*listing // under way; the value is the next one, nil if nobody asked
 	readers   map[*reader]struct{}
 	kick      chan struct{} // wakes the keeper; capacity 1
 }
 
 func newSession(cfg Config) *Session {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) // the session's own; Close ends it
 	open, shut := context.WithCancel(ctx)
 	s := &Session{
 		cfg: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, done: open.Done(), timeout: cfg.SessionTimeout,
 		ended: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1),
 		nodes: map[string]struct{}{}, holds: map[*Hold]struct{}{},
-		watches: map[string]*Watch{}, listers: map[listerKey]*lister{}, readers: map[*reader]struct{}{},
+		watches: map[string]*Watch{}, listers: map[listerKey]*listing{}, readers: map[*reader]struct{}{},
 	}
 	s.logs = s.Callbacks()
 	s.background(s.keep)

@@ -76,12 +76,9 @@ func (s *Session) horizon() time.Duration {
 	return s.timeout * 2 / 3
 }
 
-// settle takes note of the answer to a write sent in session id. Only a committed
+// settle takes note of the server's answer to a write sent in session id. Only a committed
 // write proves the session.
 func (s *Session) settle(sent time.Time, id int64, err error) {
-	if unanswered(err) || transient(err) {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id != s.id {

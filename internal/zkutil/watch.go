@@ -16,15 +16,17 @@ type Watch struct {
 	err   error         // of setting the watch; set before ready is closed
 }
 
-// gone reports whether the watched znode has been deleted.
-func (w *Watch) gone() bool {
+func (w *Watch) hasFired() bool {
 	select {
 	case <-w.fired:
-		return w.event == zk.EventNodeDeleted
+		return true
 	default:
 		return false
 	}
 }
+
+// gone reports whether the watched znode has been deleted.
+func (w *Watch) gone() bool { return w.hasFired() && w.event == zk.EventNodeDeleted }
 
 // node is what a read of a znode gives.
 type node struct {
@@ -155,14 +157,5 @@ func (s *Session) fire(path string, event zk.EventType) {
 		delete(s.watches, path)
 		w.event = event
 		close(w.fired)
-	}
-}
-
-func (w *Watch) hasFired() bool {
-	select {
-	case <-w.fired:
-		return true
-	default:
-		return false
 	}
 }
