@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
@@ -19,9 +18,6 @@ func TestEnsemble(t *testing.T) {
 	servers := ensemble.New(t, ensemble.Config{Nodes: 3})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	plain, _, err := zk.Connect(servers.Servers(), calm, zk.WithLogInfo(false), zk.WithLogger(noLog{}))
-	require.NoError(t, err)
-	defer plain.Close()
 
 	// back has all nodes serving again.
 	back := func(t *testing.T, node int) {
@@ -78,18 +74,13 @@ func TestEnsemble(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			began := time.Now()
-			q := newThreeNodeQueue(t, servers, plain)
+			q := newThreeNodeQueue(t, servers)
 			tc.fault(t, q)
 			q.finish(t)
 			t.Log(time.Since(began))
 		})
 	}
 }
-
-// noLog keeps what a plain connection says about dead servers out of the test's output.
-type noLog struct{}
-
-func (noLog) Printf(string, ...any) {}
 
 // serverOf is the number of the node that a client is connected to.
 func serverOf(t *testing.T, servers *ensemble.Ensemble, client *recipes.Client) int {
@@ -102,7 +93,6 @@ func serverOf(t *testing.T, servers *ensemble.Ensemble, client *recipes.Client) 
 
 // threeNodeQueue is a holder and a waiter in sessions of their own.
 type threeNodeQueue struct {
-	plain             *zk.Conn
 	path, place       string
 	holding, awaiting *recipes.Client
 	lease             *recipes.Lease
@@ -110,7 +100,7 @@ type threeNodeQueue struct {
 	done              <-chan result
 }
 
-func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble, plain *zk.Conn) *threeNodeQueue {
+func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble) *threeNodeQueue {
 	t.Helper()
 	client := func() *recipes.Client {
 		client, err := recipes.Connect(testContext(t), servers.Servers(), recipes.WithSessionTimeout(calm))
@@ -118,7 +108,7 @@ func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble, plain *zk.Conn)
 		t.Cleanup(func() { require.NoError(t, client.Close()) })
 		return client
 	}
-	q := &threeNodeQueue{plain: plain, path: lockPath(t), holding: client(), awaiting: client()}
+	q := &threeNodeQueue{path: lockPath(t), holding: client(), awaiting: client()}
 	q.lease = acquire(t, newMutex(t, q.holding, q.path))
 	q.token = q.lease.FencingToken()
 	done, waiter := make(chan result, 1), newMutex(t, q.awaiting, q.path)
@@ -136,13 +126,17 @@ func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble, plain *zk.Conn)
 	return q
 }
 
-// children lists the queue, however long it takes to find a server.
+// children lists the queue in the holder's session, which finds another server in
+// time. A plain zk.Conn on the hung one would wait for it for a minute.
 func (q *threeNodeQueue) children(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	eventually(t, func() (ok bool) {
 		var err error
-		names, _, err = q.plain.Children(q.path)
+		if _, err = q.holding.Conn().Sync(q.path); err != nil {
+			return false
+		}
+		names, _, err = q.holding.Conn().Children(q.path)
 		return err == nil
 	}, "a server that answers")
 	return names
