@@ -1,0 +1,83 @@
+package conformance
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// patience bounds the wait for anything that a server owes: an answer, a handshake,
+// the end of a connection.
+const patience = 10 * time.Second
+
+var (
+	errHungUp = errors.New("the server has closed the connection")
+	errSilent = errors.New("the server has not answered")
+)
+
+// line is one connection, frame by frame. Its reader goroutine ends when the
+// connection does and is joined by close.
+type line struct {
+	conn   net.Conn
+	frames chan []byte   // what the server sent; closed when there is no more
+	quit   chan struct{} // closed to stop the reader
+}
+
+func newLine(conn net.Conn) *line {
+	l := &line{conn: conn, frames: make(chan []byte, 64), quit: make(chan struct{})}
+	go l.read()
+	return l
+}
+
+func (l *line) read() {
+	defer close(l.frames)
+	var length [4]byte
+	for {
+		if _, err := io.ReadFull(l.conn, length[:]); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint32(length[:])
+		if n > 16<<20 {
+			return
+		}
+		frame := make([]byte, n)
+		if _, err := io.ReadFull(l.conn, frame); err != nil {
+			return
+		}
+		select {
+		case l.frames <- frame:
+		case <-l.quit:
+			return
+		}
+	}
+}
+
+// write sends bytes as they are. That the server has hung up is found out by next.
+func (l *line) write(b []byte) {
+	_ = l.conn.SetWriteDeadline(time.Now().Add(patience))
+	_, _ = l.conn.Write(b)
+}
+
+// next is the server's next frame.
+func (l *line) next(timeout <-chan time.Time) ([]byte, error) {
+	select {
+	case frame, ok := <-l.frames:
+		if !ok {
+			return nil, errHungUp
+		}
+		return frame, nil
+	case <-timeout:
+		return nil, errSilent
+	}
+}
+
+// close cuts the connection and joins its reader.
+func (l *line) close() {
+	close(l.quit)
+	_ = l.conn.Close()
+	for range l.frames {
+		continue
+	}
+}

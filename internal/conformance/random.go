@@ -1,0 +1,184 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// Random is the sequence of steps of a seed, of about as many requests as asked for:
+// four sessions that work on a small tree, so that they meet all the time. It is
+// always the same for a seed, and a longer one begins as a shorter one does.
+func Random(seed uint64, requests int) []Step {
+	g := &generator{rnd: rand.New(rand.NewPCG(seed, 0))}
+	for _, name := range sessionNames {
+		g.step("%c connect timeout=60s", name)
+	}
+	g.step("a create /r")
+	for g.requests < requests {
+		g.next()
+	}
+	return g.steps
+}
+
+// sessionNames are the sessions of random steps.
+const sessionNames = "abcd"
+
+// wipeEvery is after how many steps, on average, the tree is cleared: directories
+// stay small and sequence numbers begin again.
+const wipeEvery = 60
+
+// generator makes random steps.
+type generator struct {
+	rnd      *rand.Rand
+	steps    []Step
+	requests int // in the steps
+}
+
+// step adds a step by its text.
+func (g *generator) step(format string, args ...any) {
+	step, err := ParseStep(fmt.Sprintf(format, args...))
+	if err != nil {
+		panic(err) // our own text
+	}
+	g.steps = append(g.steps, step)
+	g.requests++
+	if step.Op == "pipeline" {
+		g.requests += len(step.Parts) - 1
+	}
+}
+
+// choice is one of several things, by weight.
+type choice struct {
+	weight int
+	text   string
+}
+
+// pick picks a choice's text.
+func (g *generator) pick(choices []choice) string {
+	sum := 0
+	for _, c := range choices {
+		sum += c.weight
+	}
+	n := g.rnd.IntN(sum)
+	for _, c := range choices {
+		if n -= c.weight; n < 0 {
+			return c.text
+		}
+	}
+	return ""
+}
+
+// next adds what one session does next: mostly one request.
+func (g *generator) next() {
+	name := sessionNames[g.rnd.IntN(len(sessionNames))]
+	if g.rnd.IntN(wipeEvery) == 0 {
+		g.step("%c wipe /r", name)
+		return
+	}
+	switch kind := g.pick(kinds()); kind {
+	case "multi":
+		g.step("%c multi %s", name, g.several(g.part, 3))
+	case "pipeline":
+		g.step("%c pipeline %s", name, g.several(g.ordered, 16))
+	case "again":
+		g.step("%c close", name)
+		g.step("%c connect timeout=60s", name)
+	case "back":
+		g.step("%c drop", name)
+		for range g.rnd.IntN(6) {
+			g.next()
+		}
+		g.step("%c reconnect", name)
+	case "takeover":
+		g.step("%c reconnect", name)
+	case "damaged":
+		g.step("%c %s truncate=%d", name, g.request(), 1+g.rnd.IntN(4))
+		g.step("%c reconnect", name)
+	case "refused":
+		g.step("%c %s", name, g.pick([]choice{{1, "op code=42"}, {1, "auth nonsense=x"}, {1, "bytes hex=ffffffff"}}))
+		g.step("%c reconnect", name)
+	default:
+		g.step("%c %s", name, g.request())
+	}
+}
+
+// kinds are the kinds of random steps.
+func kinds() []choice {
+	return []choice{
+		{300, "request"},
+		{100, "multi"},
+		{500, "pipeline"},
+		{8, "again"},
+		{12, "back"},
+		{3, "takeover"},
+		{10, "damaged"},
+		{6, "refused"},
+	}
+}
+
+// several are up to n parts of a step.
+func (g *generator) several(part func() string, n int) string {
+	parts := make([]string, 1+g.rnd.IntN(n))
+	for i := range parts {
+		parts[i] = part()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// request is any request.
+func (g *generator) request() string {
+	if g.rnd.IntN(2) == 0 {
+		return g.write()
+	}
+	op := g.pick([]choice{
+		{8, "exists"},
+		{6, "getData"},
+		{5, "getChildren"},
+		{5, "getChildren2"},
+		{2, "getACL"},
+		{3, "setACL"},
+		{1, "sync"},
+		{1, "auth digest=" + g.pick([]choice{{3, "u:p"}, {1, "v:q"}})},
+	})
+	switch {
+	case strings.HasPrefix(op, "auth"):
+		return op
+	case op == "setACL":
+		return op + " " + g.path() + g.acl() + g.version()
+	case op == "getACL" || op == "sync" || g.rnd.IntN(2) == 0:
+		return op + " " + g.path()
+	}
+	return op + " " + g.path() + " watch"
+}
+
+// ordered is a request that is answered in its turn and seen by those behind it: auth
+// doesn't queue, and a real server may check a write against the ACL before a setACL
+// that is still on its way.
+func (g *generator) ordered() string {
+	for {
+		if request := g.request(); !strings.HasPrefix(request, "auth") && !strings.HasPrefix(request, "setACL") {
+			return request
+		}
+	}
+}
+
+// part is a request that a transaction may hold.
+func (g *generator) part() string {
+	if g.rnd.IntN(8) == 0 {
+		return "check " + g.path() + g.version()
+	}
+	return g.write()
+}
+
+// write is a request that changes the tree.
+func (g *generator) write() string {
+	op := g.pick([]choice{{20, "create"}, {8, "create2"}, {2, "createContainer"}, {2, "createTTL"}, {9, "delete"}, {14, "setData"}})
+	switch op {
+	case "delete":
+		return op + " " + g.path() + g.version()
+	case "setData":
+		return op + " " + g.path() + g.data() + g.version()
+	}
+	return op + " " + g.below() + g.data() + g.mode(op) + g.acl()
+}

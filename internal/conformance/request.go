@@ -1,0 +1,223 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// opcode is the operation code of a step.
+func opcode(s Step) (int32, error) {
+	switch s.Op {
+	case "create":
+		return proto.OpCreate, nil
+	case "create2":
+		return proto.OpCreate2, nil
+	case "createContainer":
+		return proto.OpCreateContainer, nil
+	case "createTTL":
+		return proto.OpCreateTTL, nil
+	case "delete":
+		return proto.OpDelete, nil
+	case "exists":
+		return proto.OpExists, nil
+	case "getData":
+		return proto.OpGetData, nil
+	case "setData":
+		return proto.OpSetData, nil
+	case "getACL":
+		return proto.OpGetACL, nil
+	case "setACL":
+		return proto.OpSetACL, nil
+	case "getChildren":
+		return proto.OpGetChildren, nil
+	case "getChildren2":
+		return proto.OpGetChildren2, nil
+	case "sync":
+		return proto.OpSync, nil
+	case "check":
+		return proto.OpCheck, nil
+	case "multi":
+		return proto.OpMulti, nil
+	case "auth":
+		return proto.OpAuth, nil
+	case "setWatches":
+		return proto.OpSetWatches, nil
+	case "close":
+		return proto.OpCloseSession, nil
+	case "op":
+		code, err := s.number("code", 0)
+		return int32(code), err
+	}
+	return 0, fmt.Errorf("unknown operation %q", s.Op)
+}
+
+// encode writes the request's fields after its header.
+func (r *Runner) encode(e *proto.Encoder, s Step) error {
+	version, err := s.number("v", -1)
+	if err != nil {
+		return err
+	}
+	path, err := r.path(s)
+	if err != nil {
+		return err
+	}
+	switch s.Op {
+	case "create", "create2", "createContainer", "createTTL":
+		return r.encodeCreate(e, s, path)
+	case "delete", "check":
+		e.String(path).Int32(int32(version))
+	case "exists", "getData", "getChildren", "getChildren2":
+		e.String(path).Bool(s.has("watch"))
+	case "setData":
+		e.String(path).Buffer(data(s)).Int32(int32(version))
+	case "getACL", "sync":
+		e.String(path)
+	case "setACL":
+		if err := encodeACL(e.String(path), s); err != nil {
+			return err
+		}
+		e.Int32(int32(version))
+	case "multi":
+		return r.encodeMulti(e, s)
+	case "auth":
+		e.Int32(0).String(s.Args[0].Key).Buffer([]byte(s.Args[0].Value))
+	case "setWatches":
+		zxid, err := r.zxid(s.get("zxid"))
+		if err != nil {
+			return err
+		}
+		e.Int64(zxid).Strings(s.all("data")).Strings(s.all("exist")).Strings(s.all("child"))
+	case "op":
+		body, err := hex.DecodeString(s.get("hex"))
+		if err != nil {
+			return err
+		}
+		e.Raw(body)
+	}
+	return nil
+}
+
+func (r *Runner) encodeCreate(e *proto.Encoder, s Step, path string) error {
+	flags := map[string]int64{"createContainer": proto.FlagContainer, "createTTL": proto.FlagTTL}[s.Op]
+	for word, flag := range map[string]int64{
+		"ephemeral": proto.FlagEphemeral, "sequential": proto.FlagSequential,
+		"container": proto.FlagContainer,
+	} {
+		if s.has(word) {
+			flags |= flag
+		}
+	}
+	if s.Op == "createTTL" && s.has("sequential") {
+		flags = proto.FlagTTLSequential
+	}
+	flags, err := s.number("flags", flags)
+	if err != nil {
+		return err
+	}
+	if err := encodeACL(e.String(path).Buffer(data(s)), s); err != nil {
+		return err
+	}
+	e.Int32(int32(flags))
+	if s.Op == "createTTL" {
+		ttl, err := s.number("ttl", 0)
+		if err != nil {
+			return err
+		}
+		e.Int64(ttl)
+	}
+	return nil
+}
+
+func (r *Runner) encodeMulti(e *proto.Encoder, s Step) error {
+	for _, part := range s.Parts {
+		op, err := opcode(part)
+		if err != nil {
+			return err
+		}
+		e.Int32(op).Bool(false).Int32(-1)
+		if err := r.encode(e, part); err != nil {
+			return err
+		}
+	}
+	e.Int32(-1).Bool(true).Int32(-1)
+	return nil
+}
+
+// data is what a step writes: an empty buffer unless it says "data=", "null", or
+// "size=" for that many bytes.
+func data(s Step) []byte {
+	if s.has("null") {
+		return nil
+	}
+	if size, err := s.number("size", 0); err == nil && size > 0 {
+		return bytes.Repeat([]byte("x"), int(size))
+	}
+	return []byte(s.get("data"))
+}
+
+// encodeACL writes a step's ACL, "acl=world:anyone:cdrwa" each; without one it is
+// open to all, "noacl" is a null list, "emptyacl" an empty one.
+func encodeACL(e *proto.Encoder, s Step) error {
+	entries := s.all("acl")
+	switch {
+	case s.has("noacl"):
+		e.Int32(-1)
+		return nil
+	case s.has("emptyacl"):
+	case len(entries) == 0:
+		entries = []string{"world:anyone:cdrwa"}
+	}
+	list := make([]zk.ACL, len(entries))
+	for i, entry := range entries {
+		scheme, rest, _ := strings.Cut(entry, ":")
+		end := strings.LastIndex(rest, ":")
+		if end < 0 {
+			return fmt.Errorf("acl %q", entry)
+		}
+		perms, err := parsePerms(rest[end+1:])
+		if err != nil {
+			return err
+		}
+		list[i] = zk.ACL{Perms: perms, Scheme: scheme, ID: rest[:end]}
+	}
+	e.ACL(list)
+	return nil
+}
+
+// permLetters are the permissions from bit 0 on, in ZooKeeper's own letters.
+const permLetters = "rwcda"
+
+func parsePerms(text string) (int32, error) {
+	if n, err := strconv.ParseInt(text, 0, 32); err == nil {
+		return int32(n), nil
+	}
+	perms := int32(0)
+	for _, letter := range text {
+		bit := strings.IndexRune(permLetters, letter)
+		if bit < 0 {
+			return 0, fmt.Errorf("permissions %q", text)
+		}
+		perms |= 1 << bit
+	}
+	return perms, nil
+}
+
+func formatPerms(perms int32) string {
+	if perms&^31 != 0 {
+		return strconv.Itoa(int(perms))
+	}
+	var letters []rune
+	for bit, letter := range permLetters {
+		if perms&(1<<bit) != 0 {
+			letters = append(letters, letter)
+		}
+	}
+	return string(letters)
+}

@@ -1,0 +1,89 @@
+package conformance
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// session is the client's side of one session.
+type session struct {
+	name     string // as in transcripts
+	id       int64
+	password []byte
+	timeout  time.Duration
+	zxid     int64 // the last one seen, as a client tells the server when it is back
+	line     *line // nil while there is no connection
+	mute     bool  // nothing more can be sent: a frame was begun
+	xid      int32
+	watches  map[watch]bool
+}
+
+// watch is one that the client believes to be set.
+type watch struct{ kind, path string }
+
+// kinds of watches, as setWatches lists them.
+const (
+	watchData  = "data"
+	watchExist = "exist"
+	watchChild = "child"
+)
+
+// answered notes a zxid and the watch that an answered request has left.
+func (s *session) answered(op, code int32, step Step, path string) {
+	if !step.has("watch") {
+		return
+	}
+	switch {
+	case op == proto.OpExists && code == proto.CodeNoNode:
+		s.watches[watch{watchExist, path}] = true
+	case code != proto.CodeOK:
+	case op == proto.OpExists || op == proto.OpGetData:
+		s.watches[watch{watchData, path}] = true
+	case op == proto.OpGetChildren || op == proto.OpGetChildren2:
+		s.watches[watch{watchChild, path}] = true
+	}
+}
+
+// fired forgets the watches that an event has used up.
+func (s *session) fired(event int32, path string) {
+	switch event {
+	case proto.EventCreated, proto.EventDataChanged:
+		delete(s.watches, watch{watchData, path})
+		delete(s.watches, watch{watchExist, path})
+	case proto.EventChildrenChanged:
+		delete(s.watches, watch{watchChild, path})
+	case proto.EventDeleted:
+		delete(s.watches, watch{watchData, path})
+		delete(s.watches, watch{watchExist, path})
+		delete(s.watches, watch{watchChild, path})
+	}
+}
+
+// watching lists the paths of a kind of watches.
+func (s *session) watching(kind string) []string {
+	var paths []string
+	for w := range maps.Keys(s.watches) {
+		if w.kind == kind {
+			paths = append(paths, w.path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// setWatches asks for all watches anew.
+func (s *session) setWatches() *proto.Encoder {
+	return proto.NewEncoder().Int32(proto.XidSetWatches).Int32(proto.OpSetWatches).Int64(s.zxid).
+		Strings(s.watching(watchData)).Strings(s.watching(watchExist)).Strings(s.watching(watchChild))
+}
+
+// hangUp cuts the connection.
+func (s *session) hangUp() {
+	if s.line != nil {
+		s.line.close()
+		s.line = nil
+	}
+}

@@ -1,0 +1,126 @@
+package proto
+
+import "strconv"
+
+// Operation codes of request headers.
+const (
+	OpCreate          = 1
+	OpDelete          = 2
+	OpExists          = 3
+	OpGetData         = 4
+	OpSetData         = 5
+	OpGetACL          = 6
+	OpSetACL          = 7
+	OpGetChildren     = 8
+	OpSync            = 9
+	OpPing            = 11
+	OpGetChildren2    = 12
+	OpCheck           = 13
+	OpMulti           = 14
+	OpCreate2         = 15
+	OpCreateContainer = 19
+	OpCreateTTL       = 21
+	OpAuth            = 100
+	OpSetWatches      = 101
+	OpCreateSession   = -10 // the handshake, which has no header
+	OpCloseSession    = -11
+	OpError           = -1 // a part of a Multi's answer that was refused, and its end mark
+)
+
+// OpName is the name of an operation, "op 42" where the code means nothing.
+func OpName(op int32) string {
+	switch op {
+	case OpCreate:
+		return "create"
+	case OpDelete:
+		return "delete"
+	case OpExists:
+		return "exists"
+	case OpGetData:
+		return "getData"
+	case OpSetData:
+		return "setData"
+	case OpGetACL:
+		return "getACL"
+	case OpSetACL:
+		return "setACL"
+	case OpGetChildren:
+		return "getChildren"
+	case OpSync:
+		return "sync"
+	case OpPing:
+		return "ping"
+	case OpGetChildren2:
+		return "getChildren2"
+	case OpCheck:
+		return "check"
+	case OpMulti:
+		return "multi"
+	case OpCreate2:
+		return "create2"
+	case OpCreateContainer:
+		return "createContainer"
+	case OpCreateTTL:
+		return "createTTL"
+	case OpAuth:
+		return "auth"
+	case OpSetWatches:
+		return "setWatches"
+	case OpCreateSession:
+		return "connect"
+	case OpCloseSession:
+		return "close"
+	default:
+		return "op " + strconv.Itoa(int(op))
+	}
+}
+
+// Transaction ids of what is no answer to a request.
+const (
+	XidEvent      = -1
+	XidPing       = -2
+	XidAuth       = -4
+	XidSetWatches = -8
+)
+
+// Error codes of reply headers.
+const (
+	CodeOK                      = 0
+	CodeRuntimeInconsistency    = -2
+	CodeMarshallingError        = -5
+	CodeUnimplemented           = -6
+	CodeOperationTimeout        = -7
+	CodeBadArguments            = -8
+	CodeNoNode                  = -101
+	CodeNoAuth                  = -102
+	CodeBadVersion              = -103
+	CodeNoChildrenForEphemerals = -108
+	CodeNodeExists              = -110
+	CodeNotEmpty                = -111
+	CodeSessionExpired          = -112
+	CodeInvalidACL              = -114
+	CodeAuthFailed              = -115
+	CodeSessionMoved            = -118
+)
+
+// Types of watch events.
+const (
+	EventCreated         = 1
+	EventDeleted         = 2
+	EventDataChanged     = 3
+	EventChildrenChanged = 4
+)
+
+// Flags of a create request.
+const (
+	FlagEphemeral           = 1
+	FlagSequential          = 2
+	FlagContainer           = 4
+	FlagTTL                 = 5
+	FlagTTLSequential       = 6
+	MaxFlag                 = FlagTTLSequential
+	PasswordLength          = 16
+	MaxFrame                = 1<<20 - 1 // a server's default limit on what it reads (jute.maxbuffer)
+	ContainerOwner    int64 = -1 << 63  // ephemeralOwner of a container
+	TTLOwner          int64 = -1 << 56  // and, with the TTL in milliseconds added, of a znode with one
+)

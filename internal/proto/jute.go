@@ -1,0 +1,203 @@
+package proto
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ErrMalformed says that a frame ends before its fields do, or gives a length that
+// can't be.
+var ErrMalformed = errors.New("malformed frame")
+
+// Decoder reads the fields of a frame in their order. After a field that isn't there
+// every field is zero, and Err says so: check once, at the end. It never keeps or
+// changes the frame, and never allocates more than the frame's length.
+type Decoder struct {
+	rest []byte
+	err  error
+}
+
+// NewDecoder reads a frame without its length prefix.
+func NewDecoder(frame []byte) *Decoder { return &Decoder{rest: frame} }
+
+// Err is ErrMalformed if a field was missing.
+func (d *Decoder) Err() error { return d.err }
+
+// Len is how many bytes were not read.
+func (d *Decoder) Len() int { return len(d.rest) }
+
+func (d *Decoder) next(n int) []byte {
+	if n < 0 || n > len(d.rest) {
+		d.err, d.rest = ErrMalformed, nil
+		return nil
+	}
+	head := d.rest[:n]
+	d.rest = d.rest[n:]
+	return head
+}
+
+// Int32 reads an int.
+func (d *Decoder) Int32() int32 {
+	if b := d.next(4); b != nil {
+		return int32(binary.BigEndian.Uint32(b))
+	}
+	return 0
+}
+
+// Int64 reads a long.
+func (d *Decoder) Int64() int64 {
+	if b := d.next(8); b != nil {
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// Bool reads a boolean.
+func (d *Decoder) Bool() bool {
+	b := d.next(1)
+	return b != nil && b[0] != 0
+}
+
+// String reads a ustring; one that is null counts as malformed.
+func (d *Decoder) String() string { return string(d.next(int(d.Int32()))) }
+
+// Buffer reads a copy of a buffer, which is nil if it is null.
+func (d *Decoder) Buffer() []byte {
+	n := d.Int32()
+	if n == -1 || d.err != nil {
+		return nil
+	}
+	b := d.next(int(n))
+	if d.err != nil {
+		return nil
+	}
+	return append(make([]byte, 0, n), b...)
+}
+
+// count reads the length of a vector whose elements take at least size bytes.
+func (d *Decoder) count(size int) int {
+	n := int(d.Int32())
+	if n == -1 {
+		return 0
+	}
+	if n < 0 || n > len(d.rest)/size {
+		d.err, d.rest = ErrMalformed, nil
+		return 0
+	}
+	return n
+}
+
+// Strings reads a vector of strings.
+func (d *Decoder) Strings() []string {
+	list := make([]string, d.count(4))
+	for i := range list {
+		list[i] = d.String()
+	}
+	return list
+}
+
+// ACL reads a vector of ACL entries.
+func (d *Decoder) ACL() []zk.ACL {
+	list := make([]zk.ACL, d.count(12))
+	for i := range list {
+		list[i] = zk.ACL{Perms: d.Int32(), Scheme: d.String(), ID: d.String()}
+	}
+	return list
+}
+
+// Stat reads a znode's stat.
+func (d *Decoder) Stat() zk.Stat {
+	return zk.Stat{
+		Czxid: d.Int64(), Mzxid: d.Int64(), Ctime: d.Int64(), Mtime: d.Int64(),
+		Version: d.Int32(), Cversion: d.Int32(), Aversion: d.Int32(), EphemeralOwner: d.Int64(),
+		DataLength: d.Int32(), NumChildren: d.Int32(), Pzxid: d.Int64(),
+	}
+}
+
+// Encoder writes the fields of a frame in their order.
+type Encoder struct{ b []byte }
+
+// NewEncoder begins a frame with room for its length.
+func NewEncoder() *Encoder { return &Encoder{b: make([]byte, 4, 128)} }
+
+// Frame is what was written, its length in front. The encoder must not be used
+// afterwards.
+func (e *Encoder) Frame() []byte {
+	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
+	return e.b
+}
+
+// Body is what was written, without the length.
+func (e *Encoder) Body() []byte { return e.b[4:] }
+
+// Int32 writes an int.
+func (e *Encoder) Int32(v int32) *Encoder {
+	e.b = binary.BigEndian.AppendUint32(e.b, uint32(v))
+	return e
+}
+
+// Int64 writes a long.
+func (e *Encoder) Int64(v int64) *Encoder {
+	e.b = binary.BigEndian.AppendUint64(e.b, uint64(v))
+	return e
+}
+
+// Bool writes a boolean.
+func (e *Encoder) Bool(v bool) *Encoder {
+	var b byte
+	if v {
+		b = 1
+	}
+	e.b = append(e.b, b)
+	return e
+}
+
+// String writes a ustring.
+func (e *Encoder) String(v string) *Encoder {
+	e.Int32(int32(len(v)))
+	e.b = append(e.b, v...)
+	return e
+}
+
+// Buffer writes a buffer; nil is written as null.
+func (e *Encoder) Buffer(v []byte) *Encoder {
+	if v == nil {
+		return e.Int32(-1)
+	}
+	e.Int32(int32(len(v)))
+	e.b = append(e.b, v...)
+	return e
+}
+
+// Raw writes bytes as they are.
+func (e *Encoder) Raw(v []byte) *Encoder {
+	e.b = append(e.b, v...)
+	return e
+}
+
+// Strings writes a vector of strings.
+func (e *Encoder) Strings(list []string) *Encoder {
+	e.Int32(int32(len(list)))
+	for _, s := range list {
+		e.String(s)
+	}
+	return e
+}
+
+// ACL writes a vector of ACL entries.
+func (e *Encoder) ACL(list []zk.ACL) *Encoder {
+	e.Int32(int32(len(list)))
+	for _, entry := range list {
+		e.Int32(entry.Perms).String(entry.Scheme).String(entry.ID)
+	}
+	return e
+}
+
+// Stat writes a znode's stat.
+func (e *Encoder) Stat(s zk.Stat) *Encoder {
+	return e.Int64(s.Czxid).Int64(s.Mzxid).Int64(s.Ctime).Int64(s.Mtime).
+		Int32(s.Version).Int32(s.Cversion).Int32(s.Aversion).Int64(s.EphemeralOwner).
+		Int32(s.DataLength).Int32(s.NumChildren).Int64(s.Pzxid)
+}

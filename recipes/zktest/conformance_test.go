@@ -1,0 +1,47 @@
+package zktest_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/conformance"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// The golden transcripts come from a real ZooKeeper; see internal/conformance.
+func TestConformance(t *testing.T) {
+	for _, kind := range []string{conformance.Extended, conformance.Reaping} {
+		for name, reach := range map[string]func(*zktest.Server) conformance.Dial{"tcp": overTCP, "pipe": overPipe} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				conformance.Run(t, kind, reach(likeReal(t, kind)))
+			})
+		}
+	}
+}
+
+// likeReal starts a server with the limits that the real one had.
+func likeReal(t *testing.T, kind string) *zktest.Server {
+	t.Helper()
+	reap := time.Hour
+	if kind == conformance.Reaping {
+		reap = 100 * time.Millisecond
+	}
+	return zktest.NewServer(t, zktest.WithSessionTimeouts(time.Second, time.Minute), zktest.WithReapInterval(reap))
+}
+
+func overTCP(s *zktest.Server) conformance.Dial {
+	return func() (net.Conn, error) { return net.Dial("tcp", s.Addr()) }
+}
+
+func overPipe(s *zktest.Server) conformance.Dial {
+	return func() (net.Conn, error) { return s.Dialer()("tcp", s.Addr(), time.Second) }
+}
+
+// A difference between two servers that are the same would be one of the harness.
+func TestDiffOfEqualServersFindsNothing(t *testing.T) {
+	a, b := likeReal(t, conformance.Extended), likeReal(t, conformance.Extended)
+	require.NoError(t, conformance.Diff(overTCP(a), overPipe(b), 1, 3000))
+}

@@ -1,0 +1,121 @@
+package zktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// startWithLock returns a server, a lock on /locks/report in it, and what closes both.
+func startWithLock() (server *zktest.Server, lock *mutex.InterProcessMutex, stop func()) {
+	server, err := zktest.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := recipes.Connect(context.Background(), []string{server.Addr()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	lock, err = mutex.New(client, "/locks/report")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return server, lock, func() { _ = errors.Join(client.Close(), server.Close()) }
+}
+
+// The server makes the znode of a contender, but its answer gets lost with the
+// connection. The contender finds its znode again, and leaves no second one behind.
+func ExampleServer_DropReply() {
+	server, lock, stop := startWithLock()
+	defer stop()
+	server.Put("/locks/report", nil) // so that the next create is the contender's
+	requests := server.Observe()
+
+	server.DropReply(zktest.OpCreate, 1)
+	lease, err := lock.Acquire(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("handshakes:", requests.Count(zktest.OpConnect))
+	fmt.Println("znodes while held:", len(server.Children("/locks/report")))
+	if err := lease.Release(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("znodes afterwards:", len(server.Children("/locks/report")))
+	// Output:
+	// handshakes: 1
+	// znodes while held: 1
+	// znodes afterwards: 0
+}
+
+// What calls cost: the acquisition of a free lock, another one further down the call
+// tree, and the release.
+func ExampleServer_Observe() {
+	server, lock, stop := startWithLock()
+	defer stop()
+	server.Put("/locks/report", nil) // else the first contender makes it, which costs more
+	ctx := context.Background()
+
+	requests := server.Observe()
+	lease, err := lock.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	reads := requests.Count(zktest.OpGetData, zktest.OpGetChildren, zktest.OpGetChildren2)
+	fmt.Println("acquire:", requests.Count(zktest.OpCreate), "create,", reads, "reads side by side")
+
+	requests = server.Observe()
+	inner, err := lock.Acquire(lease.Context())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := inner.Release(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("re-entry:", requests.Count(), "requests")
+
+	if err := lease.Release(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("release:", requests.Count(zktest.OpDelete), "delete")
+	// Output:
+	// acquire: 1 create, 2 reads side by side
+	// re-entry: 0 requests
+	// release: 1 delete
+}
+
+// A rule decides about every request before it is executed, and may do something
+// itself. Here the session ends just as the contender's znode is to be made: Acquire
+// goes on in a new one.
+func ExampleServer_Inject() {
+	server, lock, stop := startWithLock()
+	defer stop()
+	server.Put("/locks/report", nil)
+	first := server.Sessions()[0].ID
+
+	remove := server.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Op == zktest.OpCreate && r.Session == first {
+			server.Expire(first)
+		}
+		return zktest.Fault{}
+	})
+	defer remove()
+	lease, err := lock.Acquire(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, alive := server.Session(first)
+	fmt.Println("first session alive:", alive)
+	fmt.Println("znodes:", len(server.Children("/locks/report")))
+	if err := lease.Release(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// first session alive: false
+	// znodes: 1
+}

@@ -1,0 +1,93 @@
+package zktest
+
+import "github.com/zkrecipes/zkrecipes/internal/proto"
+
+// push sends a frame. Called under the lock.
+func (l *line) push(frame []byte) {
+	switch {
+	case l.closed || l.last || l.hungUp:
+	case l.waiting:
+		l.held = append(l.held, frame...)
+	default:
+		l.outbox = append(l.outbox, frame...)
+		l.wake()
+	}
+}
+
+// notify sends a watch event. Called under the lock.
+func (l *line) notify(e event) {
+	const connected = 3
+	l.push(header(proto.XidEvent, -1, proto.CodeOK).Int32(e.kind).Int32(connected).String(e.path).Frame())
+}
+
+func header(xid int32, zxid int64, code int32) *proto.Encoder {
+	return proto.NewEncoder().Int32(xid).Int64(zxid).Int32(code)
+}
+
+// takePen makes the caller the writer if there is something to write. Called under
+// the lock.
+func (l *line) takePen() bool {
+	if l.writing || l.closed || l.silent() || len(l.outbox) == 0 {
+		return false
+	}
+	l.writing = true
+	return true
+}
+
+// send empties the outbox. Called under the lock, which it gives up.
+func (l *line) send() {
+	for !l.closed && !l.silent() && len(l.outbox) > 0 {
+		batch := l.outbox
+		l.outbox = nil
+		l.srv.mu.Unlock()
+		_, err := l.conn.Write(batch)
+		l.srv.mu.Lock()
+		if err != nil {
+			l.hungUp, l.outbox = true, nil // the reader may have more
+		}
+		l.wake()
+	}
+	l.writing = false
+	l.wake()
+}
+
+// finish ends the connection behind what it has to send. Called under the lock.
+func (l *line) finish() {
+	l.last = true
+	l.wake()
+}
+
+// dismiss ends the connection as soon as its client can learn of it. Called under the
+// lock.
+func (l *line) dismiss() {
+	if l.server.isolated() {
+		return // it learns of nothing
+	}
+	l.detach()
+	l.inbox, l.outbox, l.held, l.backlog, l.last = nil, nil, nil, 0, true
+	if !l.silent() {
+		l.close()
+	}
+}
+
+// close ends the connection; what it has not sent is lost. Called under the lock.
+func (l *line) close() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	_ = l.conn.Close()
+	delete(l.srv.lines, l)
+	l.disclaim()
+	l.detach()
+	l.srv.changed.Broadcast()
+}
+
+// detach takes leave of the session.
+func (l *line) detach() {
+	l.srv.watches.forget(l)
+	if l.session != nil && l.session.line == l {
+		l.session.line = nil
+	}
+	l.session = nil
+}

@@ -1,0 +1,276 @@
+package zktest
+
+import (
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// caller is the session that asks, and as whom.
+type caller struct {
+	session int64
+	who     []identity
+}
+
+// result is what a write answers beside its code: a path, a znode, or both.
+type result struct {
+	op   int32
+	path string
+	node *node
+	stat zk.Stat
+	code int32
+}
+
+// write executes one write. The order of its checks is that of the server's
+// PrepRequestProcessor, which decides the error where several apply.
+func (c *change) write(op int32, d *proto.Decoder, by caller) result {
+	switch op {
+	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL:
+		return c.create(op, d, by)
+	case proto.OpDelete:
+		return c.delete(d, by)
+	case proto.OpSetData:
+		return c.setData(d, by)
+	case proto.OpSetACL:
+		return c.setACL(d, by)
+	case proto.OpCheck:
+		return c.check(d, by)
+	default:
+		return result{code: proto.CodeMarshallingError}
+	}
+}
+
+func failed(code int32) result { return result{op: proto.OpError, code: code} }
+
+// done takes the stat as it is now: a later part of the same transaction may change it.
+func done(op int32, path string, n *node) result {
+	return result{op: op, path: path, node: n, stat: n.view()}
+}
+
+func (c *change) create(op int32, d *proto.Decoder, by caller) result {
+	path, data, acl, flags := d.String(), d.Buffer(), d.ACL(), d.Int32()
+	var ttl int64 = -1
+	if op == proto.OpCreateTTL {
+		ttl = d.Int64()
+	}
+	if c.inMulti { // there the flags decide what is made
+		if flags != proto.FlagTTL && flags != proto.FlagTTLSequential {
+			op, ttl = proto.OpCreate, -1
+		} else if op != proto.OpCreateTTL {
+			return failed(proto.CodeMarshallingError)
+		}
+	}
+	switch {
+	case d.Err() != nil:
+		return failed(proto.CodeMarshallingError)
+	case flags < 0 || flags > proto.MaxFlag:
+		return failed(proto.CodeBadArguments)
+	}
+	timed := flags == proto.FlagTTL || flags == proto.FlagTTLSequential
+	if timed != (ttl >= 0) || timed && (ttl == 0 || ttl > maxTTL) {
+		return failed(proto.CodeBadArguments)
+	}
+	if !strings.Contains(path, "/") || strings.ContainsRune(path, 0) {
+		return failed(proto.CodeBadArguments)
+	}
+	acl, code := resolve(acl, by.who)
+	if code != proto.CodeOK {
+		return failed(code)
+	}
+	parent := c.tree.parent(path)
+	switch {
+	case parent == nil:
+		return failed(proto.CodeNoNode)
+	case !permits(parent.acl, zk.PermCreate, by.who):
+		return failed(proto.CodeNoAuth)
+	}
+	if flags == proto.FlagTTLSequential || flags < proto.FlagContainer && flags&proto.FlagSequential != 0 {
+		path = numbered(path, parent.creates)
+	}
+	switch {
+	case !isValid(path):
+		return failed(proto.CodeBadArguments)
+	case c.tree.find(path) != nil:
+		return failed(proto.CodeNodeExists)
+	case parent.isEphemeral():
+		return failed(proto.CodeNoChildrenForEphemerals)
+	}
+	if c.inMulti && flags == proto.FlagContainer {
+		op = proto.OpCreateContainer
+	}
+	n := c.add(path, data, acl, ownerOf(op, flags, ttl, by.session))
+	return done(op, path, n)
+}
+
+// maxTTL is what fits into the owner's field beside its mark, in milliseconds.
+const maxTTL = 1<<40 - 1
+
+// ownerOf is the ephemeralOwner of a new znode. The operation decides what is a container
+// or has a TTL, the flags what is ephemeral.
+func ownerOf(op, flags int32, ttl, session int64) int64 {
+	switch {
+	case op == proto.OpCreateContainer:
+		return proto.ContainerOwner
+	case op == proto.OpCreateTTL && ttl > 0:
+		return proto.TTLOwner + ttl
+	case flags < proto.FlagContainer && flags&proto.FlagEphemeral != 0:
+		return session
+	default:
+		return 0
+	}
+}
+
+func (c *change) delete(d *proto.Decoder, by caller) result {
+	path, version := d.String(), d.Int32()
+	switch {
+	case d.Err() != nil:
+		return failed(proto.CodeMarshallingError)
+	case !strings.Contains(path, "/") || strings.ContainsRune(path, 0) || isSpecial(path):
+		return failed(proto.CodeBadArguments)
+	}
+	parent, n := c.tree.parent(path), c.tree.find(path)
+	switch {
+	case parent == nil:
+		return failed(proto.CodeNoNode)
+	case !permits(parent.acl, zk.PermDelete, by.who):
+		return failed(proto.CodeNoAuth)
+	case n == nil:
+		return failed(proto.CodeNoNode)
+	case version != -1 && version != n.stat.Version:
+		return failed(proto.CodeBadVersion)
+	case len(n.children) > 0:
+		return failed(proto.CodeNotEmpty)
+	}
+	c.remove(path)
+	return result{op: proto.OpDelete}
+}
+
+// isSpecial are the znodes that nobody may delete.
+func isSpecial(path string) bool {
+	switch path {
+	case "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
+		return true
+	default:
+		return false
+	}
+}
+
+// target is the znode that a write is about, if its path may be one and perm is given.
+func (c *change) target(path string, perm int32, by caller) (*node, int32) {
+	n := c.tree.find(path)
+	switch {
+	case !isValid(path):
+		return nil, proto.CodeBadArguments
+	case n == nil:
+		return nil, proto.CodeNoNode
+	case !permits(n.acl, perm, by.who):
+		return nil, proto.CodeNoAuth
+	default:
+		return n, proto.CodeOK
+	}
+}
+
+func (c *change) setData(d *proto.Decoder, by caller) result {
+	path, data, version := d.String(), d.Buffer(), d.Int32()
+	if d.Err() != nil {
+		return failed(proto.CodeMarshallingError)
+	}
+	n, code := c.target(path, zk.PermWrite, by)
+	switch {
+	case code != proto.CodeOK:
+		return failed(code)
+	case version != -1 && version != n.stat.Version:
+		return failed(proto.CodeBadVersion)
+	}
+	return done(proto.OpSetData, path, c.put(path, data))
+}
+
+func (c *change) setACL(d *proto.Decoder, by caller) result {
+	path, acl, version := d.String(), d.ACL(), d.Int32()
+	switch {
+	case d.Err() != nil:
+		return failed(proto.CodeMarshallingError)
+	case !isValid(path):
+		return failed(proto.CodeBadArguments)
+	}
+	acl, code := resolve(acl, by.who)
+	if code != proto.CodeOK {
+		return failed(code)
+	}
+	n, code := c.target(path, zk.PermAdmin, by)
+	switch {
+	case code != proto.CodeOK:
+		return failed(code)
+	case version != -1 && version != n.stat.Aversion:
+		return failed(proto.CodeBadVersion)
+	}
+	c.touch(n)
+	n.acl, n.stat.Aversion = acl, n.stat.Aversion+1
+	return done(proto.OpSetACL, path, n)
+}
+
+func (c *change) check(d *proto.Decoder, by caller) result {
+	path, version := d.String(), d.Int32()
+	if d.Err() != nil {
+		return failed(proto.CodeMarshallingError)
+	}
+	n, code := c.target(path, zk.PermRead, by)
+	switch {
+	case code != proto.CodeOK:
+		return failed(code)
+	case version != -1 && version != n.stat.Version:
+		return failed(proto.CodeBadVersion)
+	}
+	return result{op: proto.OpCheck}
+}
+
+// multi executes all parts or none. Where one fails, the answer has code 0 for those
+// before it, its own code, and "runtime inconsistency" for those after it.
+func (c *change) multi(d *proto.Decoder, by caller) (results []result, code int32) {
+	broken := false
+	for {
+		op, end := d.Int32(), d.Bool()
+		d.Int32() // an error, unused in requests
+		if d.Err() != nil {
+			return nil, proto.CodeMarshallingError
+		}
+		if end {
+			break
+		}
+		if !isPart(op) {
+			return nil, proto.CodeMarshallingError
+		}
+		part := c.write(op, d, by)
+		switch {
+		case d.Err() != nil:
+			return nil, proto.CodeMarshallingError
+		case broken:
+			part = failed(proto.CodeRuntimeInconsistency)
+		case part.code == proto.CodeMarshallingError:
+			return nil, part.code
+		case part.code != proto.CodeOK:
+			broken = true
+			for i := range results {
+				results[i] = failed(proto.CodeOK)
+			}
+		}
+		results = append(results, part)
+	}
+	if broken {
+		c.rollback()
+	}
+	return results, proto.CodeOK
+}
+
+// isPart tells what a Multi may consist of.
+func isPart(op int32) bool {
+	switch op {
+	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL,
+		proto.OpDelete, proto.OpSetData, proto.OpCheck:
+		return true
+	default:
+		return false
+	}
+}
