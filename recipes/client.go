@@ -117,7 +117,9 @@ func (c *Client) SessionTimeout() time.Duration { return c.session.Timeout() }
 // the session, and returns when every goroutine of the client has ended. It is
 // idempotent. Without a server it can't remove anything: the server does, when the
 // session expires. The only error is a callback of the user that still runs after
-// the operation timeout.
+// the operation timeout; the session of a leader ends when that has returned, and Close
+// may be called again to wait for it. From inside a callback Close asks for all that and
+// returns nil at once.
 func (c *Client) Close() error {
 	if err := c.session.Close(); err != nil {
 		return fmt.Errorf("recipes: %w", err)

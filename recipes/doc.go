@@ -9,8 +9,8 @@
 //	}
 //	defer client.Close()
 //
-// and gives it to the recipes: package mutex for a lock, package revoke to ask
-// another holder for its lock back.
+// and gives it to the recipes: package mutex for a lock, packages latch and selector to
+// elect a leader, package revoke to ask another holder for its lock back.
 //
 // # Guarantees
 //

@@ -1,10 +1,13 @@
 package recipes_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // What a recipe returns says what was attempted and where, and unwraps to the cause.
@@ -22,4 +25,31 @@ func ExampleOpError() {
 	// somebody else has it
 	// /locks/stock/1
 	// mutex: try acquire /locks/stock/1: held by another
+}
+
+// The connection is cut, then the session ends. The client goes on by itself, in the
+// second case with a new session.
+func ExampleClient_Subscribe() {
+	server, err := zktest.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	client, err := recipes.Connect(context.Background(), []string{server.Addr()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+
+	states, stop := client.Subscribe()
+	defer stop()
+	fmt.Println(<-states)
+	server.Disconnect()
+	fmt.Println(<-states, <-states)
+	server.Expire(client.Conn().SessionID())
+	fmt.Println(<-states, <-states, <-states)
+	// Output:
+	// connected
+	// suspended reconnected
+	// suspended lost reconnected
 }

@@ -80,11 +80,30 @@ func (l *Lease) Check() *zk.CheckVersionRequest {
 //     session is over.
 //
 // The context has ended when Release returns, whatever it returns.
+//
+// On a term of leadership Release only asks for the step-down, and returns at once: the
+// context ends, the leader's function or the listeners return, and then the znode
+// goes. A latch then joins again at the tail; a selector goes on as after any term.
 func (l *Lease) Release() error {
 	if err := l.entry.Leave(); err != nil {
 		return &OpError{Op: "lease: release", Path: l.entry.Path(), Err: err}
 	}
 	return nil
+}
+
+// ParticipantsOf is for the recipes of this module.
+func ParticipantsOf(queue []zkutil.Participant) []Participant {
+	participants := make([]Participant, len(queue))
+	for i, p := range queue {
+		participants[i] = ParticipantOf(p)
+		participants[i].Leader = i == 0
+	}
+	return participants
+}
+
+// ParticipantOf is for the recipes of this module: the first of a queue, or nobody.
+func ParticipantOf(first zkutil.Participant) Participant {
+	return Participant{ID: string(first.Data), Path: first.Path, Leader: first.Path != ""}
 }
 
 // Participant is one contender of a recipe.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,24 +12,30 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// reconnected is a line on which a handshake and one answer have come in, while zk.Conn
-// has a watch to set again and has written requests. The answer is sent to delivered
-// once it may pass.
-func reconnected(t *testing.T, watches int, requests ...[]byte) (l *line, delivered <-chan error) {
+// greeted is a line on which a handshake and one answer have come in, while zk.Conn has
+// watches to set again. It has read the handshake.
+func greeted(t *testing.T, watches int) *line {
 	t.Helper()
-	l, _ = lineOver(t, framed(greeting(7), jute(5, int64(99), codeOK)))
+	l, _ := lineOver(t, slices.Concat(greeting(7), answer(5, 99, proto.CodeOK)))
 	if watches > 0 {
 		l.wire.watches[watchKey{"/a", watchData}] = struct{}{}
 	}
 	l.wire.patience = func() time.Duration { return time.Second }
-	_, err := io.ReadFull(l, make([]byte, len(framed(greeting(7)))))
+	_, err := io.ReadFull(l, make([]byte, len(greeting(7))))
 	require.NoError(t, err)
-	for _, request := range requests {
-		_, err := l.Write(request)
-		require.NoError(t, err)
-	}
+	return l
+}
+
+// reconnected is such a line. What reading the answer gave is sent to delivered once it
+// may pass.
+func reconnected(t *testing.T, watches int) (l *line, delivered <-chan error) {
+	t.Helper()
+	l = greeted(t, watches)
 	result := make(chan error, 1)
 	go func() {
 		_, err := io.ReadFull(l, make([]byte, 4+16))
@@ -37,6 +44,10 @@ func reconnected(t *testing.T, watches int, requests ...[]byte) (l *line, delive
 	return l, result
 }
 
+// setWatches is the request that zk.Conn writes after a reconnect.
+var setWatches = proto.NewEncoder().Int32(7).Int32(proto.OpSetWatches).Int64(98).
+	Strings([]string{"/a"}).Strings(nil).Strings(nil).Frame()
+
 // zk.Conn builds setWatches out of the last zxid that it has seen, so it may see none
 // of this connection before it has done so.
 func TestAnswersWaitForSetWatches(t *testing.T) {
@@ -44,11 +55,11 @@ func TestAnswersWaitForSetWatches(t *testing.T) {
 		l, delivered := reconnected(t, 1)
 		pass(900 * time.Millisecond)
 		require.Empty(t, delivered)
-		_, err := l.Write(framed(jute(6, int32(opGetData), "/b", false)))
+		_, err := l.Write(ask(6, proto.OpGetData, "/b", false))
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Empty(t, delivered, "another request does not count")
-		_, err = l.Write(framed(jute(7, int32(opSetWatches), int64(98), []string{"/a"}, []string{}, []string{})))
+		_, err = l.Write(setWatches)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.NoError(t, <-delivered)
@@ -57,13 +68,37 @@ func TestAnswersWaitForSetWatches(t *testing.T) {
 }
 
 // But for the one to a credential, which zk.Conn waits for before it sends anything: a
-// server that is no ZooKeeper may put a zxid there.
-func TestAnswerToACredentialPasses(t *testing.T) {
+// server that is no ZooKeeper may put a zxid there. And for all that come once the
+// session's end was asked for: zk.Conn sends nothing after that.
+func TestSomeAnswersPass(t *testing.T) {
+	for _, request := range [][]byte{
+		proto.NewEncoder().Int32(5).Int32(proto.OpAuth).Int32(0).String("digest").String("a:a").Frame(),
+		proto.NewEncoder().Int32(6).Int32(proto.OpCloseSession).Frame(),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			l := greeted(t, 1)
+			_, err := l.Write(request)
+			require.NoError(t, err)
+			got, err := io.ReadAll(l)
+			require.NoError(t, err)
+			require.Equal(t, start, time.Now())
+			require.Equal(t, answer(5, 0, proto.CodeOK), got, "without the zxid")
+			l.wire.shut()
+		})
+	}
+}
+
+// An answer that is being held passes too.
+func TestCloseLetsAnswersPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		l, delivered := reconnected(t, 1, framed(jute(5, int32(opSetAuth), 0, "digest", "a:a")))
+		l, delivered := reconnected(t, 1)
+		pass(900 * time.Millisecond)
+		require.Empty(t, delivered)
+		_, err := l.Write(proto.NewEncoder().Int32(6).Int32(proto.OpCloseSession).Frame())
+		require.NoError(t, err)
+		synctest.Wait()
 		require.NoError(t, <-delivered)
-		require.Equal(t, start, time.Now())
 		l.wire.shut()
 	})
 }
@@ -75,7 +110,6 @@ func TestAnswersWaitForTheSetWatchesOfTheirLine(t *testing.T) {
 		l.wire.mu.Lock()
 		l.wire.unsent++
 		l.wire.mu.Unlock()
-		setWatches := framed(jute(7, int32(opSetWatches), int64(98), []string{"/a"}, []string{}, []string{}))
 		_, err := l.Write(setWatches)
 		require.NoError(t, err)
 		synctest.Wait()
@@ -111,31 +145,30 @@ func TestAnswersWaitInBounds(t *testing.T) {
 // again: none of the changes in the gap is lost.
 func TestManyChangesInTheGapAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		long := strings.Repeat("x", 1000)
 		var watches []*Watch
 		var paths []string
 		for i := range 600 {
 			path := "/" + long + string(rune('一'+i))
-			f.put(path, "old")
+			srv.Put(path, []byte("old"))
 			w, err := s.watch(t.Context(), path)
 			require.NoError(t, err)
 			watches, paths = append(watches, w), append(paths, path)
 		}
-		f.set(refusing, serverA)
-		f.drop()
+		srv.Stop(srv.a)
 		synctest.Wait()
 		for range 20 {
 			go func() { _ = read(t.Context(), s) }()
 		}
 		synctest.Wait()
 		for _, path := range paths {
-			f.put(path, "new")
+			srv.Put(path, []byte("new"))
 		}
-		f.set(healthy, serverA)
+		srv.Restart(srv.a)
 		pass(2 * time.Second)
-		require.Greater(t, len(f.requests(opSetWatches)), 1)
+		require.Greater(t, len(srv.log.Requests(zktest.OpSetWatches)), 1)
 		for _, w := range watches {
 			require.True(t, w.hasFired(), "lost event")
 			require.Equal(t, zk.EventNodeDataChanged, w.event)
@@ -145,8 +178,8 @@ func TestManyChangesInTheGapAreReported(t *testing.T) {
 
 // A frame larger than what the wire buffers passes unchanged.
 func TestLargeFramesPass(t *testing.T) {
-	in := framed(greeting(7), jute(1, int64(0), codeOK, bytes.Repeat([]byte("x"), 3<<20)),
-		jute(xidEvent, int64(-1), codeOK, eventDeleted, 3, "/"+strings.Repeat("y", 100<<10)))
+	large := proto.NewEncoder().Int32(1).Int64(0).Int32(proto.CodeOK).Buffer(bytes.Repeat([]byte("x"), 3<<20)).Frame()
+	in := slices.Concat(greeting(7), large, eventOf(proto.EventDeleted, "/"+strings.Repeat("y", 100<<10)))
 	l, _ := lineOver(t, in)
 	got, err := io.ReadAll(l)
 	require.NoError(t, err)

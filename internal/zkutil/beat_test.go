@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // every returns n moments with one period between them, from the first on.
@@ -21,35 +23,35 @@ func every(first, period time.Duration, n int) []time.Duration {
 func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 60 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(timeout))
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(timeout))
 			start := time.Now()
 			e := acquire(t, mutexOn(s, "/m"))
 			pass(2*timeout + timeout/12)
-			require.Equal(t, every(timeout/6, timeout/6, 12), times(f.requests(opMulti), start))
-			for _, r := range f.requests(opMulti) {
-				require.Equal(t, e.Path(), r.path, "the heartbeat checks a znode of ours")
+			require.Equal(t, every(timeout/6, timeout/6, 12), times(srv.log.Requests(zktest.OpMulti), start))
+			for _, r := range srv.log.Requests(zktest.OpMulti) {
+				require.Equal(t, e.Path(), r.Path, "the heartbeat checks a znode of ours")
 			}
 			require.NoError(t, e.Leave())
-			held := len(f.requests(opMulti))
+			held := len(srv.log.Requests(zktest.OpMulti))
 			pass(5 * timeout)
-			require.Len(t, f.requests(opMulti), held, "heartbeat of an idle session")
+			require.Len(t, srv.log.Requests(zktest.OpMulti), held, "heartbeat of an idle session")
 		})
 	}
 }
 
 func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		const timeout = 6 * time.Second
-		holder, waiter := connect(t, f.config(timeout)), connect(t, f.config(timeout))
+		holder, waiter := connect(t, srv.config(timeout)), connect(t, srv.config(timeout))
 		e := acquire(t, mutexOn(holder, "/m"))
 		start := time.Now()
 		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
 		pass(timeout + timeout/12)
-		var beats []seen
-		for _, r := range f.requests(opMulti) {
-			if r.session == sessionID(waiter) {
+		var beats []zktest.Request
+		for _, r := range srv.log.Requests(zktest.OpMulti) {
+			if r.Session == sessionID(waiter) {
 				beats = append(beats, r)
 			}
 		}
@@ -63,33 +65,33 @@ func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
 
 func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		for _, dir := range []string{"/a", "/b", "/c"} {
 			e := acquire(t, mutexOn(s, dir))
 			defer func() { require.NoError(t, e.Leave()) }()
 		}
 		start := time.Now()
 		pass(5500 * time.Millisecond)
-		require.Equal(t, every(time.Second, time.Second, 5), times(f.requests(opMulti), start))
+		require.Equal(t, every(time.Second, time.Second, 5), times(srv.log.Requests(zktest.OpMulti), start))
 	})
 }
 
 func TestNoHeartbeatWhileIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		connect(t, srv.config(6*time.Second))
 		pass(time.Minute)
-		require.Empty(t, f.requests(opMulti))
+		require.Empty(t, srv.log.Requests(zktest.OpMulti))
 	})
 }
 
 func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
-		f.put("/other", "")
+		srv.Put("/other", nil)
 		for range 100 {
 			pass(900 * time.Millisecond)
 			_, err := do(t.Context(), s, request[*zk.Stat]{write: true, run: func(conn *zk.Conn) (*zk.Stat, error) {
@@ -98,9 +100,9 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
 		}
-		require.Empty(t, f.requests(opMulti))
+		require.Empty(t, srv.log.Requests(zktest.OpMulti))
 		pass(1100 * time.Millisecond)
-		require.Len(t, f.requests(opMulti), 1)
+		require.Len(t, srv.log.Requests(zktest.OpMulti), 1)
 		require.NoError(t, e.Leave())
 	})
 }
@@ -108,8 +110,8 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 // A refused write says that the line works, and nothing about the session.
 func TestRefusedWriteProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		proven := e.TrustedUntil()
 		pass(500 * time.Millisecond)
@@ -125,8 +127,8 @@ func TestRefusedWriteProvesNothing(t *testing.T) {
 // A read proves nothing: a server that is cut off answers it.
 func TestReadProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		proven := e.TrustedUntil()
 		pass(500 * time.Millisecond)
@@ -141,12 +143,13 @@ func TestReadProvesNothing(t *testing.T) {
 // heartbeat checks another.
 func TestHeartbeatMissesOurZnode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
-		f.mu.Lock()
-		delete(f.tree, e.Path()) // no event: the server has lost the watch
-		f.mu.Unlock()
+		srv.mu.Lock()
+		srv.deaf = true // as if the server had lost the watch
+		srv.mu.Unlock()
+		srv.Delete(e.Path())
 		start := time.Now()
 		at, cause := ended(t, e)
 		require.ErrorIs(t, cause, ErrNodeDeleted)

@@ -85,7 +85,7 @@ func (c call[T]) wait(ctx context.Context) (T, error) {
 		err = ErrClosed
 	}
 	if c.r.undo != nil {
-		c.s.tidy(func(ctx context.Context) {
+		c.s.tidy(ctx, func(ctx context.Context) {
 			select {
 			case o := <-c.answer:
 				c.r.undo(ctx, o.result, o.err)
@@ -145,11 +145,14 @@ func (s *Session) leave(answered bool) {
 	s.calls.Done()
 }
 
-// unavailable says why the gate is closed.
+// unavailable says why a request has had no answer yet.
 func (s *Session) unavailable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failure == nil {
+	switch {
+	case s.connected:
+		return errUnanswered
+	case s.failure == nil:
 		return errUnavailable
 	}
 	return fmt.Errorf("%w: %w", errUnavailable, s.failure)

@@ -1,11 +1,13 @@
 package zkutil
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"runtime"
 	"runtime/debug"
 	"sync"
-	"time"
 )
 
 // callbacks counts the goroutines that run the user's functions, so that Close can
@@ -40,22 +42,17 @@ func (c *callbacks) ended() {
 	}
 }
 
-// wait refuses new goroutines, and reports whether all have ended within limit.
-func (c *callbacks) wait(limit time.Duration) bool {
+// finish refuses new goroutines. The channel is closed when all have ended.
+func (c *callbacks) finish() <-chan struct{} {
 	c.mu.Lock()
-	c.idle = make(chan struct{})
-	if c.running == 0 {
-		close(c.idle)
+	defer c.mu.Unlock()
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+		if c.running == 0 {
+			close(c.idle)
+		}
 	}
-	c.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-c.idle:
-		return true
-	case <-timer.C:
-		return false
-	}
+	return c.idle
 }
 
 // Callbacks runs functions of the user one at a time, in the order in which they
@@ -110,8 +107,67 @@ func (c *Callbacks) contain(fn func()) {
 			c.s.log(slog.LevelError, "panic in a callback", "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		}
 	}()
-	fn()
+	userCode(fn)
 }
+
+// Barrier returns a channel that is closed once all that was posted before has run.
+func (c *Callbacks) Barrier() <-chan struct{} {
+	done := make(chan struct{})
+	c.Post(func() { close(done) })
+	return done
+}
+
+// Call runs a function of the user in a goroutine of its own and waits for it. A panic
+// becomes an error, and so does an end of the goroutine (runtime.Goexit).
+func Call(fn func() error) (err error) {
+	err = errors.New("the function has ended its goroutine")
+	done := make(chan struct{})
+	go func() { // ends with the user's function; joined below
+		defer close(done)
+		defer func() {
+			switch v := recover().(type) {
+			case nil:
+			case error:
+				err = fmt.Errorf("panic: %w\n%s", v, debug.Stack())
+			default:
+				err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			}
+		}()
+		userCode(func() { err = fn() })
+	}()
+	<-done
+	return err
+}
+
+// userCode marks the stack for InCallback.
+//
+//go:noinline
+func userCode(fn func()) { fn() }
+
+// InCallback reports whether the caller was called by a function of the user's that
+// this library runs. Waiting for such functions would be waiting for itself then.
+func InCallback() bool {
+	mark := reflect.ValueOf(userCode).Pointer()
+	pcs := make([]uintptr, 64)
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs)
+		for frames := runtime.CallersFrames(pcs[:n]); ; {
+			frame, more := frames.Next()
+			if frame.Entry == mark {
+				return true
+			}
+			if !more {
+				break
+			}
+		}
+		if n < len(pcs) {
+			return false
+		}
+	}
+}
+
+// Log hands a record of a recipe to the user's logger.
+func (s *Session) Log(level slog.Level, msg string, args ...any) { s.log(level, msg, args...) }
 
 // log hands a record to the user's logger. The handler is the user's code too: it
 // must not run under our locks, nor in zk.Conn's goroutines.

@@ -14,8 +14,8 @@ import (
 
 func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		order := s.Callbacks()
 		var ran []int // plain: one at a time
 		running := false
@@ -44,8 +44,8 @@ func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
 // A hanging callback of one recipe does not hold up another's.
 func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		hang, ran := make(chan struct{}), make(chan struct{})
 		s.Callbacks().Post(func() { <-hang })
 		s.Callbacks().Post(func() { close(ran) })
@@ -56,9 +56,9 @@ func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
 
 func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		var log syncBuffer
-		cfg := f.config(6 * time.Second)
+		cfg := srv.config(6 * time.Second)
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		order := connect(t, cfg).Callbacks()
 		ran := make(chan struct{})
@@ -74,17 +74,16 @@ func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
 // Session ids never reach a log: a session's password follows from them.
 func TestNoSessionIDIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		var log syncBuffer
-		cfg := f.config(6 * time.Second)
+		cfg := srv.config(6 * time.Second)
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		f.zxid = 0x7777_0000_0000
 		s := connect(t, cfg)
 		id := sessionID(s)
 		acquire(t, mutexOn(s, "/m"))
-		f.drop()
+		srv.Disconnect()
 		pass(time.Second)
-		f.expire(id)
+		srv.Expire(id)
 		pass(5 * time.Second)
 		require.NoError(t, s.Close())
 		text := log.String()

@@ -8,10 +8,29 @@ import (
 // Close ends every hold and wait with ErrClosed, removes what they left in
 // ZooKeeper, and joins every goroutine. On an own connection closing the session
 // removes all znodes at once; on an adopted one each is deleted, for at most an
-// operation timeout, and the connection stays open. It is idempotent.
+// operation timeout, and the connection stays open. It is idempotent, and waits again
+// when called again. From inside a function of the user it only asks for all that.
 func (s *Session) Close() error {
-	s.closing.Do(func() { s.result = s.close() })
-	return s.result
+	s.closing.Do(func() {
+		s.abort()
+		go func() { // ends when nobody leads any more; joined below
+			<-s.campaigns.finish()
+			s.end()
+			close(s.over)
+		}()
+	})
+	if InCallback() {
+		return nil
+	}
+	if !within(s.campaigns.finish(), s.cfg.OperationTimeout) {
+		// Nobody else may lead while the user's function still does.
+		return errors.New("close: a leader's function is still running; the session ends when it returns")
+	}
+	<-s.over
+	if !within(s.callbacks.finish(), s.cfg.OperationTimeout) {
+		return errors.New("close: a callback is still running")
+	}
+	return nil
 }
 
 // abort ends every hold and wait with ErrClosed, and refuses new calls. It is the
@@ -31,8 +50,20 @@ func (s *Session) abort() {
 	s.announce()
 }
 
-func (s *Session) close() error {
-	s.abort()
+// within reports whether done is closed within limit.
+func within(done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// end is what remains of Close when nobody leads any more.
+func (s *Session) end() {
 	if s.wire == nil { // the znodes outlive us unless we delete them
 		s.drain(s.cfg.OperationTimeout, func() bool { return s.interest == 0 })
 	}
@@ -45,10 +76,7 @@ func (s *Session) close() error {
 		s.hangUp()
 	}
 	s.calls.Wait()
-	if !s.callbacks.wait(s.cfg.OperationTimeout) {
-		return errors.New("close: a callback is still running")
-	}
-	return nil
+	s.callbacks.finish()
 }
 
 func (s *Session) neverConnected() bool {
@@ -66,19 +94,9 @@ func (s *Session) hangUp() {
 		s.calls.Wait()
 		close(idle)
 	}()
-	answered := func() bool {
-		limit := time.NewTimer(s.patience())
-		defer limit.Stop()
-		select {
-		case <-idle:
-			return true
-		case <-limit.C:
-			return false
-		}
-	}
-	if !answered() {
+	if !within(idle, s.patience()) {
 		s.wire.cut()
-		if !answered() {
+		if !within(idle, s.patience()) {
 			s.wire.shut()
 		}
 	}

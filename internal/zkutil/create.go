@@ -28,7 +28,7 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 			uncertain = false
 			if len(found) > 0 {
 				for _, extra := range found[1:] {
-					s.remove(extra)
+					leaves(ctx, s.remove(extra).done)
 				}
 				return found[0], nil
 			}
@@ -47,7 +47,7 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 		return created, err
 	})
 	if err != nil && uncertain {
-		s.tidy(func(ctx context.Context) { s.purge(ctx, dir, uuid) })
+		s.tidy(ctx, func(ctx context.Context) { s.purge(ctx, dir, uuid) })
 	}
 	return created, err
 }

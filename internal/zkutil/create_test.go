@@ -10,31 +10,33 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.put("/m", "")
-		f.once(opCreate, fault{cut: true})
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Put("/m", nil)
+		srv.DropReply(zktest.OpCreate, 1)
 		e := acquire(t, mutexOn(s, "/m"))
-		require.Len(t, f.requests(opCreate), 1, "no second create")
-		require.Len(t, f.requests(opSync), 1, "the server caught up before the search")
-		require.Equal(t, []string{strings.TrimPrefix(e.Path(), "/m/")}, f.children("/m"))
+		require.Len(t, srv.log.Requests(zktest.OpCreate), 1, "no second create")
+		require.Len(t, srv.log.Requests(zktest.OpSync), 1, "the server caught up before the search")
+		require.Equal(t, []string{strings.TrimPrefix(e.Path(), "/m/")}, srv.Children("/m"))
 		require.NoError(t, e.Leave())
 	})
 }
 
 func TestLostCreateRequestIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.put("/m", "")
-		f.once(opCreate, fault{skip: true, cut: true})
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Put("/m", nil)
+		srv.DropRequest(zktest.OpCreate, 1)
 		e := acquire(t, mutexOn(s, "/m"))
-		require.Len(t, f.requests(opCreate), 2)
-		require.Len(t, f.children("/m"), 1)
+		require.Len(t, srv.log.Requests(zktest.OpCreate), 2)
+		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
 	})
 }
@@ -42,25 +44,25 @@ func TestLostCreateRequestIsRepeated(t *testing.T) {
 // The answer is lost, and so are the first three searches.
 func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.put("/m", "")
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Put("/m", nil)
 		created, searches := false, 0
-		f.onRequest(func(r seen) fault {
+		srv.onRequest(func(r zktest.Request) zktest.Fault {
 			switch {
-			case r.op == opCreate && !created:
+			case r.Op == zktest.OpCreate && !created:
 				created = true
-				return fault{cut: true}
-			case (r.op == opSync || r.op == opGetChildren2) && created && searches < 3:
+				return zktest.Fault{Lost: zktest.ReplyLost}
+			case (r.Op == zktest.OpSync || r.Op == zktest.OpGetChildren2) && created && searches < 3:
 				searches++
-				return fault{cut: true}
+				return zktest.Fault{Lost: zktest.ReplyLost}
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
 		e := acquire(t, mutexOn(s, "/m"))
 		require.Equal(t, 3, searches)
-		require.Len(t, f.requests(opCreate), 1)
-		require.Len(t, f.children("/m"), 1)
+		require.Len(t, srv.log.Requests(zktest.OpCreate), 1)
+		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
 	})
 }
@@ -69,40 +71,40 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 // removed in the background.
 func TestGivenUpCreateIsPurged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(30 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(30 * time.Second)
 		cfg.Retry.MaxAttempts = 2
 		s := connect(t, cfg)
-		f.put("/m", "")
+		srv.Put("/m", nil)
 		cuts := 0
-		f.onRequest(func(r seen) fault {
-			if cuts < 5 && (r.op == opCreate || r.op == opSync) {
+		srv.onRequest(func(r zktest.Request) zktest.Fault {
+			if cuts < 5 && (r.Op == zktest.OpCreate || r.Op == zktest.OpSync) {
 				cuts++
-				return fault{cut: true}
+				return zktest.Fault{Lost: zktest.ReplyLost}
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
 		_, err := mutexOn(s, "/m").Acquire(t.Context())
 		require.ErrorContains(t, err, "create: ")
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
-		require.Len(t, f.children("/m"), 1, "the create was executed")
-		eventually(t, 30*time.Second, func() bool { return len(f.children("/m")) == 0 })
+		require.Len(t, srv.Children("/m"), 1, "the create was executed")
+		eventually(t, 30*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
 // The context ends at every moment of a slow create: no znode is left.
 func TestCancelWhileCreateIsInFlight(t *testing.T) {
 	for at := time.Duration(0); at <= 2*time.Second; at += 100 * time.Millisecond {
-		for _, lost := range []bool{false, true} {
+		for _, lost := range []zktest.Loss{zktest.NothingLost, zktest.ReplyLost} {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t, serverA)
-				s := connect(t, f.config(30*time.Second))
-				f.put("/m", "")
-				f.onRequest(func(r seen) fault {
-					if r.op == opCreate {
-						return fault{delay: time.Second, cut: lost}
+				srv := newEnsemble(t)
+				s := connect(t, srv.config(30*time.Second))
+				srv.Put("/m", nil)
+				srv.onRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op == zktest.OpCreate {
+						return zktest.Fault{Delay: time.Second, Lost: lost}
 					}
-					return fault{}
+					return zktest.Fault{}
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), at)
 				defer cancel()
@@ -114,7 +116,7 @@ func TestCancelWhileCreateIsInFlight(t *testing.T) {
 					require.Equal(t, at, time.Since(ctxStart(ctx, at)))
 				}
 				pass(2 * time.Second)
-				require.Empty(t, f.children("/m"), "cancelled at %v, answer lost: %v", at, lost)
+				require.Empty(t, srv.Children("/m"), "cancelled at %v, loss %v", at, lost)
 			})
 		}
 	}
@@ -130,22 +132,21 @@ func ctxStart(ctx context.Context, timeout time.Duration) time.Time {
 // any, is not taken for ours.
 func TestSessionExpiresWithTheCreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
-		f.put("/m", "")
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
+		srv.Put("/m", nil)
 		old := sessionID(s)
-		f.onRequest(func(r seen) fault {
-			if r.op == opCreate && r.session == old {
-				time.AfterFunc(0, func() { f.expire(old) })
-				return fault{cut: true}
+		srv.onRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpCreate && r.Session == old {
+				time.AfterFunc(time.Millisecond, func() { srv.Expire(old) })
+				return zktest.Fault{Lost: zktest.ReplyLost, Delay: 2 * time.Millisecond}
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
 		e := acquire(t, mutexOn(s, "/m"))
 		require.NotEqual(t, old, sessionID(s))
-		f.mu.Lock()
-		require.Equal(t, s.id, f.tree[e.Path()].owner)
-		f.mu.Unlock()
+		_, stat, _ := srv.Get(e.Path())
+		require.Equal(t, sessionID(s), stat.EphemeralOwner)
 		require.NoError(t, e.Leave())
 	})
 }
@@ -155,10 +156,12 @@ func TestSessionExpiresWithTheCreate(t *testing.T) {
 func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 	const workers, rounds = 2, 1000
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		dice := rand.New(rand.NewPCG(1, 2))
-		f.onRequest(func(seen) fault { return fault{cut: dice.IntN(5) == 0, skip: dice.IntN(2) == 0} })
+		remove := srv.onRequest(func(zktest.Request) zktest.Fault {
+			return cut(dice.IntN(5) == 0, []zktest.Loss{zktest.RequestLost, zktest.ReplyLost}[dice.IntN(2)])
+		})
 		holders, total := 0, 0 // plain: the lock protects them
 		done := make(chan struct{})
 		for range workers {
@@ -186,30 +189,30 @@ func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 			<-done
 		}
 		require.Greater(t, total, workers*rounds/2)
-		f.onRequest(nil)
-		eventually(t, time.Minute, func() bool { return len(f.children("/m")) == 0 })
+		remove()
+		eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
 // Parents are containers, the missing ones only; a server without containers gets
 // persistent znodes.
 func TestParents(t *testing.T) {
-	for _, code := range []int32{codeOK, codeUnimplemented} {
+	for _, refusal := range []zktest.Refusal{0, zktest.RefuseUnimplemented} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(6*time.Second))
-			f.put("/a", "")
-			f.onRequest(func(r seen) fault {
-				if r.op == opCreateContainer {
-					return fault{code: code}
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(6*time.Second))
+			srv.Put("/a", nil)
+			srv.onRequest(func(r zktest.Request) zktest.Fault {
+				if r.Op == zktest.OpCreateContainer {
+					return zktest.Fault{Refusal: refusal}
 				}
-				return fault{}
+				return zktest.Fault{}
 			})
 			require.NoError(t, acquire(t, mutexOn(s, "/a/b/c")).Leave())
-			require.Equal(t, []string{"b"}, f.children("/a"))
-			require.Equal(t, []string{"c"}, f.children("/a/b"))
-			for _, r := range f.requests(opCreate, opCreateContainer) {
-				require.NotEqual(t, "/a", r.path, "one that exists is not touched")
+			require.Equal(t, []string{"b"}, srv.Children("/a"))
+			require.Equal(t, []string{"c"}, srv.Children("/a/b"))
+			for _, r := range srv.log.Requests(zktest.OpCreate, zktest.OpCreateContainer) {
+				require.NotEqual(t, "/a", r.Path, "one that exists is not touched")
 			}
 		})
 	}
@@ -218,15 +221,15 @@ func TestParents(t *testing.T) {
 // The container is reaped between its creation and the child's.
 func TestParentReapedInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		reaped := 0
-		f.onRequest(func(r seen) fault {
-			if _, found := f.tree["/m"]; found && r.op == opCreate && reaped < 5 {
+		srv.onRequest(func(r zktest.Request) zktest.Fault {
+			if _, _, found := srv.Get("/m"); found && r.Op == zktest.OpCreate && reaped < 5 {
 				reaped++
-				f.removeLocked("/m")
+				srv.Delete("/m")
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
 		require.NoError(t, acquire(t, mutexOn(s, "/m")).Leave())
 		require.Equal(t, 5, reaped)
@@ -236,16 +239,14 @@ func TestParentReapedInBetween(t *testing.T) {
 func TestSequenceExhausted(t *testing.T) {
 	for _, counter := range []int32{1<<31 - 1, -1 << 31, -7} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(6*time.Second))
-			f.put("/m", "")
-			f.mu.Lock()
-			f.tree["/m"].children = counter
-			f.mu.Unlock()
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(6*time.Second))
+			srv.Put("/m", nil)
+			srv.SetSequence("/m", counter)
 			_, err := mutexOn(s, "/m").Acquire(t.Context())
 			require.ErrorIs(t, err, ErrSequenceExhausted)
 			synctest.Wait()
-			require.Empty(t, f.children("/m"))
+			require.Empty(t, srv.Children("/m"))
 		})
 	}
 }

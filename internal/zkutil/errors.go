@@ -27,6 +27,8 @@ var (
 var (
 	// errUnavailable: the gate stayed closed for a whole operation timeout.
 	errUnavailable = errors.New("not connected to a server")
+	// errUnanswered: connected, but the server is silent.
+	errUnanswered = errors.New("the server does not answer")
 	// errPlaceLost: our znode is gone, or belongs to a session that is.
 	errPlaceLost = errors.New("place in the queue lost")
 	// errUntrusted: nothing proves right now that the session is alive.

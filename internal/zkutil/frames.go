@@ -3,28 +3,8 @@ package zkutil
 import (
 	"encoding/binary"
 	"time"
-)
 
-// Operation codes and error codes of the ZooKeeper protocol, as far as the wire
-// has to know them (zookeeper.jute, ZooDefs.OpCode, KeeperException.Code).
-const (
-	opExists       = 3
-	opGetData      = 4
-	opGetChildren  = 8
-	opPing         = 11
-	opGetChildren2 = 12
-	opSetAuth      = 100
-	opSetWatches   = 101
-
-	xidEvent = -1
-
-	codeOK     = 0
-	codeNoNode = -101
-
-	eventCreated         = 1
-	eventDeleted         = 2
-	eventDataChanged     = 3
-	eventChildrenChanged = 4
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
 // watchKind tells zk.Conn's three tables of watches apart.
@@ -46,26 +26,28 @@ type watchKey struct {
 func (l *line) outgoing(frame []byte) int32 {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
-	if len(frame) < 12 {
-		return 0
-	}
-	op := int32(binary.BigEndian.Uint32(frame[8:]))
+	d := proto.NewDecoder(frame)
+	_, xid, op := d.Int32(), d.Int32(), d.Int32() // the length first
 	var kind watchKind
 	switch op {
-	case opGetData:
+	case proto.OpGetData:
 		kind = watchData
-	case opExists:
+	case proto.OpExists:
 		kind = watchExists
-	case opGetChildren, opGetChildren2:
+	case proto.OpGetChildren, proto.OpGetChildren2:
 		kind = watchChildren
-	case opSetAuth:
-		l.auth = int32(binary.BigEndian.Uint32(frame[4:]))
+	case proto.OpAuth:
+		l.auth = xid
+		return op
+	case proto.OpCloseSession:
+		l.closing = true
+		l.armLocked()
 		return op
 	default:
 		return op
 	}
-	if path, rest, ok := juteString(frame[12:]); ok && len(rest) == 1 && rest[0] == 1 {
-		l.pending[int32(binary.BigEndian.Uint32(frame[4:]))] = watchKey{path, kind}
+	if path := d.String(); d.Len() == 1 && d.Bool() {
+		l.pending[xid] = watchKey{path, kind}
 	}
 	return op
 }
@@ -90,22 +72,24 @@ func (l *line) next() error {
 		l.left = 0
 		return err
 	}
-	xid := int32(binary.BigEndian.Uint32(head[4:]))
-	zxid := int64(binary.BigEndian.Uint64(head[8:]))
-	code := int32(binary.BigEndian.Uint32(head[16:]))
+	d := proto.NewDecoder(head[4:])
+	xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
 	switch {
-	case xid == xidEvent:
+	case xid == proto.XidEvent:
 		return l.peekEvent(size)
 	case xid >= 0:
-		if l.isCredential(xid) {
-			// zk.Conn sends nothing else before, so it can't wait; it must not take the
-			// zxid that some servers put there either.
-			clear(head[8:16])
-		} else if zxid > 0 {
+		credential := l.isCredential(xid)
+		if zxid > 0 && !credential {
 			if err := l.awaitArmed(); err != nil {
 				l.left = 0
 				return err // the answer is lost
 			}
+		}
+		if credential || l.isClosing() {
+			// Before a credential is answered zk.Conn sends nothing else, and after a close
+			// nothing more, so their answers can't wait. It must not take a zxid from there
+			// either, which for a credential some servers fill in.
+			clear(head[8:16])
 		}
 		l.complete = func() { l.answered(xid, code) }
 	}
@@ -124,8 +108,8 @@ func (l *line) peekHandshake(size int) error {
 		l.left = 0
 		return err
 	}
-	timeout := time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond
-	id := int64(binary.BigEndian.Uint64(head[12:]))
+	d := proto.NewDecoder(head[8:])
+	timeout, id := time.Duration(d.Int32())*time.Millisecond, d.Int64()
 	l.complete = func() { l.opened(id, timeout) }
 	return nil
 }
@@ -137,11 +121,9 @@ func (l *line) peekEvent(size int) error {
 		l.left = 0
 		return err
 	}
-	if len(frame) < 28 {
-		return nil
-	}
-	kind := int32(binary.BigEndian.Uint32(frame[20:]))
-	if path, _, ok := juteString(frame[28:]); ok {
+	d := proto.NewDecoder(frame[20:])
+	kind, _, path := d.Int32(), d.Int32(), d.String()
+	if d.Err() == nil {
 		l.complete = func() { l.fired(kind, path) }
 	}
 	return nil
@@ -156,42 +138,35 @@ func (l *line) answered(xid, code int32) {
 		return
 	}
 	delete(l.pending, xid)
-	if code == codeOK && key.kind == watchExists {
+	if code == proto.CodeOK && key.kind == watchExists {
 		key.kind = watchData // zk.Conn files the watch on an existing node there
 	}
-	if code == codeOK || code == codeNoNode && key.kind == watchExists {
+	if code == proto.CodeOK || code == proto.CodeNoNode && key.kind == watchExists {
 		l.wire.watches[key] = struct{}{}
 	}
 }
 
-// fired forgets the watches that an event uses up, as zk.Conn does.
-func (l *line) fired(event int32, path string) {
-	var kinds []watchKind
+// firedBy are the kinds of watches that an event uses up, as in zk.Conn.
+func firedBy(event int32) []watchKind {
 	switch event {
-	case eventCreated:
-		kinds = []watchKind{watchExists}
-	case eventDataChanged:
-		kinds = []watchKind{watchExists, watchData}
-	case eventChildrenChanged:
-		kinds = []watchKind{watchChildren}
-	case eventDeleted:
-		kinds = []watchKind{watchExists, watchData, watchChildren}
-	}
-	l.wire.mu.Lock()
-	defer l.wire.mu.Unlock()
-	for _, kind := range kinds {
-		delete(l.wire.watches, watchKey{path, kind})
+	case proto.EventCreated:
+		return []watchKind{watchExists}
+	case proto.EventDataChanged:
+		return []watchKind{watchExists, watchData}
+	case proto.EventChildrenChanged:
+		return []watchKind{watchChildren}
+	case proto.EventDeleted:
+		return []watchKind{watchExists, watchData, watchChildren}
+	default:
+		return nil
 	}
 }
 
-// juteString reads a string and returns what follows it.
-func juteString(b []byte) (s string, rest []byte, ok bool) {
-	if len(b) < 4 {
-		return "", nil, false
+// fired forgets the watches that an event uses up.
+func (l *line) fired(event int32, path string) {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	for _, kind := range firedBy(event) {
+		delete(l.wire.watches, watchKey{path, kind})
 	}
-	n := int(int32(binary.BigEndian.Uint32(b)))
-	if n < 0 || n > len(b)-4 {
-		return "", nil, false
-	}
-	return string(b[4 : 4+n]), b[4+n:], true
 }

@@ -11,31 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-func TestJuteString(t *testing.T) {
-	for _, test := range []struct {
-		in       []byte
-		s, rest  string
-		accepted bool
-	}{
-		{jute("abc"), "abc", "", true},
-		{append(jute("abc"), 1), "abc", "\x01", true},
-		{jute(""), "", "", true},
-		{jute(-1), "", "", false}, // null
-		{jute(4, int32(0))[:7], "", "", false},
-		{jute(1 << 30), "", "", false},
-		{[]byte{0, 0, 0}, "", "", false},
-		{nil, "", "", false},
-	} {
-		s, rest, ok := juteString(test.in)
-		require.Equal(t, test.accepted, ok, "%x", test.in)
-		if ok {
-			require.Equal(t, test.s, s)
-			require.Equal(t, test.rest, string(rest))
-		}
-	}
-}
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
 
 // scripted is a connection that has received some bytes and then ends.
 type scripted struct {
@@ -72,31 +50,34 @@ func lineOver(tb testing.TB, in []byte) (l *line, greetings *[]time.Duration) {
 	return l, greetings
 }
 
-// framed puts the length before each frame.
-func framed(frames ...[]byte) (b []byte) {
-	for _, frame := range frames {
-		b = append(binary.BigEndian.AppendUint32(b, uint32(len(frame))), frame...)
-	}
-	return b
-}
+// The frames below are as on the wire, each with its length in front.
 
 func greeting(id int64) []byte {
-	return jute(int32(0), int32(4000), id, make([]byte, 16))
+	return proto.NewEncoder().Int32(0).Int32(4000).Int64(id).Buffer(make([]byte, 16)).Frame()
+}
+
+func answer(xid int32, zxid int64, code int32) []byte {
+	return proto.NewEncoder().Int32(xid).Int64(zxid).Int32(code).Frame()
+}
+
+func eventOf(kind int32, path string) []byte {
+	return proto.NewEncoder().Int32(proto.XidEvent).Int64(-1).Int32(proto.CodeOK).Int32(kind).Int32(3).String(path).Frame()
+}
+
+func ask(xid, op int32, path string, watch bool) []byte {
+	return proto.NewEncoder().Int32(xid).Int32(op).String(path).Bool(watch).Frame()
 }
 
 func TestLineReadsTheTimeout(t *testing.T) {
-	l, greetings := lineOver(t, framed(greeting(7)))
+	l, greetings := lineOver(t, greeting(7))
 	got, err := io.ReadAll(l)
 	require.NoError(t, err)
-	require.Equal(t, framed(greeting(7)), got)
+	require.Equal(t, greeting(7), got)
 	require.Equal(t, []time.Duration{4 * time.Second}, *greetings)
 }
 
 // The wire keeps the same list of watches as zk.Conn does.
 func TestLineKeepsTheWatches(t *testing.T) {
-	ask := func(xid, op int32, path string, watch bool) []byte { return framed(jute(xid, op, path, watch)) }
-	answer := func(xid, code int32) []byte { return jute(xid, int64(9), code) }
-	event := func(kind int32, path string) []byte { return jute(xidEvent, int64(-1), codeOK, kind, 3, path) }
 	all := []watchKey{{"/d", watchData}, {"/e", watchData}, {"/n", watchExists}, {"/c", watchChildren}}
 	for _, test := range []struct {
 		name  string
@@ -104,29 +85,30 @@ func TestLineKeepsTheWatches(t *testing.T) {
 		gone  []watchKey
 	}{
 		{"none", nil, nil},
-		{"changed", event(eventDataChanged, "/d"), all[0:1]},
-		{"deleted", event(eventDeleted, "/c"), all[3:4]},
-		{"created", event(eventCreated, "/n"), all[2:3]},
-		{"children", event(eventChildrenChanged, "/c"), all[3:4]},
-		{"of another kind", event(eventChildrenChanged, "/d"), nil},
-		{"of another znode", event(eventDeleted, "/other"), nil},
+		{"changed", eventOf(proto.EventDataChanged, "/d"), all[0:1]},
+		{"deleted", eventOf(proto.EventDeleted, "/c"), all[3:4]},
+		{"created", eventOf(proto.EventCreated, "/n"), all[2:3]},
+		{"children", eventOf(proto.EventChildrenChanged, "/c"), all[3:4]},
+		{"of another kind", eventOf(proto.EventChildrenChanged, "/d"), nil},
+		{"of another znode", eventOf(proto.EventDeleted, "/other"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			frames := [][]byte{
-				greeting(7), answer(1, codeOK), answer(2, codeOK), answer(3, codeNoNode), answer(4, codeOK),
-				answer(5, codeOK), answer(6, codeNoNode), answer(7, codeNoNode), answer(8, codeOK),
+				greeting(7), answer(1, 9, proto.CodeOK), answer(2, 9, proto.CodeOK), answer(3, 9, proto.CodeNoNode),
+				answer(4, 9, proto.CodeOK), answer(5, 9, proto.CodeOK), answer(6, 9, proto.CodeNoNode),
+				answer(7, 9, proto.CodeNoNode), answer(8, 9, proto.CodeOK),
 			}
 			if test.event != nil {
 				frames = append(frames, test.event)
 			}
-			l, _ := lineOver(t, framed(frames...))
-			handshake := make([]byte, len(framed(greeting(7))))
+			l, _ := lineOver(t, slices.Concat(frames...))
+			handshake := make([]byte, len(greeting(7)))
 			_, err := io.ReadFull(l, handshake)
 			require.NoError(t, err)
 			for _, request := range [][]byte{
-				ask(1, opGetData, "/d", true), ask(2, opExists, "/e", true), ask(3, opExists, "/n", true),
-				ask(4, opGetChildren2, "/c", true), ask(5, opGetData, "/unwatched", false),
-				ask(6, opGetData, "/missing", true), ask(7, opGetChildren, "/missing", true), ask(8, opDelete, "/x", true),
+				ask(1, proto.OpGetData, "/d", true), ask(2, proto.OpExists, "/e", true), ask(3, proto.OpExists, "/n", true),
+				ask(4, proto.OpGetChildren2, "/c", true), ask(5, proto.OpGetData, "/unwatched", false),
+				ask(6, proto.OpGetData, "/missing", true), ask(7, proto.OpGetChildren, "/missing", true), ask(8, proto.OpDelete, "/x", true),
 			} {
 				n, err := l.Write(request)
 				require.NoError(t, err)
@@ -134,7 +116,7 @@ func TestLineKeepsTheWatches(t *testing.T) {
 			}
 			rest, err := io.ReadAll(l)
 			require.NoError(t, err)
-			require.Equal(t, framed(frames[1:]...), rest)
+			require.Equal(t, slices.Concat(frames[1:]...), rest)
 			want := map[watchKey]struct{}{}
 			for _, key := range all {
 				if !slices.Contains(test.gone, key) {
@@ -149,10 +131,10 @@ func TestLineKeepsTheWatches(t *testing.T) {
 
 // Whatever a server sends, nothing panics, and zk.Conn gets the bytes as they are.
 func FuzzLine(f *testing.F) {
-	f.Add(framed(greeting(7), jute(1, int64(1), codeOK), jute(xidEvent, int64(-1), codeOK, eventDeleted, 3, "/a")), uint8(3))
-	f.Add(framed(greeting(0), jute(-2, int64(0), codeOK)), uint8(255))
+	f.Add(slices.Concat(greeting(7), answer(1, 1, proto.CodeOK), eventOf(proto.EventDeleted, "/a")), uint8(3))
+	f.Add(slices.Concat(greeting(0), answer(proto.XidPing, 0, proto.CodeOK)), uint8(255))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1}, uint8(1))
-	f.Add(framed(nil, nil, []byte{1}), uint8(4))
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}, uint8(4))
 	f.Fuzz(func(t *testing.T, in []byte, chunk uint8) {
 		l, _ := lineOver(t, in)
 		buffer := make([]byte, int(chunk)+1)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // read is a call of a recipe.
@@ -19,14 +21,13 @@ func read(ctx context.Context, s *Session) error {
 
 func TestCallWaitsForTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.set(refusing, serverA)
-		f.drop()
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Stop(srv.a)
 		synctest.Wait()
 		go func() {
 			pass(5 * time.Second)
-			f.set(healthy, serverA)
+			srv.Restart(srv.a)
 		}()
 		start := time.Now()
 		require.NoError(t, read(t.Context(), s))
@@ -36,10 +37,9 @@ func TestCallWaitsForTheConnection(t *testing.T) {
 
 func TestCallIsBoundedByItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.set(refusing, serverA)
-		f.drop()
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Stop(srv.a)
 		synctest.Wait()
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -58,10 +58,9 @@ func TestCallIsBoundedByItsContext(t *testing.T) {
 
 func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.set(refusing, serverA)
-		f.drop()
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Stop(srv.a)
 		synctest.Wait()
 		start := time.Now()
 		err := read(t.Context(), s)
@@ -74,9 +73,9 @@ func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
 // A call in flight is abandoned by its context at once.
 func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.once(opGetData, fault{delay: 4 * time.Second})
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.once(zktest.OpGetData, zktest.Fault{Delay: 4 * time.Second})
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -89,11 +88,10 @@ func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
 // may be in its queue while there is no connection.
 func TestNothingCrossesSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		old := sessionID(s)
-		f.set(refusing, serverA)
-		f.drop()
+		srv.Stop(srv.a)
 		synctest.Wait()
 		var calls sync.WaitGroup
 		for range 50 {
@@ -107,21 +105,20 @@ func TestNothingCrossesSessions(t *testing.T) {
 		}
 		calls.Wait()
 		pass(5 * time.Second) // the session is over by now
-		f.set(healthy, serverA)
+		srv.Restart(srv.a)
 		eventually(t, 5*time.Second, func() bool { return s.State() == Connected })
 		pass(time.Second)
 		require.NotEqual(t, old, sessionID(s))
-		require.Empty(t, f.requests(opCreate))
+		require.Empty(t, srv.log.Requests(zktest.OpCreate))
 	})
 }
 
 // The gate opens with the new session, once for all that wait.
 func TestManyCallsAcrossAReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.set(refusing, serverA)
-		f.drop()
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Stop(srv.a)
 		synctest.Wait()
 		var calls sync.WaitGroup
 		for range 500 {
@@ -132,16 +129,16 @@ func TestManyCallsAcrossAReconnect(t *testing.T) {
 			})
 		}
 		pass(3 * time.Second)
-		f.set(healthy, serverA)
+		srv.Restart(srv.a)
 		calls.Wait()
-		require.Len(t, f.requests(opGetData), 500)
+		require.Len(t, srv.log.Requests(zktest.OpGetData), 500)
 	})
 }
 
 func TestCallAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, read(t.Context(), s), ErrClosed)
 		_, err := mutexOn(s, "/m").Acquire(t.Context())

@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // granted is the outcome of an Acquire in the background.
@@ -27,43 +30,38 @@ func acquireLater(ctx context.Context, q *Queue) <-chan granted {
 }
 
 // twoClients are a holder on server A and a waiter on server B.
-func twoClients(t *testing.T, f *fake, timeout time.Duration) (holder, waiter *Session) {
+func twoClients(t *testing.T, srv *ensemble, timeout time.Duration) (holder, waiter *Session) {
 	t.Helper()
-	a, b := f.config(timeout), f.config(timeout)
-	a.Servers, b.Servers = []string{serverA}, []string{serverB}
-	return connect(t, a), connect(t, b)
+	return connect(t, srv.config(timeout, srv.a)), connect(t, srv.config(timeout, srv.b))
 }
 
 // The predecessor has gone while the waiter was away for longer than its trust. The
 // session is alive, the event comes: but it has to be proven before the grant.
 func TestNoGrantWithoutProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA, serverB)
+		srv := newEnsemble(t)
 		const timeout, answer = 30 * time.Second, 2 * time.Second
-		holder, waiter := twoClients(t, f, timeout)
+		holder, waiter := twoClients(t, srv, timeout)
 		e := acquire(t, mutexOn(holder, "/m"))
 		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
 		synctest.Wait()
-		place := f.children("/m")
+		place := srv.Children("/m")
 		require.Len(t, place, 2)
 
-		f.set(refusing, serverB)
-		f.mu.Lock()
-		f.dropLocked(serverB)
-		f.mu.Unlock()
+		srv.Stop(srv.b)
 		pass(22 * time.Second)
 		require.NoError(t, e.Leave())
-		f.once(opMulti, fault{delay: answer})
+		srv.once(zktest.OpMulti, zktest.Fault{Delay: answer})
 		healed := time.Now()
-		f.set(healthy, serverB)
+		srv.Restart(srv.b)
 
 		got := <-turn
 		require.NoError(t, got.err)
 		require.Contains(t, place, got.entry.Path()[len("/m/"):], "the place was kept")
-		proof := slices.DeleteFunc(f.requests(opMulti), func(r seen) bool { return r.server != serverB || r.at.Before(healed) })
+		proof := slices.DeleteFunc(srv.log.Requests(zktest.OpMulti), func(r zktest.Request) bool { return r.Server != srv.b || r.Time.Before(healed) })
 		require.NotEmpty(t, proof)
-		require.GreaterOrEqual(t, got.at.Sub(proof[0].at), answer, "not before the first proof is answered")
-		require.LessOrEqual(t, got.entry.TrustedUntil().Sub(proof[0].at), 2*timeout/3+answer)
+		require.GreaterOrEqual(t, got.at.Sub(proof[0].Time), answer, "not before the first proof is answered")
+		require.LessOrEqual(t, got.entry.TrustedUntil().Sub(proof[0].Time), 2*timeout/3+answer)
 		require.NoError(t, got.entry.Leave())
 	})
 }
@@ -71,25 +69,22 @@ func TestNoGrantWithoutProof(t *testing.T) {
 // The same, but the proof says that the znode is gone: a new place at the tail.
 func TestNoGrantWhenTheProofFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA, serverB)
-		holder, waiter := twoClients(t, f, 30*time.Second)
+		srv := newEnsemble(t)
+		holder, waiter := twoClients(t, srv, 30*time.Second)
 		e := acquire(t, mutexOn(holder, "/m"))
 		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
 		synctest.Wait()
-		f.set(refusing, serverB)
-		f.mu.Lock()
-		f.dropLocked(serverB)
-		f.mu.Unlock()
+		srv.Stop(srv.b)
 		pass(22 * time.Second)
 		require.NoError(t, e.Leave())
-		old := "/m/" + f.children("/m")[0]
-		f.onRequest(func(r seen) fault {
-			if r.op == opMulti && r.path == old {
-				f.removeLocked(old)
+		old := "/m/" + srv.Children("/m")[0]
+		srv.onRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpMulti && r.Path == old {
+				srv.Delete(old)
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
-		f.set(healthy, serverB)
+		srv.Restart(srv.b)
 		got := <-turn
 		require.NoError(t, got.err)
 		require.NotEqual(t, old, got.entry.Path())
@@ -100,16 +95,16 @@ func TestNoGrantWhenTheProofFails(t *testing.T) {
 // A create whose answer takes longer than the trust it gives is no grant either.
 func TestSlowCreateIsProvenFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		const timeout = 6 * time.Second
-		s := connect(t, f.config(timeout))
-		f.put("/m", "")
-		f.once(opCreate, fault{delay: 3900 * time.Millisecond})
+		s := connect(t, srv.config(timeout))
+		srv.Put("/m", nil)
+		srv.once(zktest.OpCreate, zktest.Fault{Delay: 3900 * time.Millisecond})
 		turn := acquireLater(t.Context(), mutexOn(s, "/m"))
 		got := <-turn
 		require.NoError(t, got.err)
 		require.True(t, got.at.Before(got.entry.TrustedUntil()))
-		require.Len(t, f.children("/m"), 1)
+		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, got.entry.Leave())
 	})
 }
@@ -118,22 +113,22 @@ func TestSlowCreateIsProvenFirst(t *testing.T) {
 // bounding it.
 func TestExpiryWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA, serverB)
-		holder, waiter := twoClients(t, f, 6*time.Second)
+		srv := newEnsemble(t)
+		holder, waiter := twoClients(t, srv, 6*time.Second)
 		e := acquire(t, mutexOn(holder, "/m"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
 		turn := acquireLater(ctx, mutexOn(waiter, "/m"))
 		pass(time.Second)
-		old := f.children("/m")
-		f.expire(sessionID(waiter))
-		eventually(t, 5*time.Second, func() bool { return len(f.children("/m")) == 2 })
-		require.NotSubset(t, old, f.children("/m"), "a new place")
+		old := srv.Children("/m")
+		srv.Expire(sessionID(waiter))
+		eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 2 })
+		require.NotSubset(t, old, srv.Children("/m"), "a new place")
 		got := <-turn
 		require.ErrorIs(t, got.err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, got.at.Sub(start))
-		eventually(t, time.Second, func() bool { return len(f.children("/m")) == 1 })
+		eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 1 })
 		require.NoError(t, e.Leave())
 	})
 }
@@ -141,14 +136,14 @@ func TestExpiryWhileWaiting(t *testing.T) {
 // The own znode deleted by someone while waiting: never two holders.
 func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA, serverB)
-		holder, waiter := twoClients(t, f, 6*time.Second)
+		srv := newEnsemble(t)
+		holder, waiter := twoClients(t, srv, 6*time.Second)
 		e := acquire(t, mutexOn(holder, "/m"))
 		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
 		synctest.Wait()
-		for _, name := range f.children("/m") {
+		for _, name := range srv.Children("/m") {
 			if "/m/"+name != e.Path() {
-				f.remove("/m/" + name)
+				srv.Delete("/m/" + name)
 			}
 		}
 		pass(time.Second)
@@ -165,26 +160,23 @@ func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
 	for _, ownFirst := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA, serverB)
-			holder, waiter := twoClients(t, f, 6*time.Second)
+			srv := newEnsemble(t)
+			holder, waiter := twoClients(t, srv, 6*time.Second)
 			e := acquire(t, mutexOn(holder, "/m"))
 			turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
 			synctest.Wait()
 			var own string
-			for _, name := range f.children("/m") {
+			for _, name := range srv.Children("/m") {
 				if path := "/m/" + name; path != e.Path() {
 					own = path
 				}
 			}
-			f.mu.Lock()
+			paths := []string{e.Path(), own}
 			if ownFirst {
-				f.removeLocked(own)
-				f.removeLocked(e.Path())
-			} else {
-				f.removeLocked(e.Path())
-				f.removeLocked(own)
+				slices.Reverse(paths)
 			}
-			f.mu.Unlock()
+			_, err := holder.Conn().Multi(&zk.DeleteRequest{Path: paths[0], Version: -1}, &zk.DeleteRequest{Path: paths[1], Version: -1})
+			require.NoError(t, err)
 			got := <-turn
 			require.NoError(t, got.err)
 			if got.entry.Path() == own { // granted in the instant between: it must end

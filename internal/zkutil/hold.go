@@ -16,6 +16,7 @@ type Hold struct {
 	path  string
 	token int64
 	key   holdKey
+	keep  bool            // the znode stays until Vacate
 	ctx   context.Context // ends with the hold; for its own reads
 	stop  context.CancelFunc
 
@@ -45,7 +46,7 @@ type holdKey struct {
 // holdLocked makes a granted place a hold with one entry. Called under s.mu.
 func (s *Session) holdLocked(ctx context.Context, p *place) *Entry {
 	h := &Hold{
-		s: s, path: p.path, token: p.token, key: p.q.key(),
+		s: s, path: p.path, token: p.token, key: p.q.key(), keep: p.q.Keep,
 		revoked: make(chan struct{}), entries: map[*Entry]struct{}{},
 	}
 	h.ctx, h.stop = context.WithCancel(s.ctx)
@@ -89,6 +90,9 @@ func (q *Queue) Reenter(ctx context.Context) (*Entry, error) {
 
 func (h *Hold) enterLocked(ctx context.Context) *Entry {
 	e := &Entry{hold: h}
+	if h.keep { // what the user does with the term's context is no business of the candidate's
+		ctx = context.WithValue(ctx, leftoversKey{}, nil)
+	}
 	e.ctx, e.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), h.key, h))
 	h.entries[e] = struct{}{}
 	return e
@@ -114,7 +118,9 @@ func (h *Hold) endLocked(cause error) {
 		e.cancel(cause)
 	}
 	h.stop()
-	h.removal = s.removeLocked(h.path)
+	if !h.keep {
+		h.removal = s.removeLocked(h.path)
+	}
 	s.attend(-1)
 	if !errors.Is(cause, ErrReleased) {
 		s.log(slog.LevelWarn, "hold lost", "znode", h.path, "err", cause)
@@ -223,8 +229,9 @@ func (e *Entry) TrustedUntil() time.Time {
 	return h.s.trust.until
 }
 
-// Leave gives the entry back; the last one deletes the znode. It returns
-// ErrNotHeld when called again, and what ended the hold if that was a loss.
+// Leave gives the entry back; the last one deletes the znode, unless the queue keeps
+// it. It returns ErrNotHeld when called again, and what ended the hold if that was a
+// loss.
 func (e *Entry) Leave() error {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
@@ -247,5 +254,29 @@ func (e *Entry) Leave() error {
 	h.endLocked(ErrReleased)
 	removal := h.removal
 	s.mu.Unlock()
+	if removal == nil {
+		return nil
+	}
 	return removal.wait(s, s.cfg.OperationTimeout)
+}
+
+// vacate begins to delete the znode of a hold that has ended and was kept.
+func (e *Entry) vacate() *removal {
+	h := e.hold
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.removal == nil {
+		h.removal = h.s.removeLocked(h.path)
+	}
+	return h.removal
+}
+
+// Stands reports whether the hold does, by the clock: the keeper may be late, as after
+// a pause of the process.
+func (e *Entry) Stands() bool {
+	h := e.hold
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.checkLocked()
+	return h.cause == nil && !e.left
 }

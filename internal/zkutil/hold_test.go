@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 type valueKey struct{}
 
 func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		first := acquire(t, q)
-		before := len(f.requests())
+		before := len(srv.log.Requests())
 		second, err := q.Reenter(first.Context())
 		require.NoError(t, err)
 		third, err := q.Reenter(context.WithValue(second.Context(), valueKey{}, "derived"))
@@ -30,10 +32,10 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 		require.ErrorIs(t, context.Cause(first.Context()), ErrReleased)
 		require.NoError(t, third.Context().Err())
 		require.NoError(t, third.Leave())
-		require.Len(t, f.requests(), before)
-		require.Len(t, f.children("/m"), 1)
+		require.Len(t, srv.log.Requests(), before)
+		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, second.Leave())
-		require.Empty(t, f.children("/m"))
+		require.Empty(t, srv.Children("/m"))
 
 		for _, e := range []*Entry{first, second, third} {
 			_, err := q.Reenter(e.Context())
@@ -47,8 +49,8 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 // the hold lives on in another entry: the tree below it is over.
 func TestReentryThroughAnEndedEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		first := acquire(t, q)
 		second, err := q.Reenter(first.Context())
@@ -63,8 +65,8 @@ func TestReentryThroughAnEndedEntry(t *testing.T) {
 // Ownership is keyed by session, path and recipe.
 func TestAnotherQueueDoesNotReenter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s, other := connect(t, f.config(30*time.Second)), connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s, other := connect(t, srv.config(30*time.Second)), connect(t, srv.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		recipe := mutexOn(s, "/m")
 		recipe.Recipe = "semaphore"
@@ -84,8 +86,8 @@ func TestAnotherQueueDoesNotReenter(t *testing.T) {
 // The context of a hold keeps the values of the one that acquired, not its end.
 func TestContextOfAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Second)
 		e, err := mutexOn(s, "/m").Acquire(ctx)
 		require.NoError(t, err)
@@ -108,8 +110,8 @@ func TestLateKeeper(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t, serverA)
-				s := connect(t, f.config(6*time.Second))
+				srv := newEnsemble(t)
+				s := connect(t, srv.config(6*time.Second))
 				q := mutexOn(s, "/m")
 				e := acquire(t, q)
 				s.mu.Lock()
@@ -127,13 +129,12 @@ func TestLateKeeper(t *testing.T) {
 // the deletion goes on behind it.
 func TestLeaveWithoutAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(60 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(60 * time.Second)
 		cfg.OperationTimeout = 5 * time.Second
 		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
-		f.set(refusing, serverA)
-		f.drop()
+		srv.Stop(srv.a)
 		synctest.Wait()
 		start := time.Now()
 		err := e.Leave()
@@ -141,24 +142,24 @@ func TestLeaveWithoutAServer(t *testing.T) {
 		require.ErrorContains(t, err, "deletion goes on")
 		require.ErrorContains(t, err, "connection refused")
 		require.ErrorIs(t, context.Cause(e.Context()), ErrReleased, "the hold has ended all the same")
-		require.Len(t, f.children("/m"), 1)
-		f.set(healthy, serverA)
-		eventually(t, 5*time.Second, func() bool { return len(f.children("/m")) == 0 })
+		require.Len(t, srv.Children("/m"), 1)
+		srv.Restart(srv.a)
+		eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 		require.ErrorIs(t, e.Leave(), ErrNotHeld)
 	})
 }
 
 // A delete whose answer is lost is repeated until the server says that nothing is left.
 func TestLostDeleteAnswer(t *testing.T) {
-	for _, skip := range []bool{false, true} {
+	for _, lost := range []zktest.Loss{zktest.ReplyLost, zktest.RequestLost} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(30*time.Second))
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(30*time.Second))
 			e := acquire(t, mutexOn(s, "/m"))
-			f.once(opDelete, fault{cut: true, skip: skip})
+			srv.once(zktest.OpDelete, zktest.Fault{Lost: lost})
 			require.NoError(t, e.Leave())
-			require.Empty(t, f.children("/m"))
-			require.Len(t, f.requests(opDelete), 2)
+			require.Empty(t, srv.Children("/m"))
+			require.Len(t, srv.log.Requests(zktest.OpDelete), 2)
 		})
 	}
 }
@@ -166,29 +167,28 @@ func TestLostDeleteAnswer(t *testing.T) {
 // The refusal of a delete is reported, and the attempts go on: an ACL may change.
 func TestRefusedDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(30 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(30 * time.Second)
 		cfg.OperationTimeout = 3 * time.Second
 		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
-		const noAuth = -102
-		f.onRequest(func(r seen) fault {
-			if r.op == opDelete {
-				return fault{code: noAuth}
+		remove := srv.onRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpDelete {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
 		require.ErrorContains(t, e.Leave(), "not authenticated")
-		f.onRequest(nil)
-		eventually(t, 5*time.Second, func() bool { return len(f.children("/m")) == 0 })
+		remove()
+		eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
 // Many goroutines enter and leave one hold: the znode goes exactly once.
 func TestConcurrentEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		var entries sync.WaitGroup
@@ -205,6 +205,6 @@ func TestConcurrentEntries(t *testing.T) {
 		}
 		entries.Wait()
 		require.NoError(t, e.Leave())
-		require.Len(t, f.requests(opDelete), 1)
+		require.Len(t, srv.log.Requests(zktest.OpDelete), 1)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
 // line is one connection of a wire. As any net.Conn under zk.Conn it has one
@@ -26,6 +28,7 @@ type line struct {
 	open    bool               // the handshake is done
 	pending map[int32]watchKey // requests that ask for a watch, by xid
 	auth    int32              // xid of the latest request to present a credential
+	closing bool               // the session's end has been asked for
 	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
 	limit   *time.Timer        // for armed
 }
@@ -71,7 +74,7 @@ func (l *line) Write(frame []byte) (int, error) {
 	op := l.outgoing(frame)
 	if _, err := l.Conn.Write(frame); err != nil {
 		_ = l.Close()
-	} else if op == opSetWatches {
+	} else if op == proto.OpSetWatches {
 		l.watchesSent()
 	}
 	return len(frame), nil
@@ -138,6 +141,12 @@ func (l *line) isCredential(xid int32) bool {
 	return l.auth != 0 && l.auth == xid
 }
 
+func (l *line) isClosing() bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.closing
+}
+
 // awaitArmed returns once answers may pass; an error if they never may.
 func (l *line) awaitArmed() error {
 	l.wire.mu.Lock()
@@ -184,7 +193,7 @@ func (l *line) opened(id int64, timeout time.Duration) {
 // ping keeps the session active at the server. zk.Conn takes the answers for those to
 // its own pings.
 func (l *line) ping(every time.Duration) {
-	frame := []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, opPing} // length, xid −2, operation
+	frame := []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, proto.OpPing} // length, xid −2, operation
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

@@ -6,11 +6,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // The followers' lists are as rare as a server allows: its minimum for T is two
 // ticks, and there are two lists a tick.
 func listsOf(timeout time.Duration) time.Duration { return timeout / 4 }
+
+// listening is an ensemble whose next list comes after phase.
+func listening(t *testing.T, timeout, phase time.Duration) *ensemble {
+	t.Helper()
+	srv := newEnsemble(t, zktest.WithTouchInterval(listsOf(timeout)))
+	pass(listsOf(timeout) - phase)
+	return srv
+}
 
 // silencedAt holds a lock over two heartbeats, and then nothing passes any more from
 // offset into the cycle on. It checks when the hold ends: at the deadline to the
@@ -18,25 +28,24 @@ func listsOf(timeout time.Duration) time.Duration { return timeout / 4 }
 func silencedAt(t *testing.T, timeout, offset time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		f.listen(t, listsOf(timeout), offset%listsOf(timeout)+time.Millisecond)
-		s := connect(t, f.config(timeout))
+		srv := listening(t, timeout, offset%listsOf(timeout)+time.Millisecond)
+		s := connect(t, srv.config(timeout))
 		id := sessionID(s)
 		e := acquire(t, mutexOn(s, "/m"))
 		pass(timeout/3 + offset)
-		f.set(silent, serverA)
-		proven := f.lastWrite()
-		expiry := f.expiryOf(id)
+		srv.Partition()
+		proven := srv.lastWrite()
+		expiry := srv.expiryOf(id)
 
 		at, cause := ended(t, e)
 		require.ErrorIs(t, cause, ErrSessionLost)
 		require.Equal(t, 2*timeout/3, at.Sub(proven))
 		require.Equal(t, at, e.TrustedUntil(), "the last deadline stays readable")
 		require.GreaterOrEqual(t, expiry.Sub(at), timeout/12, "T/12 has to be left for clock rates")
-		require.True(t, f.alive(id))
+		require.True(t, srv.alive(id))
 		require.ErrorIs(t, e.Leave(), ErrSessionLost)
 		require.ErrorIs(t, e.Leave(), ErrNotHeld)
-		f.set(healthy, serverA)
+		srv.Heal()
 	})
 }
 
@@ -57,17 +66,16 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 	for offset := time.Duration(0); offset < timeout/3; offset += 100 * time.Millisecond {
 		for phase := time.Millisecond; phase < listsOf(timeout); phase += 300 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t, serverA)
-				f.listen(t, listsOf(timeout), phase)
-				s := connect(t, f.config(timeout))
+				srv := listening(t, timeout, phase)
+				s := connect(t, srv.config(timeout))
 				pass(2*timeout + offset)
 				e := acquire(t, mutexOn(s, "/m"))
-				f.set(silent, serverA)
-				expiry := f.expiryOf(sessionID(s))
+				srv.Partition()
+				expiry := srv.expiryOf(sessionID(s))
 				at, cause := ended(t, e)
 				require.ErrorIs(t, cause, ErrSessionLost)
 				require.GreaterOrEqual(t, expiry.Sub(at), timeout/12, "idle for %v, lists at %v", offset, phase)
-				f.set(healthy, serverA)
+				srv.Heal()
 			})
 		}
 	}
@@ -78,20 +86,20 @@ func TestIsolatedServerIsNoProof(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 30 * time.Second} {
 		for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t, serverA)
-				s := connect(t, f.config(timeout))
+				srv := newEnsemble(t)
+				s := connect(t, srv.config(timeout))
 				q := mutexOn(s, "/m")
 				e := acquire(t, q)
 				pass(timeout/3 + offset)
-				f.set(isolated, serverA)
-				proven := f.lastWrite()
+				srv.Isolate(srv.a)
+				proven := srv.lastWrite()
 				_, err := q.Participants(t.Context())
 				require.NoError(t, err, "it answers reads")
 
 				at, cause := ended(t, e)
 				require.ErrorIs(t, cause, ErrSessionLost)
 				require.Equal(t, 2*timeout/3, at.Sub(proven))
-				f.set(healthy, serverA)
+				srv.Heal()
 			})
 		}
 	}
@@ -103,21 +111,20 @@ func TestSecondServerKeepsTheLease(t *testing.T) {
 	const timeout = 6 * time.Second
 	for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA, serverB)
-			s := connect(t, f.config(timeout))
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(timeout, srv.a, srv.b))
 			e := acquire(t, mutexOn(s, "/m"))
 			token := e.Token()
 			pass(timeout/3 + offset)
-			f.mu.Lock()
-			bad := f.dials[len(f.dials)-1]
-			f.mu.Unlock()
-			f.set(isolated, bad)
+			bad := srv.latestEnd()
+			srv.Isolate(bad.server)
 
 			unanswered := 0 * time.Second
-			cut := waitForCut(t, f, bad)
-			for _, r := range f.requests(opMulti) {
-				if r.server == bad {
-					unanswered = cut.Sub(r.at)
+			<-bad.closed
+			at := time.Now()
+			for _, r := range srv.log.Requests(zktest.OpMulti) {
+				if r.Server == bad.server {
+					unanswered = at.Sub(r.Time)
 				}
 			}
 			require.Equal(t, timeout/6, unanswered, "from the unanswered heartbeat to the closed socket")
@@ -127,25 +134,8 @@ func TestSecondServerKeepsTheLease(t *testing.T) {
 			require.Equal(t, token, e.Token())
 			require.True(t, time.Now().Before(e.TrustedUntil()))
 			require.NoError(t, e.Leave())
-			require.Empty(t, f.children("/m"))
+			require.Empty(t, srv.Children("/m"))
 		})
-	}
-}
-
-// waitForCut returns when the client gave up its connection to a server.
-func waitForCut(t *testing.T, f *fake, server string) time.Time {
-	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for {
-		connected := false
-		for l := range f.lines {
-			connected = connected || l.server == server
-		}
-		if !connected {
-			return time.Now()
-		}
-		f.changed.Wait()
 	}
 }
 
@@ -153,18 +143,18 @@ func waitForCut(t *testing.T, f *fake, server string) time.Time {
 // deleted, and the context that carried it says why.
 func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		const timeout = 30 * time.Second
-		s := connect(t, f.config(timeout))
+		s := connect(t, srv.config(timeout))
 		id := sessionID(s)
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
-		f.set(silent, serverA)
+		srv.Partition()
 		_, cause := ended(t, e)
 		require.ErrorIs(t, cause, ErrSessionLost)
-		require.Len(t, f.children("/m"), 1)
-		f.set(healthy, serverA)
-		eventually(t, timeout/3, func() bool { return len(f.children("/m")) == 0 })
+		require.Len(t, srv.Children("/m"), 1)
+		srv.Heal()
+		eventually(t, timeout/3, func() bool { return len(srv.Children("/m")) == 0 })
 		require.Equal(t, id, sessionID(s), "the session came back alive")
 
 		_, err := q.Reenter(e.Context())
@@ -179,12 +169,12 @@ func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
 // of the same queue works.
 func TestExpiredSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		old := sessionID(s)
-		f.expire(old)
+		srv.Expire(old)
 		_, cause := ended(t, e)
 		require.ErrorIs(t, cause, ErrSessionLost)
 		require.ErrorIs(t, e.Leave(), ErrSessionLost)
@@ -197,34 +187,34 @@ func TestExpiredSession(t *testing.T) {
 // Standard policy: the connection ends a hold, whatever the session does.
 func TestSuspendedEndsTheHoldUnderStandardPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(6 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(6 * time.Second)
 		cfg.SuspendEnds = true
 		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
 		start := time.Now()
-		f.drop()
+		srv.Disconnect()
 		at, cause := ended(t, e)
 		require.ErrorIs(t, cause, ErrSuspended)
 		require.Equal(t, start, at)
 		require.ErrorIs(t, e.Leave(), ErrSuspended)
-		eventually(t, time.Second, func() bool { return len(f.children("/m")) == 0 })
+		eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
 // A lost connection that comes back in time costs no lease.
 func TestReconnectKeepsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		for range 50 {
-			f.drop()
+			srv.Disconnect()
 			pass(700 * time.Millisecond)
 		}
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
-		require.Empty(t, f.children("/m"))
+		require.Empty(t, srv.Children("/m"))
 	})
 }
 
@@ -232,15 +222,14 @@ func TestReconnectKeepsTheHold(t *testing.T) {
 // out at once.
 func TestReconnectJustBeforeTheDeadlineKeepsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		const timeout = 6 * time.Second
-		s := connect(t, f.config(timeout))
+		s := connect(t, srv.config(timeout))
 		e := acquire(t, mutexOn(s, "/m"))
 		pass(900 * time.Millisecond)
-		f.set(refusing, serverA) // dials at 0.9, 1.9, 2.9 and 3.9 s
-		f.drop()
+		srv.Stop(srv.a) // dials at 0.9, 1.9, 2.9 and 3.9 s
 		pass(2500 * time.Millisecond)
-		f.set(healthy, serverA)
+		srv.Restart(srv.a)
 		require.Equal(t, 600*time.Millisecond, time.Until(e.TrustedUntil()))
 		pass(timeout)
 		require.NoError(t, e.Context().Err())

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
 // ErrInvalidPath is matched by every error of [ValidatePath].
@@ -42,19 +44,13 @@ func ValidatePath(path string) error {
 			return wrong("relative segment")
 		}
 	}
-	if i := strings.IndexFunc(path, forbidden); i >= 0 {
+	if i := strings.IndexFunc(path, proto.ForbiddenInPath); i >= 0 {
 		return wrong(fmt.Sprintf("forbidden character at byte %d", i))
 	}
 	if segments[0] == "zookeeper" {
 		return wrong("reserved for the server")
 	}
 	return nil
-}
-
-// forbidden are the characters that the server's PathUtils refuses. It looks at UTF-16,
-// so whatever needs surrogates there is refused too.
-func forbidden(r rune) bool {
-	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
 
 // Join returns the path of child name below dir.

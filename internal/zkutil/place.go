@@ -32,12 +32,15 @@ type place struct {
 // turn waits until nobody is ahead, and takes the hold.
 func (p *place) turn(ctx context.Context, wait bool) (*Entry, error) {
 	for {
-		if err := p.look(ctx); err != nil {
+		if err := p.s.apart(ctx, func() error { return p.look(ctx) }); err != nil {
 			return nil, err
 		}
 		if p.blocker != "" {
 			if !wait {
 				return nil, ErrNotAcquired
+			}
+			if p.q.Behind != nil {
+				p.q.Behind()
 			}
 			if mine, err := p.wait(ctx); err != nil {
 				return nil, err
@@ -126,8 +129,10 @@ func (p *place) readOwn(ctx context.Context, reading *watchedRead) error {
 // that alone makes it our turn: the blocker was the only one ahead and is gone. Our
 // own znode's deletion would have been told before.
 func (p *place) wait(ctx context.Context) (mine bool, err error) {
-	blocker, err := retry(ctx, p.s.cfg.Retry, transient, func() (*Watch, error) {
-		return p.s.watch(ctx, p.blocker)
+	var blocker *Watch
+	err = p.s.apart(ctx, func() (err error) {
+		blocker, err = p.watchBlocker(ctx)
+		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
@@ -152,6 +157,10 @@ func (p *place) wait(ctx context.Context) (mine bool, err error) {
 			return false, interrupted(ctx, nil)
 		}
 	}
+}
+
+func (p *place) watchBlocker(ctx context.Context) (*Watch, error) {
+	return retry(ctx, p.s.cfg.Retry, transient, func() (*Watch, error) { return p.s.watch(ctx, p.blocker) })
 }
 
 // stale reports whether the last look may no longer hold: the connection was away,
@@ -194,6 +203,7 @@ func (p *place) prove(ctx context.Context) error {
 // the others ctx is over or the znode is lost.
 func (p *place) withdraw(ctx context.Context, why error) {
 	removal := p.s.remove(p.path)
+	leaves(ctx, removal.done)
 	if !errors.Is(why, ErrNotAcquired) {
 		return
 	}

@@ -38,6 +38,8 @@ type Queue struct {
 	Markers []string // what stands before a contender's number
 	Data    []byte   // of our znodes; nil: the host's address
 	Rule    Rule
+	Keep    bool   // a hold's znode stays when the hold ends, until Candidate.Vacate
+	Behind  func() // if set: called when an attempt finds somebody ahead; must not block
 }
 
 // Acquire waits for its turn and returns the hold, entered once. Whatever error it
@@ -48,31 +50,29 @@ func (q *Queue) Acquire(ctx context.Context) (*Entry, error) { return q.acquire(
 func (q *Queue) TryAcquire(ctx context.Context) (*Entry, error) { return q.acquire(ctx, false) }
 
 func (q *Queue) acquire(ctx context.Context, wait bool) (*Entry, error) {
-	s := q.Session
-	ctx, cancel := s.whileOpen(ctx)
+	ctx, cancel := q.Session.whileOpen(ctx)
 	defer cancel()
-	s.mu.Lock()
-	s.attend(+1)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.attend(-1)
-		s.mu.Unlock()
-	}()
-	policy := s.cfg.Retry
+	defer q.Session.attended()()
+	policy := q.Session.cfg.Retry
 	policy.MaxElapsed = 0 // the time in the queue is no failure
 	lost := func(err error) bool { return errors.Is(err, errPlaceLost) }
-	return retry(ctx, policy, lost, func() (*Entry, error) {
-		p, err := q.join(ctx)
-		if err != nil {
-			return nil, err
-		}
-		entry, err := p.turn(ctx, wait)
-		if err != nil {
-			p.withdraw(ctx, err)
-		}
-		return entry, err
-	})
+	return retry(ctx, policy, lost, func() (*Entry, error) { return q.attempt(ctx, wait) })
+}
+
+// attempt takes one place, and waits for its turn there.
+func (q *Queue) attempt(ctx context.Context, wait bool) (*Entry, error) {
+	var p *place
+	if err := q.Session.apart(ctx, func() (err error) {
+		p, err = q.join(ctx)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	entry, err := p.turn(ctx, wait)
+	if err != nil {
+		p.withdraw(ctx, err)
+	}
+	return entry, err
 }
 
 // join takes the place at the tail.
@@ -94,7 +94,7 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 		s.log(slog.LevelWarn, "sequence numbers are running out: let the parent be removed while nobody uses it", "path", q.Dir, "znode", path)
 	}
 	if exhausted {
-		s.remove(path)
+		leaves(ctx, s.remove(path).done)
 		return nil, ErrSequenceExhausted
 	}
 	s.mu.Lock()

@@ -8,19 +8,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 func TestTryAcquireLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		start := time.Now()
 		_, err := q.TryAcquire(t.Context())
 		require.ErrorIs(t, err, ErrNotAcquired)
 		require.Equal(t, start, time.Now())
-		require.Len(t, f.children("/m"), 1)
+		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
 		e, err = q.TryAcquire(t.Context())
 		require.NoError(t, err)
@@ -32,10 +34,10 @@ func TestTryAcquireLeavesNothing(t *testing.T) {
 func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 	for at := time.Duration(0); at < 2*time.Second; at += 50 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s, other := connect(t, f.config(30*time.Second)), connect(t, f.config(30*time.Second))
+			srv := newEnsemble(t)
+			s, other := connect(t, srv.config(30*time.Second)), connect(t, srv.config(30*time.Second))
 			holder := acquire(t, mutexOn(other, "/m"))
-			f.onRequest(func(seen) fault { return fault{delay: 100 * time.Millisecond} })
+			srv.Delay(zktest.OpAny, 100*time.Millisecond)
 			time.AfterFunc(time.Second, func() { _ = holder.Leave() })
 			ctx, cancel := context.WithTimeout(t.Context(), at)
 			defer cancel()
@@ -46,7 +48,7 @@ func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			}
 			pass(time.Until(time.Now().Truncate(time.Second).Add(3 * time.Second)))
-			require.Empty(t, f.children("/m"), "cancelled at %v", at)
+			require.Empty(t, srv.Children("/m"), "cancelled at %v", at)
 		})
 	}
 }
@@ -55,8 +57,8 @@ func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 func TestFIFOAndNoHerd(t *testing.T) {
 	requestsPerHandoff := func(waiters int) (perHandoff float64) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(time.Hour))
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(time.Hour))
 			q := mutexOn(s, "/m")
 			e := acquire(t, q)
 			var turns []<-chan granted
@@ -64,7 +66,7 @@ func TestFIFOAndNoHerd(t *testing.T) {
 				turns = append(turns, acquireLater(t.Context(), q))
 				synctest.Wait()
 			}
-			start := len(f.requests())
+			start := len(srv.log.Requests())
 			for _, turn := range turns {
 				last := e
 				require.NoError(t, last.Leave())
@@ -72,7 +74,7 @@ func TestFIFOAndNoHerd(t *testing.T) {
 				require.Greater(t, e.Token(), last.Token())
 				synctest.Wait()
 			}
-			perHandoff = float64(len(f.requests())-start) / float64(waiters)
+			perHandoff = float64(len(srv.log.Requests())-start) / float64(waiters)
 			require.NoError(t, e.Leave())
 		})
 		return perHandoff
@@ -86,8 +88,8 @@ func TestFIFOAndNoHerd(t *testing.T) {
 // A waiter that gives up in the middle: its successor takes over whom it watched.
 func TestWaiterInTheMiddleLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -109,11 +111,11 @@ func TestWaiterInTheMiddleLeaves(t *testing.T) {
 // Foreign children are ignored; foreign contenders are honoured.
 func TestForeignChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
-		f.put("/m", "")
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
+		srv.Put("/m", nil)
 		for _, name := range []string{"config", "_c_x", "lock-", "__x", "lock-abc", "_c_-lock-12"} {
-			f.put("/m/"+name, "")
+			srv.Put("/m/"+name, nil)
 		}
 		require.NoError(t, acquire(t, mutexOn(s, "/m")).Leave())
 
@@ -123,10 +125,10 @@ func TestForeignChildren(t *testing.T) {
 			"_c_8e3b5d3e-5b0c-4c7e-9c3b-0a2b4c6d8e0f-lock-0000000000", // Curator
 			"-lock--000000001", // a counter that went over
 		} {
-			f.put("/m/"+name, "")
+			srv.Put("/m/"+name, nil)
 			_, err := mutexOn(s, "/m").TryAcquire(t.Context())
 			require.ErrorIs(t, err, ErrNotAcquired, name)
-			f.remove("/m/" + name)
+			srv.Delete("/m/" + name)
 		}
 		require.NoError(t, acquire(t, mutexOn(s, "/m")).Leave())
 	})
@@ -134,24 +136,24 @@ func TestForeignChildren(t *testing.T) {
 
 func TestParticipants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		none, err := q.Participants(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, none, "of a missing directory")
 		e := acquire(t, q)
 		for i := range 40 {
-			f.put(fmt.Sprintf("/m/x-lock-%010d", 100-i), fmt.Sprint(100-i))
+			srv.Put(fmt.Sprintf("/m/x-lock-%010d", 100-i), []byte(fmt.Sprint(100-i)))
 		}
-		f.put("/m/config", "no contender")
+		srv.Put("/m/config", []byte("no contender"))
 		gone := false
-		f.onRequest(func(r seen) fault {
-			if r.op == opGetData && !gone {
+		remove := srv.onRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData && !gone {
 				gone = true
-				f.removeLocked("/m/x-lock-0000000077") // leaves while the list is read
+				srv.Delete("/m/x-lock-0000000077") // leaves while the list is read
 			}
-			return fault{}
+			return zktest.Fault{}
 		})
 		all, err := q.Participants(t.Context())
 		require.NoError(t, err)
@@ -163,7 +165,7 @@ func TestParticipants(t *testing.T) {
 			}
 			require.Equal(t, p.Path, fmt.Sprintf("/m/x-lock-%010s", p.Data))
 		}
-		f.onRequest(nil)
+		remove()
 		require.NoError(t, e.Leave())
 	})
 }
@@ -171,8 +173,8 @@ func TestParticipants(t *testing.T) {
 // Ten thousand attempts that came and went leave one watch on the znode ahead.
 func TestWatchesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s, other := connect(t, f.config(time.Hour)), connect(t, f.config(time.Hour))
+		srv := newEnsemble(t)
+		s, other := connect(t, srv.config(time.Hour)), connect(t, srv.config(time.Hour))
 		e := acquire(t, mutexOn(other, "/m"))
 		for range 200 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -187,8 +189,8 @@ func TestWatchesAreShared(t *testing.T) {
 		require.Empty(t, s.holds)
 		s.mu.Unlock()
 		watched := 0
-		for _, r := range f.requests(opGetData) {
-			if r.session == sessionID(s) && r.path == e.Path() {
+		for _, r := range srv.log.Requests(zktest.OpGetData) {
+			if r.Session == sessionID(s) && r.Path == e.Path() {
 				watched++
 			}
 		}

@@ -26,23 +26,33 @@ func (r Retry) WithDefaults() Retry {
 }
 
 // retry calls step until it succeeds, fails with an error that again refuses, or
-// ctx or the policy ends it. The waits grow exponentially, with jitter.
+// ctx or the policy ends it. The waits grow exponentially, with jitter, and start over
+// after a step that took longer than the longest of them: it got somewhere.
 func retry[T any](ctx context.Context, policy Retry, again func(error) bool, step func() (T, error)) (T, error) {
 	result, err := step()
 	if err == nil || !again(err) {
 		return result, err // nearly always, and then without the machinery
 	}
-	first, last := true, err
-	pace := backoff.NewExponentialBackOff()
-	pace.InitialInterval, pace.MaxInterval = policy.InitialInterval, policy.MaxInterval
-	result, err = backoff.Retry(ctx, func() (T, error) {
+	return retryAfter(ctx, policy, again, step, result, err)
+}
+
+// retryAfter is retry for a step that has failed once. It is apart for the sake of the
+// stacks of those who wait in the first attempt.
+func retryAfter[T any](ctx context.Context, policy Retry, again func(error) bool, step func() (T, error), result T, last error) (T, error) {
+	first := true
+	pace := policy.exponential()
+	result, err := backoff.Retry(ctx, func() (T, error) {
 		if first {
 			first = false
 			return result, last
 		}
+		began := time.Now()
 		result, err := step()
 		if err != nil && !again(err) {
 			return result, backoff.Permanent(err)
+		}
+		if time.Since(began) > pace.MaxInterval {
+			pace.Reset()
 		}
 		last = err
 		return result, err
@@ -54,6 +64,45 @@ func retry[T any](ctx context.Context, policy Retry, again func(error) bool, ste
 		err = interrupted(ctx, last)
 	}
 	return result, err
+}
+
+// Pace hands out the pauses in a row of failures, for those who do not just repeat a step.
+type Pace struct {
+	policy Retry
+	pauses *backoff.ExponentialBackOff
+	count  int
+	began  time.Time // the first failure
+}
+
+// Pace returns a pace at the begin of a row.
+func (r Retry) Pace() *Pace {
+	p := &Pace{policy: r, pauses: r.exponential()}
+	p.Reset()
+	return p
+}
+
+// Reset begins a new row.
+func (p *Pace) Reset() {
+	p.pauses.Reset()
+	p.count = 0
+}
+
+// Next returns the pause after another failure. Not ok: the policy gives up.
+func (p *Pace) Next() (pause time.Duration, ok bool) {
+	if p.count == 0 {
+		p.began = time.Now()
+	}
+	p.count++
+	pause = p.pauses.NextBackOff()
+	late := p.policy.MaxElapsed > 0 && time.Since(p.began)+pause > p.policy.MaxElapsed
+	return pause, !late && p.count != p.policy.MaxAttempts
+}
+
+// exponential returns the pauses as the policy wants them to grow.
+func (r Retry) exponential() *backoff.ExponentialBackOff {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = r.InitialInterval, r.MaxInterval
+	return pauses
 }
 
 // patient is the policy of work that has to be done in the end: the same pace,

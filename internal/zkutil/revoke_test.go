@@ -19,8 +19,8 @@ func isClosed(c <-chan struct{}) bool {
 
 func TestRevocationOfAHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s, peer := connect(t, f.config(30*time.Second)), connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s, peer := connect(t, srv.config(30*time.Second)), connect(t, srv.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		called := 0
 		e.OnRevoked(s.Callbacks(), func() { called++ })
@@ -39,13 +39,13 @@ func TestRevocationOfAHolder(t *testing.T) {
 // Curator misses this one.
 func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		turn := acquireLater(t.Context(), q)
 		synctest.Wait()
-		for _, name := range f.children("/m") {
+		for _, name := range srv.Children("/m") {
 			if path := "/m/" + name; path != e.Path() {
 				require.NoError(t, s.Revoke(t.Context(), path))
 			}
@@ -66,14 +66,13 @@ func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 func TestRevocationDuringAnOutage(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(30*time.Second))
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(30*time.Second))
 			e := acquire(t, mutexOn(s, "/m"))
-			f.set(refusing, serverA)
-			f.drop()
+			srv.Stop(srv.a)
 			synctest.Wait()
-			f.put(e.Path(), Revocation)
-			f.set(healthy, serverA)
+			srv.Put(e.Path(), []byte(Revocation))
+			srv.Restart(srv.a)
 			pass(3 * time.Second)
 			require.True(t, isClosed(e.Revoked()))
 			require.NoError(t, e.Leave())
@@ -83,15 +82,15 @@ func TestRevocationDuringAnOutage(t *testing.T) {
 
 func TestOtherDataIsNoRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
 		for _, data := range []string{"", "__REVOKE__ ", "__revoke__", "me"} {
-			f.put(e.Path(), data)
+			srv.Put(e.Path(), []byte(data))
 			synctest.Wait()
 			require.False(t, isClosed(e.Revoked()), data)
 		}
-		f.put(e.Path(), Revocation) // the watch has been set again each time
+		srv.Put(e.Path(), []byte(Revocation)) // the watch has been set again each time
 		synctest.Wait()
 		require.True(t, isClosed(e.Revoked()))
 		require.NoError(t, e.Leave())
@@ -100,26 +99,26 @@ func TestOtherDataIsNoRevocation(t *testing.T) {
 
 func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		require.NoError(t, s.Revoke(t.Context(), "/m/_c_x-lock-0000000001"), "gone")
-		f.put("/m", "precious")
-		before := len(f.requests())
+		srv.Put("/m", []byte("precious"))
+		before := len(srv.log.Requests())
 		for _, path := range []string{"/m", "/", "/m/config", "/m/lock-"} {
 			require.ErrorIs(t, s.Revoke(t.Context(), path), ErrInvalidPath, path)
 		}
-		require.Len(t, f.requests(), before, "nothing was written")
+		require.Len(t, srv.log.Requests(), before, "nothing was written")
 	})
 }
 
 func TestHoldEndsWithItsZnode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(30*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(30*time.Second))
 		q := mutexOn(s, "/m")
 		e := acquire(t, q)
 		start := time.Now()
-		f.remove(e.Path())
+		srv.Delete(e.Path())
 		at, cause := ended(t, e)
 		require.ErrorIs(t, cause, ErrNodeDeleted)
 		require.Equal(t, start, at)

@@ -43,14 +43,16 @@ type Session struct {
 	ended   chan struct{}      // closed when the owned zk.Conn has ended
 	ctx     context.Context    // of the tasks; ends in Close
 	cancel  context.CancelFunc // ends ctx
+	slots   chan struct{}      // of calls that run apart
 	calls   sync.WaitGroup     // requests in zk.Conn; joined in Close
 	tasks   sync.WaitGroup     // our own goroutines; joined in Close
 	done    <-chan struct{}    // closed when Close begins
 	open    context.Context    // ends then
 	shut    context.CancelFunc // ends open
 	closing sync.Once
-	result  error // of Close
+	over    chan struct{} // closed when nothing of the session is left but callbacks
 
+	campaigns callbacks  // of candidates; joined in Close, while the session still stands
 	callbacks callbacks  // the user's functions; joined in Close
 	logs      *Callbacks // among them the handler behind cfg.Logger
 
@@ -72,7 +74,7 @@ type Session struct {
 	wakeAt    time.Time           // when the keeper looks next; zero: when it is kicked
 	nodes     map[string]struct{} // znodes of ours, for the heartbeat
 	holds     map[*Hold]struct{}
-	watches   map[string]*Watch
+	watches   map[watchKey]*Watch
 	listers   map[listerKey]*listing // under way; the value is the next one, nil if nobody asked
 	readers   map[*reader]struct{}
 	kick      chan struct{} // wakes the keeper; capacity 1
@@ -80,12 +82,12 @@ type Session struct {
 
 func newSession(cfg Config) *Session {
 	ctx, cancel := context.WithCancel(context.Background()) // the session's own; Close ends it
-	open, shut := context.WithCancel(ctx)
+	open, shut := context.WithCancelCause(ctx)
 	s := &Session{
-		cfg: cfg, ctx: ctx, cancel: cancel, open: open, shut: shut, done: open.Done(), timeout: cfg.SessionTimeout,
-		ended: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1),
+		cfg: cfg, ctx: ctx, cancel: cancel, open: open, shut: func() { shut(errShut) }, done: open.Done(), timeout: cfg.SessionTimeout,
+		ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1), slots: make(chan struct{}, maxApart),
 		nodes: map[string]struct{}{}, holds: map[*Hold]struct{}{},
-		watches: map[string]*Watch{}, listers: map[listerKey]*listing{}, readers: map[*reader]struct{}{},
+		watches: map[watchKey]*Watch{}, listers: map[listerKey]*listing{}, readers: map[*reader]struct{}{},
 	}
 	s.logs = s.Callbacks()
 	s.background(s.keep)

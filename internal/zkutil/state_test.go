@@ -27,22 +27,21 @@ func drained(states <-chan State) (all []State) {
 
 func TestStatesOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		const timeout = 30 * time.Second
-		s := connect(t, f.config(timeout))
+		s := connect(t, srv.config(timeout))
 		states, stop := Subscribe[State](s)
 		defer stop()
 		require.Equal(t, []State{Connected}, drained(states))
 
-		f.drop()
+		srv.Disconnect()
 		pass(100 * time.Millisecond)
 		require.Equal(t, []State{Suspended, Reconnected}, drained(states))
 		require.Equal(t, Connected, s.State(), "Reconnected is an event only")
 
-		f.set(refusing, serverA)
-		f.drop()
+		srv.Stop(srv.a)
 		require.Equal(t, []State{Suspended}, drained(states))
-		f.set(healthy, serverA)
+		srv.Restart(srv.a)
 		pass(2 * time.Second)
 		require.Equal(t, []State{Reconnected}, drained(states))
 		require.NoError(t, s.Close())
@@ -56,22 +55,21 @@ func TestStatesOfAnOutage(t *testing.T) {
 // out to be alive: Reconnected follows.
 func TestLostByTheLocalDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
+		srv := newEnsemble(t)
 		const timeout = 30 * time.Second
-		s := connect(t, f.config(timeout))
+		s := connect(t, srv.config(timeout))
 		id := sessionID(s)
 		e := acquire(t, mutexOn(s, "/m"))
 		states, stop := Subscribe[State](s)
 		defer stop()
-		f.set(refusing, serverA)
-		f.drop()
+		srv.Stop(srv.a)
 		require.Equal(t, []State{Connected, Suspended}, drained(states))
 		deadline := e.TrustedUntil()
 		require.Equal(t, Lost, <-states)
 		require.Equal(t, deadline, time.Now())
 		require.Error(t, e.Context().Err(), "the hold ends before Lost is told")
 		require.Equal(t, Lost, s.State())
-		f.set(healthy, serverA)
+		srv.Restart(srv.a)
 		require.Equal(t, Reconnected, <-states)
 		require.Equal(t, id, sessionID(s))
 		require.Equal(t, Connected, s.State())
@@ -82,11 +80,11 @@ func TestLostByTheLocalDeadline(t *testing.T) {
 // whole session timeout is told.
 func TestLostWhileIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		defer stop()
-		f.set(silent, serverA)
+		srv.Partition()
 		start := time.Now()
 		require.Equal(t, Connected, <-states)
 		require.Equal(t, Suspended, <-states)
@@ -94,7 +92,7 @@ func TestLostWhileIdle(t *testing.T) {
 		require.LessOrEqual(t, time.Since(start), 9*time.Second)
 		require.GreaterOrEqual(t, time.Since(start), 4*time.Second)
 		pass(10 * time.Second)
-		f.set(healthy, serverA)
+		srv.Heal()
 		require.Equal(t, Reconnected, <-states, "in a new session, with no second Lost")
 		require.Empty(t, drained(states))
 	})
@@ -102,11 +100,11 @@ func TestLostWhileIdle(t *testing.T) {
 
 func TestExpiryIsLostBeforeReconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		defer stop()
-		f.expire(sessionID(s))
+		srv.Expire(sessionID(s))
 		pass(time.Second)
 		require.Equal(t, []State{Connected, Suspended, Lost, Reconnected}, drained(states))
 	})
@@ -116,17 +114,17 @@ func TestExpiryIsLostBeforeReconnected(t *testing.T) {
 // missing are pairs, so that each Suspended is still followed by its end.
 func TestSlowSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		defer stop()
 		losses := 0
 		for i := range 500 {
 			if i%10 == 0 {
-				f.expire(sessionID(s))
+				srv.Expire(sessionID(s))
 				losses++
 			} else {
-				f.drop()
+				srv.Disconnect()
 			}
 			eventually(t, 5*time.Second, func() bool { return s.State() == Connected })
 		}
@@ -155,8 +153,8 @@ func TestSlowSubscriber(t *testing.T) {
 
 func TestSubscribeAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		require.NoError(t, s.Close())
 		states, stop := Subscribe[State](s)
 		require.Equal(t, Closed, <-states)
@@ -169,8 +167,8 @@ func TestSubscribeAfterClose(t *testing.T) {
 
 func TestStopTwiceAndConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		states, stop := Subscribe[State](s)
 		var stops sync.WaitGroup
 		for range 10 {
@@ -178,7 +176,7 @@ func TestStopTwiceAndConcurrently(t *testing.T) {
 		}
 		stops.Wait()
 		stop()
-		f.drop()
+		srv.Disconnect()
 		require.Subset(t, []State{Connected}, drained(states), "nothing comes after stop")
 		_, open := <-states
 		require.False(t, open)
@@ -190,8 +188,8 @@ func TestStopTwiceAndConcurrently(t *testing.T) {
 
 func TestSubscribersAndCloseRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		var readers sync.WaitGroup
 		for range 20 {
 			readers.Go(func() {

@@ -30,12 +30,16 @@ func (s *Session) backgroundLocked(task func(ctx context.Context)) bool {
 	return true
 }
 
-// tidy runs a task that removes what we left in ZooKeeper. It counts as a reason to
-// keep the session proven, and Close gives it time on an adopted connection.
-func (s *Session) tidy(task func(ctx context.Context)) {
+// tidy runs a task that removes what a call with ctx left in ZooKeeper. It counts as a
+// reason to keep the session proven, and Close gives it time on an adopted connection.
+func (s *Session) tidy(ctx context.Context, task func(ctx context.Context)) {
+	done := leftBy(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tidyLocked(task)
+	s.tidyLocked(func(ctx context.Context) {
+		defer done()
+		task(ctx)
+	})
 }
 
 func (s *Session) tidyLocked(task func(ctx context.Context)) {
@@ -47,4 +51,26 @@ func (s *Session) tidyLocked(task func(ctx context.Context)) {
 	}) {
 		s.attend(+1)
 	}
+}
+
+// maxApart bounds how many calls run apart at a time.
+const maxApart = 16
+
+// apart runs fn in a goroutine of its own, and waits for it. What fn needs of stack goes
+// with it, so that those who wait in a queue for hours keep a small one; and however
+// many of them come at once, few are that deep at a time.
+func (s *Session) apart(ctx context.Context, fn func() error) (err error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return interrupted(ctx, nil)
+	}
+	done := make(chan struct{})
+	go func() { // ends with fn; joined below
+		defer close(done)
+		err = fn()
+	}()
+	<-done
+	<-s.slots
+	return err
 }

@@ -58,6 +58,18 @@ func (s *Session) attend(n int) {
 	}
 }
 
+// attended is attend(+1) for callers that don't hold s.mu; done is the end of it.
+func (s *Session) attended() (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attend(+1)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.attend(-1)
+	}
+}
+
 // horizon is how long after it was sent a committed write proves the session.
 //
 // It was committed, so it was sent before any cut. A follower tells the leader every

@@ -2,13 +2,16 @@ package zkutil
 
 import (
 	"context"
+	"errors"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Watch is a data watch on one znode, shared by everyone in the session who wants
-// to know: zk.Conn can't remove a watch, so ten thousand waiters that came and went
-// must not leave ten thousand channels behind.
+// Watch is a watch on one znode, shared by everyone in the session who wants to know:
+// zk.Conn can't remove a watch, so ten thousand waiters that came and went must not
+// leave ten thousand channels behind.
 type Watch struct {
 	fired chan struct{} // closed when the znode changed or went, or the watch is lost
 	event zk.EventType  // what happened; set before fired is closed
@@ -34,11 +37,11 @@ type node struct {
 	stat zk.Stat
 }
 
-// watch returns a live watch on path. It costs a request only if the session has
-// none yet. ErrNoNode means that there is nothing to watch.
+// watch returns a live watch on the data of path. It costs a request only if the
+// session has none yet. ErrNoNode means that there is nothing to watch.
 func (s *Session) watch(ctx context.Context, path string) (*Watch, error) {
 	s.mu.Lock()
-	w, shared := s.watches[path]
+	w, shared := s.watches[watchKey{path, watchData}]
 	s.mu.Unlock()
 	if !shared {
 		_, w, err := s.readWatch(ctx, path)
@@ -78,18 +81,13 @@ func (s *Session) startRead(ctx context.Context, path string) (watchedRead, erro
 	if err != nil {
 		return watchedRead{}, err
 	}
-	s.mu.Lock()
-	w, shared := s.watches[path]
-	if !shared {
-		w = &Watch{fired: make(chan struct{}), ready: make(chan struct{})}
-		s.watches[path] = w
-	}
-	s.mu.Unlock()
+	key := watchKey{path, watchData}
+	w, shared := s.sharedWatch(key)
 	run := get(path)
 	if !shared {
 		run = func(conn *zk.Conn) (node, error) {
 			data, stat, events, err := conn.GetW(path)
-			s.armed(path, w, events, err)
+			s.armed(key, w, events, err)
 			if err != nil {
 				return node{}, err
 			}
@@ -97,6 +95,60 @@ func (s *Session) startRead(ctx context.Context, path string) (watchedRead, erro
 		}
 	}
 	return watchedRead{start(s, t, request[node]{run: run}), w, shared}, nil
+}
+
+// sharedWatch returns the watch that the session has; not shared: it is new, and the
+// caller sets it.
+func (s *Session) sharedWatch(key watchKey) (w *Watch, shared bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, shared = s.watches[key]
+	if !shared {
+		w = &Watch{fired: make(chan struct{}), ready: make(chan struct{})}
+		s.watches[key] = w
+	}
+	return w, shared
+}
+
+// watchArrival returns a watch that fires when a child is made below dir, or dir itself
+// where it is missing.
+func (s *Session) watchArrival(ctx context.Context, dir string) (*Watch, error) {
+	w, err := s.watchDir(ctx, watchKey{dir, watchChildren})
+	if errors.Is(err, zk.ErrNoNode) {
+		return s.watchDir(ctx, watchKey{dir, watchExists})
+	}
+	return w, err
+}
+
+func (s *Session) watchDir(ctx context.Context, key watchKey) (*Watch, error) {
+	t, err := s.enter(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	w, shared := s.sharedWatch(key)
+	_, err = launch(ctx, s, t, request[struct{}]{run: func(conn *zk.Conn) (struct{}, error) {
+		var events <-chan zk.Event
+		var err error
+		switch {
+		case shared:
+		case key.kind == watchChildren:
+			_, _, events, err = conn.ChildrenW(key.path)
+		default:
+			var found bool
+			found, _, events, err = conn.ExistsW(key.path)
+			if err == nil && found { // then it is no watch for children
+				err = errStale
+			}
+		}
+		if !shared {
+			s.armed(key, w, events, err)
+		}
+		return struct{}{}, err
+	}})
+	if err == nil {
+		err = w.wait(ctx)
+	}
+	return w, err
 }
 
 func (r watchedRead) wait(ctx context.Context) (node, *Watch, error) {
@@ -121,12 +173,12 @@ func get(path string) func(conn *zk.Conn) (node, error) {
 // armed settles a registry entry once the server has answered. On an adopted
 // connection events come from the watch's own channel, for nothing tells whether
 // the connection's channel has lost any.
-func (s *Session) armed(path string, w *Watch, events <-chan zk.Event, err error) {
+func (s *Session) armed(key watchKey, w *Watch, events <-chan zk.Event, err error) {
 	s.mu.Lock()
 	w.err = err
 	close(w.ready)
-	if err != nil && s.watches[path] == w {
-		delete(s.watches, path)
+	if err != nil && s.watches[key] == w {
+		delete(s.watches, key)
 	}
 	s.mu.Unlock()
 	if err != nil || s.wire != nil {
@@ -135,27 +187,30 @@ func (s *Session) armed(path string, w *Watch, events <-chan zk.Event, err error
 	s.background(func(ctx context.Context) {
 		select {
 		case event := <-events:
-			s.fire(path, event.Type)
+			s.fire(key.path, event.Type)
 		case <-ctx.Done():
 		}
 	})
 }
 
-// fire ends the watch on path. It is called from zk.Conn's event callback.
+// fire ends the watches on path that an event uses up. It is called from zk.Conn's event
+// callback.
 func (s *Session) fire(path string, event zk.EventType) {
-	switch event {
-	case zk.EventNodeDeleted, zk.EventNodeDataChanged, zk.EventNotWatching:
-	default:
-		return
+	kinds := firedBy(int32(event))
+	if event == zk.EventNotWatching {
+		kinds = firedBy(proto.EventDeleted)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if event == zk.EventNodeDeleted {
 		delete(s.nodes, path)
 	}
-	if w, ok := s.watches[path]; ok {
-		delete(s.watches, path)
-		w.event = event
-		close(w.fired)
+	for _, kind := range kinds {
+		key := watchKey{path, kind}
+		if w, ok := s.watches[key]; ok {
+			delete(s.watches, key)
+			w.event = event
+			close(w.fired)
+		}
 	}
 }

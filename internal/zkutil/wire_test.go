@@ -3,49 +3,52 @@ package zkutil
 import (
 	"context"
 	"encoding/binary"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A paused server accepts and does not answer: zk.Conn would wait for 26 s at T = 4 s.
 func TestHangingHandshakeFailsAfterASixth(t *testing.T) {
 	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA, serverB)
-			s := connect(t, f.config(timeout))
-			good, bad := serverA, serverB
-			f.mu.Lock()
-			if f.dials[0] == serverB {
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(timeout, srv.a, srv.b))
+			good, bad := srv.a, srv.b
+			if srv.dialled()[0] == srv.b {
 				good, bad = bad, good
 			}
-			f.mu.Unlock()
-			f.set(hanging, bad) // the next in the round
+			srv.hang(bad) // the next in the round
 			pass(time.Second)
 			start := time.Now()
-			f.drop()
+			srv.Disconnect()
 			eventually(t, timeout, func() bool { return s.State() == Connected })
 			require.InDelta(t, timeout/6, time.Since(start), float64(10*time.Millisecond))
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			require.Equal(t, []string{bad, good}, f.dials[len(f.dials)-2:])
+			dials := srv.dialled()
+			require.Equal(t, []string{bad, good}, dials[len(dials)-2:])
 		})
 	}
 }
 
 func TestConnectTellsWhyItFailed(t *testing.T) {
-	for state, want := range map[condition]string{
-		refusing: "connection refused", hanging: "handshake with", silent: "dial timeout",
+	for want, trouble := range map[string]func(srv *ensemble){
+		"dial pipe: connection refused":               func(srv *ensemble) { srv.Stop(srv.a) },
+		"handshake with pipe: read pipe: i/o timeout": func(srv *ensemble) { srv.hang(srv.a) },
+		"dial pipe: i/o timeout":                      func(srv *ensemble) { srv.Partition() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			f.set(state, serverA)
+			srv := newEnsemble(t)
+			trouble(srv)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			_, err := Connect(ctx, f.config(6*time.Second))
+			_, err := Connect(ctx, srv.config(6*time.Second))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, want)
 		})
@@ -55,20 +58,16 @@ func TestConnectTellsWhyItFailed(t *testing.T) {
 // zk.Conn leaves one open per expiry.
 func TestOneSocketIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		s := connect(t, f.config(6*time.Second))
+		srv := newEnsemble(t)
+		s := connect(t, srv.config(6*time.Second))
 		for range 50 {
 			old := sessionID(s)
-			f.expire(old)
+			srv.Expire(old)
 			eventually(t, 5*time.Second, func() bool { return sessionID(s) != old && s.State() == Connected })
-			f.mu.Lock()
-			require.Equal(t, 1, f.open)
-			f.mu.Unlock()
+			require.Equal(t, 1, srv.open())
 		}
 		require.NoError(t, s.Close())
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		require.Zero(t, f.open)
+		require.Zero(t, srv.open())
 	})
 }
 
@@ -76,14 +75,22 @@ func TestOneSocketIsOpen(t *testing.T) {
 // session.
 func TestTimeoutIsTheServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		f.granted = 12 * time.Second
-		s := connect(t, f.config(6*time.Second))
+		before := newEnsemble(t, zktest.WithSessionTimeouts(12*time.Second, time.Minute))
+		after := newEnsemble(t, zktest.WithSessionTimeouts(24*time.Second, time.Minute))
+		after.Stop()
+		after.Restart() // its zxid is ahead now
+		cfg := before.config(6 * time.Second)
+		cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			if conn, err := before.dial(network, address, timeout); err == nil {
+				return conn, nil
+			}
+			return after.dial(network, address, timeout)
+		}
+		s := connect(t, cfg)
 		require.Equal(t, 12*time.Second, s.Timeout())
 		e := acquire(t, mutexOn(s, "/m"))
 		require.Equal(t, 8*time.Second, time.Until(e.TrustedUntil()))
-		f.granted = 24 * time.Second
-		f.expire(sessionID(s))
+		before.Stop() // a new session with the servers that came in their place
 		pass(2 * time.Second)
 		require.Equal(t, 24*time.Second, s.Timeout())
 	})
@@ -96,23 +103,23 @@ func opOf(frame []byte) int32 { return int32(binary.BigEndian.Uint32(frame[8:]))
 // (go-zookeeper PR 163).
 func TestFailedResendOfCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(6 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(6 * time.Second)
 		cfg.Auth = []Auth{{Scheme: "digest", Credential: []byte("user:password")}}
 		s := connect(t, cfg)
-		require.Len(t, f.requests(opSetAuth), 1)
+		require.Len(t, srv.log.Requests(zktest.OpAuth), 1)
 		failures := 2
-		f.mu.Lock()
-		f.onWrite = func(frame []byte) error {
-			if len(frame) > 12 && opOf(frame) == opSetAuth && failures > 0 {
+		srv.mu.Lock()
+		srv.onWrite = func(frame []byte) error {
+			if len(frame) > 12 && opOf(frame) == proto.OpAuth && failures > 0 {
 				failures--
 				return errBroken
 			}
 			return nil
 		}
-		f.mu.Unlock()
-		f.drop()
-		eventually(t, 10*time.Second, func() bool { return len(f.requests(opSetAuth)) == 2 })
+		srv.mu.Unlock()
+		srv.Disconnect()
+		eventually(t, 10*time.Second, func() bool { return len(srv.log.Requests(zktest.OpAuth)) == 2 })
 		require.Zero(t, failures)
 		e := acquire(t, mutexOn(s, "/m"))
 		require.NoError(t, e.Leave())
@@ -122,15 +129,15 @@ func TestFailedResendOfCredentials(t *testing.T) {
 // The credentials are sent before Connect returns, and again on every connection.
 func TestCredentialsOnEveryConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(6 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(6 * time.Second)
 		cfg.Auth = []Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
 		connect(t, cfg)
-		require.Len(t, f.requests(opSetAuth), 2)
+		require.Len(t, srv.log.Requests(zktest.OpAuth), 2)
 		for n := 2; n <= 5; n++ {
-			f.drop()
+			srv.Disconnect()
 			pass(100 * time.Millisecond)
-			require.Len(t, f.requests(opSetAuth), 2*n)
+			require.Len(t, srv.log.Requests(zktest.OpAuth), 2*n)
 		}
 	})
 }
@@ -139,20 +146,20 @@ func TestCredentialsOnEveryConnection(t *testing.T) {
 // and other answers for it.
 func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, serverA)
-		cfg := f.config(30 * time.Second)
+		srv := newEnsemble(t)
+		cfg := srv.config(30 * time.Second)
 		cfg.Auth = []Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
 		s := connect(t, cfg)
 		e := acquire(t, mutexOn(s, "/m"))
 		for range 5 {
 			start := time.Now()
-			f.drop()
+			srv.Disconnect()
 			synctest.Wait()
 			require.NoError(t, read(t.Context(), s))
 			require.Less(t, time.Since(start), 100*time.Millisecond)
 			pass(time.Second)
 		}
-		require.Len(t, f.requests(opSetWatches), 5)
+		require.Len(t, srv.log.Requests(zktest.OpSetWatches), 5)
 		require.NoError(t, e.Leave())
 	})
 }
@@ -163,9 +170,9 @@ func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
 func TestChangeInTheGapIsReported(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(6*time.Second))
-			f.put("/node", "old")
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(6*time.Second))
+			srv.Put("/node", []byte("old"))
 			w, err := s.watch(t.Context(), "/node")
 			require.NoError(t, err)
 			for range 10 { // calls that go out as soon as the connection is back
@@ -173,16 +180,15 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 					_, _ = do(t.Context(), s, request[node]{run: get("/node")})
 				}()
 			}
-			f.set(refusing, serverA)
-			f.drop()
+			srv.Stop(srv.a)
 			for range 10 {
 				go func() {
 					_, _ = do(t.Context(), s, request[node]{run: get("/node")})
 				}()
 			}
 			synctest.Wait()
-			f.put("/node", "new")
-			f.set(healthy, serverA)
+			srv.Put("/node", []byte("new"))
+			srv.Restart(srv.a)
 			pass(2 * time.Second)
 			require.True(t, w.hasFired(), "lost event")
 			require.Equal(t, zk.EventNodeDataChanged, w.event)
@@ -194,20 +200,20 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t, serverA)
-			s := connect(t, f.config(6*time.Second))
-			f.put("/node", "old")
+			srv := newEnsemble(t)
+			s := connect(t, srv.config(6*time.Second))
+			srv.Put("/node", []byte("old"))
 			w, err := s.watch(t.Context(), "/node")
 			require.NoError(t, err)
-			f.set(hanging, serverA)
-			f.drop()
+			restore := srv.hang(srv.a)
+			srv.Disconnect()
 			for range 10 {
 				go func() { _, _, _ = s.Conn().Get("/node") }()
 			}
 			synctest.Wait()
-			f.put("/node", "new")
-			f.set(healthy, serverA)
-			f.drop()
+			srv.Put("/node", []byte("new"))
+			restore()
+			srv.Disconnect()
 			pass(4 * time.Second)
 			require.True(t, w.hasFired(), "lost event")
 		})

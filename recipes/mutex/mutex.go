@@ -161,9 +161,5 @@ func (m *InterProcessMutex) Participants(ctx context.Context) ([]recipes.Partici
 	if err != nil {
 		return nil, &recipes.OpError{Op: "mutex: participants", Path: m.path, Err: err}
 	}
-	participants := make([]recipes.Participant, len(queue))
-	for i, p := range queue {
-		participants[i] = recipes.Participant{ID: string(p.Data), Path: p.Path, Leader: i == 0}
-	}
-	return participants, nil
+	return recipes.ParticipantsOf(queue), nil
 }

@@ -1,0 +1,109 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// newClient returns a client of a ZooKeeper in this process, and what closes both. A
+// service has recipes.Connect and its own servers here.
+func newClient() (client *recipes.Client, stop func()) {
+	server, err := zktest.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = recipes.Connect(context.Background(), []string{server.Addr()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
+}
+
+// Guard a critical section, and data in ZooKeeper with it.
+func Example() {
+	client, stop := newClient()
+	defer stop()
+	lock, err := mutex.New(client, "/locks/report")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	var lease *recipes.Lease
+	err = lock.Do(context.Background(), func(_ context.Context, l *recipes.Lease) error {
+		lease = l
+		_, err := client.Conn().Multi(l.Check(),
+			&zk.CreateRequest{Path: "/report", Data: []byte("mine"), Acl: zk.WorldACL(zk.PermAll)})
+		return err
+	})
+	fmt.Println("while held:", err)
+
+	_, err = client.Conn().Multi(lease.Check(),
+		&zk.SetDataRequest{Path: "/report", Data: []byte("too late"), Version: -1})
+	fmt.Println("afterwards:", err)
+	// Output:
+	// while held: <nil>
+	// afterwards: zk: node does not exist
+}
+
+// The context of a lease re-enters. Any other context is another contender.
+func ExampleInterProcessMutex_Acquire() {
+	client, stop := newClient()
+	defer stop()
+	lock, err := mutex.New(client, "/locks/report")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	outer, err := lock.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	inner, err := lock.Acquire(outer.Context())
+	fmt.Println("below:", err)
+	_, err = lock.TryAcquire(ctx)
+	fmt.Println("beside:", errors.Is(err, recipes.ErrNotAcquired))
+
+	fmt.Println("released:", inner.Release(), outer.Release())
+	_, err = lock.Acquire(outer.Context())
+	fmt.Println("afterwards:", err)
+	// Output:
+	// below: <nil>
+	// beside: true
+	// released: <nil> <nil>
+	// afterwards: mutex: acquire /locks/report: released
+}
+
+// Who holds the lock, and who waits for it.
+func ExampleInterProcessMutex_Participants() {
+	client, stop := newClient()
+	defer stop()
+	lock, err := mutex.New(client, "/locks/report", mutex.WithID("night shift"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = lock.Do(context.Background(), func(ctx context.Context, lease *recipes.Lease) error {
+		queue, err := lock.Participants(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range queue {
+			fmt.Println(p.ID, "leads:", p.Leader, "it is us:", p.Path == lease.Path())
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// night shift leads: true it is us: true
+}

@@ -1,0 +1,238 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+const (
+	operationTimeout = 10 * time.Second // the default
+	tooLong          = time.Hour        // for anything in a schedule
+)
+
+// contestant is one client of a schedule.
+type contestant struct {
+	id      int
+	plan    clientPlan
+	servers []string
+	client  *recipes.Client
+	mutex   *mutex.InterProcessMutex
+	judge   *judge
+
+	// Guarded by judge.mu.
+	requests map[zktest.Op]int
+	deletes  int
+	troubled bool
+	calmFrom time.Time // when the last trouble ends
+	closing  bool
+}
+
+func (c *contestant) String() string { return fmt.Sprintf("client %d", c.id) }
+
+// work does a worker's steps, until the client is closed.
+func (c *contestant) work(ctx context.Context, steps []step) {
+	for _, s := range steps {
+		pause(s.think)
+		if c.isClosing() {
+			return
+		}
+		c.do(ctx, s)
+	}
+}
+
+// pause is a sleep in virtual time that leaves other goroutines their turn.
+func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+
+func (c *contestant) do(ctx context.Context, s step) {
+	start := time.Now()
+	limit := tooLong
+	if s.limit > 0 {
+		limit = s.limit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var lease *recipes.Lease
+	var err error
+	switch s.kind {
+	case do:
+		err = c.mutex.Do(ctx, func(_ context.Context, lease *recipes.Lease) error {
+			t := c.judge.granted(c, lease)
+			c.hold(t, s.hold)
+			c.judge.releasing(t)
+			return nil
+		})
+	case revokeOther:
+		err = c.revoke(ctx)
+	case try:
+		lease, err = c.try(ctx)
+	default:
+		lease, err = c.mutex.Acquire(ctx)
+	}
+	if err != nil {
+		c.failed(s, err, time.Since(start))
+	} else if lease != nil {
+		c.use(lease, s)
+	}
+}
+
+// try checks that an attempt in vain leaves nothing, if nobody else uses the client and
+// the deletion was waited for.
+func (c *contestant) try(ctx context.Context) (*recipes.Lease, error) {
+	owned := func() []string {
+		session, _ := c.judge.srv.Session(c.client.Conn().SessionID())
+		return session.Ephemerals
+	}
+	start, before := time.Now(), owned()
+	lease, err := c.mutex.TryAcquire(ctx)
+	waited := ctx.Err() == nil && time.Since(start) < operationTimeout && !c.isClosing()
+	if errors.Is(err, recipes.ErrNotAcquired) && waited && len(c.plan.workers) == 1 {
+		for _, znode := range owned() {
+			if !slices.Contains(before, znode) {
+				c.judge.violated("%s: tried in vain and left %v", c, znode)
+			}
+		}
+	}
+	return lease, err
+}
+
+// failed checks an error against what may be the matter.
+func (c *contestant) failed(s step, err error, after time.Duration) {
+	switch {
+	case errors.Is(err, recipes.ErrClosed) && c.isClosing():
+	case s.kind == try && errors.Is(err, recipes.ErrNotAcquired):
+	case s.limit > 0 && errors.Is(err, context.DeadlineExceeded):
+		if after != s.limit && s.kind != do {
+			c.judge.violated("%s: %v gave up after %v instead of %v", c, s.kind, after, s.limit)
+		}
+	case s.kind == do && errors.Is(err, recipes.ErrSessionLost) && !c.isQuiet(),
+		s.kind == do && errors.Is(err, recipes.ErrNodeDeleted),
+		s.kind == do && errors.Is(err, recipes.ErrSuspended) && c.plan.standard && !c.isQuiet():
+	case s.kind == do && !c.isQuiet() && after >= operationTimeout: // deletion goes on
+	case c.plan.attempts > 0 && !errors.Is(err, recipes.ErrClosed) && (!c.isQuiet() || errors.Is(err, recipes.ErrNodeDeleted)):
+		// The policy allows no more attempts.
+	default:
+		c.judge.violated("%s: %v failed after %v: %v", c, s.kind, after, err)
+	}
+}
+
+// use holds a lease as the step says, and releases it.
+func (c *contestant) use(lease *recipes.Lease, s step) {
+	t := c.judge.granted(c, lease)
+	if s.kind == reenter || s.kind == overlap {
+		inner, err := c.mutex.Acquire(lease.Context())
+		if err != nil {
+			if cause := context.Cause(lease.Context()); cause == nil || !errors.Is(err, cause) {
+				c.judge.violated("%s: re-entry failed: %v", c, err)
+			}
+		} else {
+			second := c.judge.inherited(t, inner)
+			if s.kind == overlap {
+				t, second = second, t
+			}
+			c.release(second, false)
+		}
+	}
+	c.hold(t, s.hold)
+	c.release(t, true)
+}
+
+// hold writes to the guarded resource at both ends of a hold.
+func (c *contestant) hold(t *tenure, d time.Duration) {
+	c.judge.write(t)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.lease.Revoked():
+	case <-t.lease.Context().Done():
+	}
+	c.judge.write(t)
+}
+
+// release checks what Release does: it is done within the operation timeout, says what
+// ended a lease that was lost, and nil means that the znode is gone.
+func (c *contestant) release(t *tenure, last bool) {
+	c.judge.releasing(t)
+	start := time.Now()
+	err := t.lease.Release()
+	took, cause := time.Since(start), context.Cause(t.lease.Context())
+	_, _, left := c.judge.srv.Get(t.lease.Path())
+	switch {
+	case cause == nil:
+		c.judge.violated("%s: released, but the context has not ended", c)
+	case took > operationTimeout:
+		c.judge.violated("%s: release took %v", c, took)
+	case err == nil && last && left:
+		c.judge.violated("%s: released, but the znode is there", c)
+	case err == nil && !last && !left && t.stands():
+		c.judge.violated("%s: the inner release took the znode", c)
+	case err != nil && errors.Is(cause, recipes.ErrReleased) && took < operationTimeout && !c.isClosing():
+		c.judge.violated("%s: release failed after %v: %v", c, took, err)
+	case err != nil && !errors.Is(cause, recipes.ErrReleased) && !errors.Is(err, cause):
+		c.judge.violated("%s: lost with %v, release says %v", c, cause, err)
+	}
+	if err := t.lease.Release(); !errors.Is(err, recipes.ErrNotHeld) {
+		c.judge.violated("%s: second release: %v", c, err)
+	}
+	if last {
+		c.cantReenter(t, cause)
+	}
+}
+
+// cantReenter: the context of a lease that is over never gets a new one.
+func (c *contestant) cantReenter(t *tenure, cause error) {
+	for _, ctx := range []context.Context{t.lease.Context(), context.WithoutCancel(t.lease.Context())} {
+		if _, err := c.mutex.Acquire(ctx); !errors.Is(err, cause) {
+			c.judge.violated("%s: acquired with the context of a lease that is over: %v", c, err)
+		}
+	}
+}
+
+// revoke asks the holder, whoever that is, for the lock.
+func (c *contestant) revoke(ctx context.Context) error {
+	queue, err := c.mutex.Participants(ctx)
+	if err != nil || len(queue) == 0 {
+		return err
+	}
+	err = revoke.New(c.client).AttemptRevoke(ctx, queue[0].Path)
+	if err == nil {
+		c.judge.asked(queue[0].Path)
+	}
+	return err
+}
+
+func (c *contestant) isClosing() bool {
+	c.judge.mu.Lock()
+	defer c.judge.mu.Unlock()
+	return c.closing
+}
+
+// isQuietByPlan is a client that is to have no trouble.
+func (c *contestant) isQuietByPlan() bool { return len(c.plan.troubles) == 0 }
+
+func (c *contestant) isQuiet() bool {
+	c.judge.mu.Lock()
+	defer c.judge.mu.Unlock()
+	return !c.troubled
+}
+
+// close closes the client, which takes bounded time whatever the servers do.
+func (c *contestant) close() {
+	c.judge.mu.Lock()
+	c.closing = true
+	c.judge.note("%s: closed", c)
+	c.judge.mu.Unlock()
+	start := time.Now()
+	err := c.client.Close()
+	if took := time.Since(start); err != nil || took > c.judge.timeout/3+3*time.Second {
+		c.judge.violated("%s: close took %v: %v", c, took, err)
+	}
+}

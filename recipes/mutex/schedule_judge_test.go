@@ -1,0 +1,267 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// judge watches every lease of a schedule and writes down what must not be. It asks the
+// server where it can, not the library.
+type judge struct {
+	srv     *zktest.Server
+	timeout time.Duration
+	began   time.Time
+
+	mu       sync.Mutex // protects what is below
+	tenures  []*tenure
+	token    int64                // of the latest grant
+	guard    int64                // the highest token that the guarded resource has seen
+	proven   map[int64]time.Time  // when each session last sent a write
+	expired  map[int64]bool       // sessions that were ended by force
+	deleted  map[string]time.Time // znodes that were taken from their owners, and when
+	isolated map[string]bool      // servers that see nothing of it
+	revoked  map[int64]time.Time  // tokens of those who were asked for the lock, and when
+	head     string               // the first in the queue when that was last looked at
+	headFrom time.Time            // since when
+	history  []string
+	faults   []string
+}
+
+// tenure is one lease, from grant to end.
+type tenure struct {
+	c        *contestant
+	lease    *recipes.Lease
+	at       time.Time
+	session  int64 // 0: was over when it was granted
+	released bool  // or about to be
+	over     bool
+}
+
+func newJudge(srv *zktest.Server, timeout time.Duration) *judge {
+	return &judge{
+		srv: srv, timeout: timeout, began: time.Now(),
+		proven: map[int64]time.Time{}, expired: map[int64]bool{},
+		deleted: map[string]time.Time{}, isolated: map[string]bool{}, revoked: map[int64]time.Time{},
+	}
+}
+
+// note keeps an event for the report. Called under j.mu.
+func (j *judge) note(format string, args ...any) {
+	j.history = append(j.history, fmt.Sprintf("%12v ", time.Since(j.began))+fmt.Sprintf(format, args...))
+}
+
+// fault notes what must not be. Called under j.mu.
+func (j *judge) fault(format string, args ...any) {
+	j.note("FAULT: "+format, args...)
+	j.faults = append(j.faults, fmt.Sprintf(format, args...))
+}
+
+// violated is fault for callers that don't hold j.mu.
+func (j *judge) violated(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fault(format, args...)
+}
+
+// verdict is empty if all was well.
+func (j *judge) verdict() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.faults) == 0 {
+		return ""
+	}
+	return strings.Join(j.faults, "\n") + "\n\nhistory:\n" + strings.Join(j.history, "\n")
+}
+
+// excused tells whether the znode or its session was taken away, which no client can
+// know at once: there fencing has to do. Called under j.mu.
+func (j *judge) excused(t *tenure) bool {
+	_, deleted := j.deleted[t.lease.Path()]
+	return deleted || j.expired[t.session] || t.session == 0
+}
+
+// stands tells whether the holder may think that it has the lock.
+func (t *tenure) stands() bool {
+	return t.lease.Context().Err() == nil && time.Now().Before(t.lease.TrustedUntil())
+}
+
+// granted checks a lease that has just been granted.
+func (j *judge) granted(c *contestant, lease *recipes.Lease) *tenure {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, stat, there := j.srv.Get(lease.Path())
+	t := &tenure{c: c, lease: lease, at: time.Now(), session: stat.EphemeralOwner}
+	j.note("%s: granted %s, trusted until %v", c, lease.Path(), lease.TrustedUntil().Sub(j.began))
+	gone, deleted := j.deleted[lease.Path()]
+	switch {
+	case there && deleted: // a second one of that name, after the directory was reaped
+		delete(j.deleted, lease.Path())
+	case deleted && j.knew(c, gone):
+		j.fault("%s: granted %s, which was deleted %v before", c, lease.Path(), time.Since(gone))
+	case !there && !deleted && t.stands():
+		j.fault("%s: granted %s, which does not exist", c, lease.Path())
+	}
+	if there && !j.excused(t) && lease.Context().Err() == nil {
+		if !t.stands() {
+			j.fault("%s: granted after the end of trust", c)
+		}
+		j.grantedNow(t, stat.Czxid)
+	}
+	for _, other := range j.tenures {
+		if !other.over && other.stands() && t.stands() && !j.excused(other) && !j.excused(t) {
+			j.fault("%s and %s hold the lock", other.c, c)
+		}
+	}
+	j.follow(t)
+	return t
+}
+
+// knew tells whether a client must have heard of what happened before: at the latest when
+// its trouble is over, or when it gives up a silent connection. Called under j.mu.
+func (j *judge) knew(c *contestant, at time.Time) bool {
+	silence := time.Since(at)
+	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout/3) && !j.blind(c)
+}
+
+// blind tells whether the client may be at a server that does not see what happens.
+// Called under j.mu.
+func (j *judge) blind(c *contestant) bool {
+	return slices.ContainsFunc(c.servers, func(server string) bool { return j.isolated[server] })
+}
+
+// grantedNow checks a lease whose znode is there against the server. Called under j.mu.
+func (j *judge) grantedNow(t *tenure, czxid int64) {
+	token, path := t.lease.FencingToken(), t.lease.Path()
+	if token != czxid {
+		j.fault("%s: token %d, but czxid %d", t.c, token, czxid)
+	}
+	if t.session != t.c.client.Conn().SessionID() {
+		j.fault("%s: granted a znode of another session", t.c)
+	}
+	if first := j.first(); first != path {
+		j.fault("%s: granted %s, but the first in the queue is %s", t.c, path, first)
+	}
+	if token <= j.token {
+		j.fault("%s: token %d after %d", t.c, token, j.token)
+	}
+	j.token = token
+}
+
+// inherited takes note of a lease that re-entered, and may outlast the one before.
+func (j *judge) inherited(from *tenure, lease *recipes.Lease) *tenure {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t := &tenure{c: from.c, lease: lease, at: from.at, session: from.session}
+	if lease.FencingToken() != from.lease.FencingToken() || lease.Path() != from.lease.Path() {
+		j.fault("%s: re-entered %s and got %s", t.c, from.lease.Path(), lease.Path())
+	}
+	j.follow(t)
+	return t
+}
+
+// follow waits for the end of a lease. Called under j.mu.
+func (j *judge) follow(t *tenure) {
+	j.tenures = append(j.tenures, t)
+	j.checkTrust(t)
+	context.AfterFunc(t.lease.Context(), func() { j.ended(t) })
+}
+
+// queue are the paths of the contenders in the server's order.
+func (j *judge) queue() []string {
+	names := j.srv.Children(lock)
+	number := func(name string) string { return name[strings.LastIndex(name, "-")+1:] }
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
+	for i, name := range names {
+		names[i] = lock + "/" + name
+	}
+	return names
+}
+
+// first is the path of the contender whose turn it is, if any.
+func (j *judge) first() string {
+	if queue := j.queue(); len(queue) > 0 {
+		return queue[0]
+	}
+	return ""
+}
+
+// deadline is until when a session's last write proves it. Called under j.mu.
+func (j *judge) deadline(session int64) time.Time { return j.proven[session].Add(j.timeout * 2 / 3) }
+
+// checkTrust: nothing but a write is trusted, and it for 2T/3 from its sending. Called
+// under j.mu.
+func (j *judge) checkTrust(t *tenure) {
+	latest := j.deadline(t.session)
+	if until := t.lease.TrustedUntil(); t.session != 0 && until.After(latest) {
+		j.fault("%s: trusts %s until %v, the last write says %v", t.c, t.lease.Path(), until.Sub(j.began), latest.Sub(j.began))
+	}
+}
+
+// ended checks why and when a lease has ended.
+func (j *judge) ended(t *tenure) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t.over = true
+	cause := context.Cause(t.lease.Context())
+	j.note("%s: lease ended: %v", t.c, cause)
+	j.checkPrompt(t)
+	if t.session == 0 {
+		return
+	}
+	j.checkTrust(t)
+	switch {
+	case errors.Is(cause, recipes.ErrReleased):
+		if !t.released {
+			j.fault("%s: nobody has released the lease", t.c)
+		}
+		return
+	case errors.Is(cause, recipes.ErrSessionLost):
+		j.checkLoss(t)
+	case errors.Is(cause, recipes.ErrNodeDeleted):
+		if !j.excused(t) {
+			j.fault("%s: nobody has deleted the znode", t.c)
+		}
+	case errors.Is(cause, recipes.ErrSuspended) && t.c.plan.standard:
+	case errors.Is(cause, recipes.ErrClosed) && t.c.closing:
+		return
+	default:
+		j.fault("%s: lease ended with %v", t.c, cause)
+	}
+	if !t.c.troubled && !j.excused(t) {
+		j.fault("%s: a client without any trouble has lost its lease: %v", t.c, cause)
+	}
+}
+
+// checkLoss: the holder hears of it before the server can give the lock away, and was
+// not granted a lease that was not trusted to begin with. Called under j.mu.
+func (j *judge) checkLoss(t *tenure) {
+	if j.excused(t) {
+		return
+	}
+	if _, alive := j.srv.Session(t.session); !alive {
+		j.fault("%s: heard of the loss after the server had expired the session", t.c)
+	}
+	if !t.lease.TrustedUntil().After(t.at) {
+		j.fault("%s: granted %v after the end of trust", t.c, t.at.Sub(t.lease.TrustedUntil()))
+	}
+}
+
+// checkPrompt: a lease ends at its deadline, or when its znode's deletion can be told. A
+// connection that is lost again at once may prove the session and not tell. Called
+// under j.mu.
+func (j *judge) checkPrompt(t *tenure) {
+	if late := time.Since(j.deadline(t.session)); t.session != 0 && late > 0 {
+		j.fault("%s: lease ended %v after its deadline", t.c, late)
+	}
+	if gone, ok := j.deleted[t.lease.Path()]; ok && time.Since(gone) > 2*j.timeout {
+		j.fault("%s: lease ended %v after its znode", t.c, time.Since(gone))
+	}
+}

@@ -1,0 +1,133 @@
+package mutex_test
+
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// taken notes that a session is about to be expired, or znodes deleted, by force.
+func (j *judge) taken(session int64, znodes ...string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if session != 0 {
+		j.expired[session] = true
+	}
+	for _, znode := range znodes {
+		if _, ok := j.deleted[znode]; !ok {
+			j.deleted[znode] = time.Now()
+		}
+	}
+}
+
+// proof notes that a session has sent a write.
+func (j *judge) proof(session int64, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if at.After(j.proven[session]) {
+		j.proven[session] = at
+	}
+}
+
+// isolate notes which servers can't write and see no more of the others.
+func (j *judge) isolate(servers []string, isolated bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, server := range servers {
+		j.isolated[server] = isolated
+	}
+}
+
+// executes tells whether the quorum commits a write. One that waits behind a request
+// that gets no answer counts too, though it is not executed: nothing tells.
+func (j *judge) executes(r zktest.Request, fault zktest.Fault) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.isolated[r.Server] && fault.Lost != zktest.RequestLost && fault.Lost != zktest.NoAnswer
+}
+
+// asked notes that the owner of a znode has been asked for the lock.
+func (j *judge) asked(znode string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, stat, there := j.srv.Get(znode)
+	if _, again := j.revoked[stat.Czxid]; there && !again {
+		j.revoked[stat.Czxid] = time.Now()
+	}
+}
+
+// write is what a holder does with the guarded resource, which refuses stale tokens.
+func (j *judge) write(t *tenure) {
+	connected := t.c.client.State() == recipes.Connected
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch token := t.lease.FencingToken(); {
+	case token >= j.guard:
+		j.guard = token
+	case t.stands() && !j.excused(t):
+		j.fault("%s: holds the lock, but token %d is older than %d", t.c, token, j.guard)
+	}
+	if t.c.plan.standard && !connected && t.lease.Context().Err() == nil {
+		j.fault("%s: holds the lock while suspended", t.c)
+	}
+	if at, ok := j.revoked[t.lease.FencingToken()]; ok && time.Since(at) > j.timeout+2*time.Second && t.stands() {
+		select {
+		case <-t.lease.Revoked():
+		default:
+			j.fault("%s: has not heard of a revocation for %v", t.c, time.Since(at))
+		}
+	}
+	j.checkTrust(t)
+}
+
+// releasing notes that a lease may end by itself from now on.
+func (j *judge) releasing(t *tenure) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t.released = true
+}
+
+// patrol looks at the queue from time to time, until stop is closed: whoever is the
+// first either holds the lock or is about to get or leave it, once what troubled its
+// client is over.
+func (j *judge) patrol(contestants []*contestant, stop <-chan struct{}) {
+	ticker := time.NewTicker(j.timeout / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			j.checkHead(contestants)
+		case <-stop:
+			return
+		}
+	}
+}
+
+func (j *judge) checkHead(contestants []*contestant) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	head := j.first()
+	if head != j.head {
+		j.head, j.headFrom = head, time.Now()
+	}
+	since := j.headFrom
+	_, stat, ok := j.srv.Get(head)
+	if head == "" || !ok {
+		return
+	}
+	for _, t := range j.tenures {
+		if t.lease.Path() == head && !t.over {
+			return
+		}
+	}
+	for _, c := range contestants {
+		if c.client.Conn().SessionID() == stat.EphemeralOwner && c.calmFrom.After(since) {
+			since = c.calmFrom
+		}
+	}
+	if idle := time.Since(since); idle > j.timeout*3/2+5*time.Second {
+		j.fault("%s is the first in the queue for %v, and neither granted nor gone", head, idle)
+		j.headFrom = time.Now() // once will do
+	}
+}
