@@ -1,0 +1,187 @@
+package latch_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// Every way out of Await but leadership.
+func TestAwaitEnds(t *testing.T) {
+	changedMind := errors.New("changed my mind")
+	for name, c := range map[string]struct {
+		end  func(t *testing.T, client *recipes.Client, l *latch.LeaderLatch, cancel context.CancelCauseFunc)
+		want error
+	}{
+		"context cancelled": {func(_ *testing.T, _ *recipes.Client, _ *latch.LeaderLatch, cancel context.CancelCauseFunc) {
+			cancel(changedMind)
+		}, changedMind},
+		"latch closed": {func(t *testing.T, _ *recipes.Client, l *latch.LeaderLatch, _ context.CancelCauseFunc) {
+			t.Helper()
+			require.NoError(t, l.Close())
+		}, recipes.ErrClosed},
+		"client closed": {func(t *testing.T, client *recipes.Client, _ *latch.LeaderLatch, _ context.CancelCauseFunc) {
+			t.Helper()
+			require.NoError(t, client.Close())
+		}, recipes.ErrClosed},
+		"deadline": {func(*testing.T, *recipes.Client, *latch.LeaderLatch, context.CancelCauseFunc) {
+			pass(time.Minute)
+		}, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				lead(t, connect(t, srv))
+				client := connect(t, srv)
+				l := enter(t, client)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				ctx, stop := context.WithTimeout(ctx, time.Minute)
+				defer stop()
+				var group sync.WaitGroup
+				var results [3]error
+				for i := range results {
+					group.Go(func() { _, results[i] = l.Await(ctx) }) // ends with Await; joined below
+				}
+				pass(time.Second)
+				c.end(t, client, l, cancel)
+				group.Wait()
+				for _, err := range results {
+					require.ErrorIs(t, err, c.want)
+					var failed *recipes.OpError
+					require.ErrorAs(t, err, &failed)
+					require.Equal(t, "latch: await", failed.Op)
+					require.Equal(t, election, failed.Path)
+				}
+			})
+		})
+	}
+}
+
+// The client is closed while a listener does not let go of a term that is lost: whoever
+// waits for the next term need not wait for the listener.
+func TestAwaitDoesNotWaitForAListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client, l, _, letGo := stubborn(t, srv)
+		term, _ := l.Leadership()
+		srv.Delete(term.Path())
+		require.ErrorIs(t, ended(t, term), recipes.ErrNodeDeleted)
+		start := time.Now()
+		go func() { // ends with Close; joined by the second one
+			_ = client.Close()
+		}()
+		_, err := l.Await(t.Context())
+		require.ErrorIs(t, err, recipes.ErrClosed)
+		require.Equal(t, start, time.Now())
+		letGo()
+		require.NoError(t, client.Close())
+	})
+}
+
+func TestAwaitReturnsATermThatStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		l, term := lead(t, connect(t, srv))
+		again, err := l.Await(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, term, again, "at once, and the same")
+		require.NoError(t, term.Release())
+		next := await(t, l)
+		require.NoError(t, next.Context().Err())
+		require.Greater(t, next.FencingToken(), term.FencingToken())
+		require.ErrorIs(t, term.Release(), recipes.ErrNotHeld)
+		require.NoError(t, next.Context().Err(), "an old term can't end the present one")
+	})
+}
+
+func TestHasLeadershipGoesByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := connect(t, srv)
+		l, term := lead(t, client)
+		srv.Partition(sessionOf(client))
+		pass(time.Until(term.TrustedUntil()) - 1)
+		require.True(t, l.HasLeadership())
+		pause(time.Nanosecond)
+		require.False(t, l.HasLeadership(), "whether or not anybody has been told yet")
+		_, leads := l.Leadership()
+		require.False(t, leads)
+		require.Error(t, term.Context().Err())
+		srv.Heal()
+	})
+}
+
+func isDecided(l *latch.LeaderLatch) bool {
+	synctest.Wait()
+	select {
+	case <-l.Decided():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestDecidedOnceItIsKnownWhetherTheLatchLeads(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2} {
+		t.Run(op.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				srv.Put(election, nil)
+				defer srv.Delay(op, time.Second)()
+				for _, leads := range []bool{true, false} {
+					l := create(t, connect(t, srv))
+					pass(time.Second)
+					require.False(t, isDecided(l), "not started")
+					require.NoError(t, l.Start())
+					pass(time.Second - 1)
+					require.False(t, isDecided(l), "not answered")
+					pass(1)
+					require.True(t, isDecided(l))
+					require.Equal(t, leads, l.HasLeadership())
+				}
+			})
+		})
+	}
+}
+
+func TestDecidedWhenThereWillBeNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := connect(t, srv)
+		never := create(t, client)
+		require.NoError(t, never.Close())
+		require.True(t, isDecided(never))
+
+		refused := srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpCreate {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		failed := enter(t, client)
+		pass(time.Second)
+		require.True(t, isDecided(failed))
+		_, err := failed.Await(t.Context())
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		refused()
+
+		srv.Delay(zktest.OpCreate, time.Minute)
+		closed, abandoned := enter(t, client), enter(t, client)
+		require.False(t, isDecided(closed))
+		go func() { _ = closed.Close() }() // ends with the client
+		require.True(t, isDecided(closed))
+		require.NoError(t, client.Close())
+		require.True(t, isDecided(abandoned))
+	})
+}

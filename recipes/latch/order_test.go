@@ -1,0 +1,174 @@
+package latch_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// scene is a leader whose listener takes its time, and a latch of another session that
+// waits behind it.
+type scene struct {
+	t      *testing.T
+	srv    *zktest.Server
+	client *recipes.Client
+	latch  *latch.LeaderLatch
+	term   *recipes.Lease
+	j      journal
+}
+
+// reaction is how long each call of the scene's listener needs after the term's end.
+const reaction = 3 * time.Second
+
+func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...recipes.Option) *scene {
+	t.Helper()
+	s := &scene{t: t, srv: srv, client: connect(t, srv, opts...)}
+	working := latch.Listener{
+		IsLeader: func(term *recipes.Lease) {
+			s.term = term
+			if within != nil {
+				within(s)
+			}
+			<-term.Context().Done()
+			s.j.add("context ended: %v", context.Cause(term.Context()))
+			pause(reaction)
+			s.j.add("IsLeader returned")
+		},
+		NotLeader: func() {
+			s.j.add("NotLeader called")
+			pause(reaction)
+			s.j.add("NotLeader returned")
+		},
+	}
+	s.latch = create(t, s.client, latch.WithID("leader"), latch.WithCloseMode(latch.NotifyLeader))
+	remove := s.latch.AddListener(working)
+	t.Cleanup(remove) // it is not about later terms
+	var once sync.Once
+	srv.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Session == sessionOf(s.client) && (r.Op == zktest.OpDelete || r.Op == zktest.OpClose) {
+			once.Do(func() { s.j.add("znode deleted") })
+		}
+		return zktest.Fault{}
+	})
+	require.NoError(t, s.latch.Start())
+	await(t, s.latch)
+	successor := enter(t, connect(t, srv), latch.WithID("successor"), latch.WithListener(latch.Listener{
+		IsLeader: func(*recipes.Lease) { s.j.add("successor leads") },
+	}))
+	<-successor.Decided()
+	pass(0)
+	return s
+}
+
+// Guarantee 8 for every end that a term can have: the context ends, the listeners return, and
+// only then a request reaches the server that lets a successor in.
+func TestStepDownOrder(t *testing.T) {
+	told := []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted", "successor leads"}
+	silent := []string{"IsLeader returned", "znode deleted", "successor leads"}
+	for name, c := range map[string]struct {
+		end   func(s *scene)
+		cause error
+		want  []string
+	}{
+		"Close":             {func(s *scene) { require.NoError(s.t, s.latch.Close()) }, recipes.ErrReleased, told},
+		"CloseWith, notify": {func(s *scene) { require.NoError(s.t, s.latch.CloseWith(latch.NotifyLeader)) }, recipes.ErrReleased, told},
+		"CloseWith, silent": {func(s *scene) { require.NoError(s.t, s.latch.CloseWith(latch.Silent)) }, recipes.ErrReleased, silent},
+		"term.Release":      {func(s *scene) { require.NoError(s.t, s.term.Release()) }, recipes.ErrReleased, told},
+		"Client.Close":      {func(s *scene) { require.NoError(s.t, s.client.Close()) }, recipes.ErrClosed, told},
+		"partition, and the session comes back": {func(s *scene) {
+			s.srv.Partition(sessionOf(s.client))
+			pass(timeout * 3 / 4)
+			s.srv.Heal()
+		}, recipes.ErrSessionLost, told},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				s := newScene(t, srv, nil)
+				c.end(s)
+				pass(time.Minute)
+				require.Equal(t, append([]string{"context ended: " + c.cause.Error()}, c.want...), s.j.read())
+			})
+		})
+	}
+	t.Run("disconnect under the standard policy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := zktest.NewServer(t)
+			s := newScene(t, srv, nil, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
+			srv.Disconnect(sessionOf(s.client))
+			pass(time.Minute)
+			require.Equal(t, append([]string{"context ended: " + recipes.ErrSuspended.Error()}, told...), s.j.read())
+		})
+	})
+}
+
+// After a loss that the server decides nobody can hold back the successor: it may lead while
+// the listeners of the old leader still run. The rest of the order holds all the same.
+func TestStepDownOrderAfterALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(s *scene)
+		cause error
+	}{
+		"expiry":        {func(s *scene) { s.srv.Expire(sessionOf(s.client)) }, recipes.ErrSessionLost},
+		"znode deleted": {func(s *scene) { s.srv.Delete(s.term.Path()) }, recipes.ErrNodeDeleted},
+		"parent wiped":  {func(s *scene) { s.srv.Delete(election) }, recipes.ErrNodeDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				s := newScene(t, srv, nil)
+				c.end(s)
+				pass(time.Second)
+				// A wiped parent takes the successor's znode, too: that may lead once more.
+				require.ElementsMatch(t, []string{"context ended: " + c.cause.Error(), "successor leads"}, distinct(s.j.read()))
+				pass(time.Minute)
+				require.Equal(t, []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted"}, s.j.read())
+			})
+		})
+	}
+}
+
+func distinct(lines []string) []string { return slices.Compact(slices.Sorted(slices.Values(lines))) }
+
+// From inside a callback every way to step down only asks for it, whichever recipe's
+// callback it is.
+func TestStepDownAskedForInsideACallback(t *testing.T) {
+	told := []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted", "successor leads"}
+	for name, c := range map[string]struct {
+		ask   func(s *scene) error
+		cause error
+		want  []string
+	}{
+		"Close":        {func(s *scene) error { return s.latch.Close() }, recipes.ErrReleased, told},
+		"CloseWith":    {func(s *scene) error { return s.latch.CloseWith(latch.NotifyLeader) }, recipes.ErrReleased, told},
+		"term.Release": {func(s *scene) error { return s.term.Release() }, recipes.ErrReleased, told},
+		"Client.Close": {func(s *scene) error { return s.client.Close() }, recipes.ErrClosed, told},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				asked := make(chan struct{})
+				s := newScene(t, srv, func(s *scene) {
+					pause(time.Second)
+					start := time.Now()
+					if err := c.ask(s); err != nil || time.Since(start) > 0 {
+						s.j.add("%v after %v", err, time.Since(start))
+					}
+					close(asked)
+				})
+				<-asked
+				pass(time.Minute)
+				require.Equal(t, append([]string{"context ended: " + c.cause.Error()}, c.want...), s.j.read())
+			})
+		})
+	}
+}

@@ -1,0 +1,264 @@
+package latch_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// adopt returns a client of a connection of somebody else's, which need not have a server.
+func adopt(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Client {
+	t.Helper()
+	conn, events, err := zk.Connect(srv.Addrs(), timeout, zk.WithDialer(srv.Dialer()), zk.WithLogger(quiet{}))
+	require.NoError(t, err)
+	client, err := recipes.NewClient(conn, events, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, client.Close())
+		conn.Close()
+	})
+	return client
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func TestElectionBeginsOnceThereIsAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		srv.Stop()
+		l := enter(t, adopt(t, srv))
+		pass(10 * time.Minute)
+		require.False(t, l.HasLeadership())
+		select {
+		case <-l.Decided():
+			require.FailNow(t, "nothing is decided")
+		default:
+		}
+		require.NoError(t, srv.Restart())
+		await(t, l)
+	})
+}
+
+func TestCloseBeforeThereIsAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		srv.Stop()
+		l := enter(t, adopt(t, srv))
+		pass(time.Minute)
+		start := time.Now()
+		require.NoError(t, l.Close())
+		require.Equal(t, start, time.Now(), "nothing was sent, so there is nothing to wait for")
+		require.NoError(t, srv.Restart())
+		pass(time.Minute)
+		require.Empty(t, srv.Children("/services"))
+	})
+}
+
+func TestStartAndCloseOutOfOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := connect(t, srv)
+		l := create(t, client)
+		_, err := l.Await(t.Context())
+		require.ErrorContains(t, err, "latch: await /services/billing: not started")
+		require.NoError(t, l.Start())
+		require.ErrorContains(t, l.Start(), "latch: start /services/billing: already started")
+		await(t, l)
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, l.Start(), recipes.ErrClosed)
+
+		never := create(t, client)
+		require.NoError(t, never.Close())
+		require.ErrorIs(t, never.Start(), recipes.ErrClosed)
+		require.False(t, never.HasLeadership())
+		<-never.Decided()
+
+		require.NoError(t, client.Close())
+		require.ErrorIs(t, create(t, client).Start(), recipes.ErrClosed)
+		require.Empty(t, srv.Children(election))
+	})
+}
+
+// phases are the states that Close may find a latch in.
+var phases = map[string]func(t *testing.T, srv *zktest.Server, client *recipes.Client, l *latch.LeaderLatch){
+	"before Start": func(*testing.T, *zktest.Server, *recipes.Client, *latch.LeaderLatch) {},
+	"just started": func(t *testing.T, _ *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+	},
+	"just granted": func(t *testing.T, _ *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+		await(t, l)
+	},
+	"leading": func(t *testing.T, _ *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+		await(t, l)
+		pass(time.Minute)
+	},
+	"waiting": func(t *testing.T, _ *zktest.Server, client *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		lead(t, client)
+		require.NoError(t, l.Start())
+		<-l.Decided()
+		pass(time.Minute)
+	},
+	"waiting without a server": func(t *testing.T, srv *zktest.Server, client *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		lead(t, client)
+		require.NoError(t, l.Start())
+		<-l.Decided()
+		srv.Stop()
+		pass(time.Minute)
+	},
+	"leading without a server": func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+		await(t, l)
+		srv.Stop()
+		pass(time.Second)
+	},
+	"leading, server silent": func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+		await(t, l)
+		srv.Freeze()
+		pass(time.Second)
+	},
+	"rejoining after expiry": func(t *testing.T, srv *zktest.Server, client *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+		term := await(t, l)
+		srv.Delay(zktest.OpCreate, time.Second)
+		srv.Expire(sessionOf(client))
+		<-term.Context().Done()
+		pass(100 * time.Millisecond)
+	},
+	"rejoining after the loss of its znode": func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		require.NoError(t, l.Start())
+		term := await(t, l)
+		srv.Delay(zktest.OpGetChildren2, time.Second)
+		srv.Delete(term.Path())
+		<-term.Context().Done()
+		pass(100 * time.Millisecond)
+	},
+	"create not sent yet": creating(func(srv *zktest.Server) { srv.Partition() }),
+	"create lost":         creating(func(srv *zktest.Server) { srv.DropRequest(zktest.OpCreate, 3) }),
+	"create's answer lost": creating(func(srv *zktest.Server) {
+		srv.DropReply(zktest.OpCreate, 3)
+	}),
+	"create's answer delayed":       creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreate, time.Second) }),
+	"create's answer long delayed":  creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreate, 5*time.Second) }),
+	"create without an answer":      creating(func(srv *zktest.Server) { srv.Isolate() }),
+	"parent's create delayed":       creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreateContainer, time.Second) }),
+	"parent's create answer lost":   creating(func(srv *zktest.Server) { srv.DropReply(zktest.OpCreateContainer, 3) }),
+	"first look at the queue slow":  creating(func(srv *zktest.Server) { srv.Delay(zktest.OpGetChildren2, time.Second) }),
+	"first look at the queue lost":  creating(func(srv *zktest.Server) { srv.DropReply(zktest.OpGetChildren2, 3) }),
+	"expiry at the create":          creating(expireAt(zktest.OpCreate)),
+	"expiry at the look at a queue": creating(expireAt(zktest.OpGetChildren2)),
+}
+
+// creating is the phase in which a fault has met the first requests.
+func creating(fault func(srv *zktest.Server)) func(*testing.T, *zktest.Server, *recipes.Client, *latch.LeaderLatch) {
+	return func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
+		t.Helper()
+		fault(srv)
+		require.NoError(t, l.Start())
+		pass(100 * time.Millisecond)
+	}
+}
+
+func expireAt(op zktest.Op) func(srv *zktest.Server) {
+	return func(srv *zktest.Server) {
+		var once sync.Once
+		srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == op {
+				once.Do(func() { srv.Expire(r.Session) })
+			}
+			return zktest.Fault{}
+		})
+	}
+}
+
+// Close returns in time in every phase, called once, again, and several times at once,
+// and leaves nothing on the server; nor does the client, in the same phases.
+func TestCloseInEveryPhase(t *testing.T) {
+	for phase, reach := range phases {
+		for how, end := range map[string]func(t *testing.T, client *recipes.Client, l *latch.LeaderLatch){
+			"latch":  closeLatch,
+			"client": closeClient,
+		} {
+			t.Run(fmt.Sprintf("%s/%s", phase, how), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := zktest.NewServer(t)
+					client := connect(t, srv)
+					l := create(t, client, latch.WithCloseMode(latch.NotifyLeader), latch.WithStepDownGrace(grace))
+					reach(t, srv, client, l)
+					end(t, client, l)
+					require.False(t, l.HasLeadership())
+					_, err := l.Await(t.Context())
+					require.ErrorIs(t, err, recipes.ErrClosed)
+
+					srv.Heal()
+					require.NoError(t, srv.Restart())
+					pass(2 * timeout)
+					require.NoError(t, l.Close())
+					require.NoError(t, client.Close())
+					pass(2 * timeout)
+					require.Empty(t, srv.Children(election))
+					require.Empty(t, srv.Sessions())
+				})
+			})
+		}
+	}
+}
+
+// closeLatch closes a latch three times at once. Where no answer comes it may say so,
+// after an operation timeout.
+func closeLatch(t *testing.T, _ *recipes.Client, l *latch.LeaderLatch) {
+	t.Helper()
+	start := time.Now()
+	results := make([]error, 3)
+	var group sync.WaitGroup
+	for i := range results {
+		group.Go(func() { results[i] = l.Close() }) // ends with Close; joined below
+	}
+	group.Wait()
+	require.LessOrEqual(t, time.Since(start), operationTimeout)
+	for _, err := range results {
+		require.Equal(t, results[0], err)
+		if err != nil {
+			require.ErrorContains(t, err, "znode not deleted after 10s, deletion goes on")
+			require.Equal(t, operationTimeout, time.Since(start))
+		}
+	}
+}
+
+func closeClient(t *testing.T, client *recipes.Client, l *latch.LeaderLatch) {
+	t.Helper()
+	start := time.Now()
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() { // ends with Close; joined below
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	require.NoError(t, l.Close())
+	require.Less(t, time.Since(start), operationTimeout)
+}

@@ -1,0 +1,169 @@
+package latch_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+const (
+	grace            = 5 * time.Second
+	operationTimeout = 10 * time.Second // of the clients, by default
+)
+
+// stubborn leads with a listener that does not care about the end of its term.
+func stubborn(t *testing.T, srv *zktest.Server) (client *recipes.Client, l, successor *latch.LeaderLatch, letGo func()) {
+	t.Helper()
+	client = connect(t, srv)
+	done := make(chan struct{})
+	l, _ = lead(t, client, latch.WithStepDownGrace(grace), latch.WithListener(latch.Listener{
+		IsLeader: func(*recipes.Lease) { <-done },
+	}), latch.WithCloseMode(latch.NotifyLeader))
+	pass(0)
+	successor = enter(t, connect(t, srv))
+	<-successor.Decided()
+	return client, l, successor, func() { close(done) }
+}
+
+func TestCloseDoesNotWaitForeverForAListener(t *testing.T) {
+	for name, end := range map[string]func(*latch.LeaderLatch) error{
+		"notify": (*latch.LeaderLatch).Close, "silent": closeWith(latch.Silent),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				_, l, successor, letGo := stubborn(t, srv)
+				start := time.Now()
+				require.ErrorContains(t, end(l), "latch: close /services/billing: step-down: the leader's function is still running after 5s")
+				require.Equal(t, grace, time.Since(start))
+				require.False(t, l.HasLeadership())
+				pass(time.Minute)
+				require.Len(t, srv.Children(election), 2, "the znode stays as long as the work goes on")
+				require.False(t, successor.HasLeadership())
+
+				letGo()
+				await(t, successor)
+				require.NoError(t, end(l))
+				require.Len(t, srv.Children(election), 1)
+			})
+		})
+	}
+}
+
+func TestClientCloseDoesNotWaitForeverForAListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client, l, successor, letGo := stubborn(t, srv)
+		id := sessionOf(client)
+		start := time.Now()
+		require.ErrorContains(t, client.Close(), "still running")
+		require.Equal(t, operationTimeout, time.Since(start))
+		require.ErrorContains(t, l.Close(), "still running")
+		srv.Disconnect(id)
+		pass(time.Minute)
+		require.Len(t, srv.Children(election), 2, "the session lives as long as the work goes on")
+		require.False(t, successor.HasLeadership())
+
+		letGo()
+		await(t, successor)
+		require.NoError(t, client.Close())
+		_, alive := srv.Session(id)
+		require.False(t, alive)
+		require.NoError(t, l.Close())
+	})
+}
+
+// A goroutine that a callback has started is none of the library's: Close waits there,
+// as anywhere else, and if the callback waits for the goroutine, that takes the grace.
+func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(client *recipes.Client, l *latch.LeaderLatch) error
+		takes time.Duration
+	}{
+		"latch":  {func(_ *recipes.Client, l *latch.LeaderLatch) error { return l.Close() }, grace},
+		"client": {func(client *recipes.Client, _ *latch.LeaderLatch) error { return client.Close() }, operationTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client := connect(t, srv)
+				l := create(t, client, latch.WithStepDownGrace(grace))
+				result := make(chan error)
+				l.AddListener(latch.Listener{IsLeader: func(*recipes.Lease) {
+					start, closed := time.Now(), make(chan error)
+					go func() { closed <- c.end(client, l) }() // ends with Close; joined below
+					err := <-closed
+					if took := time.Since(start); took != c.takes {
+						t.Errorf("took %v", took)
+					}
+					result <- err
+				}})
+				require.NoError(t, l.Start())
+				require.ErrorContains(t, <-result, "still running")
+				require.NoError(t, l.Close())
+				require.NoError(t, client.Close())
+				require.Empty(t, srv.Children(election))
+			})
+		})
+	}
+}
+
+// What is asked for inside a callback of one recipe concerns another: nothing waits.
+func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
+	for name, inside := range map[string]func(t *testing.T, client, other *recipes.Client, ask func()){
+		"revocation": func(t *testing.T, client, other *recipes.Client, ask func()) {
+			t.Helper()
+			m, err := mutex.New(client, "/locks/a", mutex.WithRevocationListener(func(*recipes.Lease) { ask() }))
+			require.NoError(t, err)
+			lease, err := m.Acquire(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, revoke.New(other).AttemptRevoke(t.Context(), lease.Path()))
+		},
+		"leadership": func(t *testing.T, client, _ *recipes.Client, ask func()) {
+			t.Helper()
+			s, err := selector.New(client, "/services/other", func(context.Context, *recipes.Lease) error {
+				ask()
+				return nil
+			})
+			require.NoError(t, err)
+			require.NoError(t, s.Start())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client := connect(t, srv)
+				l, term := lead(t, client, latch.WithListener(latch.Listener{
+					IsLeader: func(term *recipes.Lease) { <-term.Context().Done(); pause(time.Second) },
+				}))
+				pass(0)
+				asked := make(chan struct{})
+				inside(t, client, connect(t, srv), func() {
+					defer close(asked)
+					start := time.Now()
+					if err := l.Close(); err != nil || time.Since(start) > 0 {
+						t.Errorf("close: %v after %v", err, time.Since(start))
+					}
+					if err := client.Close(); err != nil || time.Since(start) > 0 {
+						t.Errorf("close the client: %v after %v", err, time.Since(start))
+					}
+				})
+				<-asked
+				require.NoError(t, l.Close())
+				require.Error(t, ended(t, term), "released or closed, whichever came first")
+				require.NoError(t, client.Close())
+				require.Empty(t, srv.Children(election))
+			})
+		})
+	}
+}

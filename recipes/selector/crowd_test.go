@@ -1,0 +1,75 @@
+package selector_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// One leader steps down: one participant wakes up, however many there are.
+func TestNoHerd(t *testing.T) {
+	const changes = 10
+	crowd := 1000
+	if raced { // the race detector itself fails now and then with thousands of goroutines
+		crowd = 200
+	}
+	for _, n := range []int{20, crowd} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client := connect(t, srv)
+				leading := make(chan *selector.LeaderSelector, 1)
+				for range n {
+					var s *selector.LeaderSelector
+					s = create(t, client, func(ctx context.Context, term *recipes.Lease) error {
+						leading <- s
+						return idle(ctx, term)
+					})
+					require.NoError(t, s.Start())
+				}
+				leader := <-leading
+				pass(time.Second)
+				for range changes {
+					log := srv.Observe()
+					start := time.Now()
+					require.NoError(t, leader.Close())
+					leader = <-leading
+					pass(0)
+					require.Equal(t, start, time.Now(), "at once")
+					t.Logf("%d participants: %d requests", n, log.Count())
+					// A delete; who leads now looks at nothing; and who is behind it reads the list.
+					require.LessOrEqual(t, log.Count(), 3)
+					log.Stop()
+				}
+			})
+		})
+	}
+}
+
+// A thousand participants lose their session at once: they come back, in few requests each.
+func TestCrowdComesBackFromALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		const n = 300
+		client := connect(t, srv)
+		for range n {
+			require.NoError(t, create(t, client, idle, selector.WithAutoRequeue()).Start())
+		}
+		pass(time.Second)
+		require.Len(t, srv.Children(election), n)
+		log := srv.Observe()
+		srv.Expire(sessionOf(client))
+		pass(5 * time.Second)
+		require.Len(t, srv.Children(election), n)
+		t.Logf("%.1f requests each", float64(log.Count())/n)
+		require.Less(t, log.Count(), 8*n)
+	})
+}

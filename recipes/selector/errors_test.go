@@ -1,0 +1,195 @@
+package selector_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// failures are the ways in which a function can fail, and what the owner gets to read.
+var failures = map[string]struct {
+	take func(ctx context.Context, term *recipes.Lease) error
+	is   error
+	text string
+}{
+	"error":           {func(context.Context, *recipes.Lease) error { return errWork }, errWork, "no database"},
+	"panic":           {func(context.Context, *recipes.Lease) error { panic("boom") }, nil, "panic: boom\ngoroutine"},
+	"panic, an error": {func(context.Context, *recipes.Lease) error { panic(fmt.Errorf("wrapped: %w", errWork)) }, errWork, "panic: wrapped: no database"},
+	"goexit": {
+		func(context.Context, *recipes.Lease) error { runtime.Goexit(); return nil },
+		nil, "the function has ended its goroutine",
+	},
+	"its own context": {func(context.Context, *recipes.Lease) error { return context.Canceled }, context.Canceled, "context canceled"},
+	"after the end": {func(_ context.Context, term *recipes.Lease) error {
+		_ = term.Release()
+		return errWork
+	}, errWork, "no database"},
+}
+
+func TestFailuresAreReported(t *testing.T) {
+	for name, c := range failures {
+		for _, handled := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/handled=%v", name, handled), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := zktest.NewServer(t)
+					var log bytes.Buffer
+					var told []error
+					client := connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					var opts []selector.Option
+					if handled {
+						opts = append(opts, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
+					}
+					s := enter(t, client, c.take, opts...)
+					require.False(t, s.HasLeadership())
+					require.Empty(t, srv.Children(election), "another may lead")
+					require.NoError(t, s.Close(), "it was told already")
+					require.NoError(t, client.Close())
+					if !handled {
+						require.Contains(t, log.String(), "level=ERROR")
+						require.Contains(t, log.String(), "path="+election)
+						return
+					}
+					require.Empty(t, log.String(), "told once")
+					require.Len(t, told, 1)
+					require.ErrorContains(t, told[0], "selector: lead "+election+": "+c.text)
+					var failed *recipes.OpError
+					require.ErrorAs(t, told[0], &failed)
+					if c.is != nil {
+						require.ErrorIs(t, told[0], c.is)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A function that stops because its term is over has not failed.
+func TestTheEndOfATermIsNoFailure(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context) error{
+		"nil":             func(context.Context) error { return nil },
+		"error":           func(ctx context.Context) error { return ctx.Err() },
+		"cause":           context.Cause,
+		"wrapped error":   func(ctx context.Context) error { return fmt.Errorf("job: %w", ctx.Err()) },
+		"error and cause": func(ctx context.Context) error { return errors.Join(ctx.Err(), context.Cause(ctx)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				var calls []time.Time
+				client := connect(t, srv)
+				s := enter(t, client, func(ctx context.Context, _ *recipes.Lease) error {
+					calls = append(calls, time.Now())
+					<-ctx.Done()
+					return end(ctx)
+				}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) { t.Error(err) }))
+				for _, lose := range []func(){
+					s.InterruptLeadership,
+					func() { srv.Expire(sessionOf(client)) },
+					func() { srv.Delete(paths(srv)[0]) },
+					func() { srv.Delete("/services") },
+				} {
+					lose()
+					pass(time.Second)
+				}
+				require.Len(t, calls, 5, "without a pause")
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
+func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		n, told := 0, 0
+		s := create(t, connect(t, srv), func(context.Context, *recipes.Lease) error {
+			n++
+			return fmt.Errorf("failure %d", n)
+		}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) {
+			told++ // calls do not overlap
+			if want := fmt.Sprintf("failure %d", told); !errors.As(err, new(*recipes.OpError)) || errors.Unwrap(err).Error() != want {
+				t.Errorf("%v instead of %s", err, want)
+			}
+			if told == 3 {
+				panic("boom")
+			}
+			pause(5 * time.Second) // longer than the function needs to fail again
+		}))
+		require.NoError(t, s.Start())
+		pass(12 * time.Second)
+		require.Less(t, told, n)
+		require.NoError(t, s.Close())
+		require.Equal(t, n, told)
+	})
+}
+
+// The owner hears why the server does not let it take part, from whichever side it looks;
+// and there is no loop.
+func TestRefusalIsReported(t *testing.T) {
+	for name, opts := range map[string][]selector.Option{"once": nil, "auto requeue": {selector.WithAutoRequeue()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				srv.Put("/services", nil)
+				owner := connect(t, srv, recipes.WithAuth("digest", []byte("owner:secret")))
+				_, err := owner.Conn().Create(election, nil, 0, zk.AuthACL(zk.PermAll))
+				require.NoError(t, err)
+
+				var told []error
+				handler := selector.WithErrorHandler(func(err error) { told = append(told, err) })
+				client := connect(t, srv)
+				log := srv.Observe()
+				s := create(t, client, idle, append(opts, handler)...)
+				require.ErrorIs(t, s.Run(t.Context()), zk.ErrNoAuth)
+				require.Len(t, told, 1)
+				require.ErrorIs(t, told[0], zk.ErrNoAuth)
+				require.ErrorContains(t, told[0], "selector: lead "+election+": refused by the server")
+				require.Equal(t, 1, log.Count(zktest.OpCreate))
+
+				s = enter(t, client, idle, append(opts, handler)...)
+				pass(10 * time.Minute)
+				require.Len(t, told, 2)
+				require.Equal(t, 2, log.Count(zktest.OpCreate))
+				require.True(t, s.Requeue(), "once more")
+				pass(time.Minute)
+				require.Len(t, told, 3)
+				_, err = owner.Conn().SetACL(election, zk.WorldACL(zk.PermAll), -1)
+				require.NoError(t, err)
+				require.True(t, s.Requeue())
+				pass(time.Second)
+				require.True(t, s.HasLeadership())
+			})
+		})
+	}
+}
+
+// That the client is closed is no refusal, in whichever phase it finds a selector.
+func TestClosingTheClientIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		handler := selector.WithErrorHandler(func(err error) { t.Error(err) })
+		for i := range 100 {
+			client := connect(t, srv)
+			remove := srv.Delay(zktest.OpAny, time.Millisecond)
+			for range 5 {
+				require.NoError(t, create(t, client, idle, selector.WithAutoRequeue(), handler).Start())
+			}
+			pause(time.Duration(i) * 100 * time.Microsecond)
+			require.NoError(t, client.Close())
+			remove()
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package selector_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// The connection ends in the instant in which the term is granted, before the function
+// has begun: it is not called for that term, and the participant is not thrown out either.
+func TestLossBetweenGrantAndFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		srv.Put(election, nil)
+		client := connect(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
+		for range 300 {
+			var calls atomic.Int32
+			s := create(t, client, func(ctx context.Context, _ *recipes.Lease) error {
+				calls.Add(1)
+				return idle(ctx, nil)
+			})
+			slow := srv.Delay(zktest.OpGetChildren2, 10*time.Millisecond)
+			require.NoError(t, s.Start())
+			time.AfterFunc(10*time.Millisecond, func() { srv.Disconnect() })
+			pause(10 * time.Millisecond)
+			slow()
+			pass(timeout)
+			require.Equal(t, int32(1), calls.Load())
+			require.NoError(t, s.Close())
+			require.Empty(t, srv.Children(election))
+		}
+	})
+}
+
+// Whatever calls come from all sides, and whatever happens to the session, the function
+// never runs twice at a time, and the selector goes on.
+func TestTheFunctionNeverOverlapsItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		var running, terms atomic.Int32
+		client := connect(t, srv)
+		s := enter(t, client, func(ctx context.Context, _ *recipes.Lease) error {
+			if running.Add(1) > 1 {
+				t.Error("overlap")
+			}
+			defer running.Add(-1)
+			if terms.Add(1)%10 == 0 {
+				return errWork
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(rand.IntN(50)) * time.Millisecond):
+			}
+			pause(time.Duration(rand.IntN(20)) * time.Millisecond)
+			return nil
+		}, selector.WithAutoRequeue(), selector.WithErrorHandler(discard),
+			selector.WithRequeueBackoff(recipes.RetryPolicy{InitialInterval: time.Millisecond, MaxInterval: 5 * time.Millisecond}))
+		var group sync.WaitGroup
+		for _, call := range []func(){
+			func() { s.Requeue() }, s.AutoRequeue, s.InterruptLeadership,
+			func() { srv.Expire(sessionOf(client)) }, func() { srv.Disconnect() },
+			func() {
+				for _, path := range paths(srv) {
+					srv.Delete(path)
+				}
+			},
+		} {
+			group.Go(func() { // ends by itself; joined below
+				for range 200 {
+					pause(time.Duration(1+rand.IntN(50)) * time.Millisecond)
+					call()
+				}
+			})
+		}
+		group.Wait()
+		before := terms.Load()
+		pass(time.Minute)
+		require.Greater(t, terms.Load(), before)
+		require.LessOrEqual(t, len(srv.Children(election)), 1)
+	})
+}

@@ -1,0 +1,167 @@
+package selector_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// Run returns nil when its context has ended and everything has stopped in order, in
+// whichever state that finds the selector.
+func TestRunEndsInOrderWithItsContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		take selector.TakeLeadership
+		wait time.Duration
+	}{
+		"at once": {idle, 0},
+		"leading": {idle, time.Minute},
+		"leading, and slow to stop": {func(ctx context.Context, _ *recipes.Lease) error {
+			<-ctx.Done()
+			pause(10 * time.Second)
+			return nil
+		}, time.Minute},
+		"in a pause": {func(context.Context, *recipes.Lease) error { return errWork }, 10*time.Second + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(c.wait, cancel)
+				s := create(t, connect(t, srv), c.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
+				require.NoError(t, s.Run(ctx))
+				require.Error(t, ctx.Err())
+				require.Empty(t, srv.Children(election))
+				require.ErrorIs(t, s.Run(t.Context()), recipes.ErrClosed)
+			})
+		})
+	}
+	t.Run("waiting", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := zktest.NewServer(t)
+			enter(t, connect(t, srv), idle)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, create(t, connect(t, srv), idle).Run(ctx))
+			require.Len(t, srv.Children(election), 1)
+		})
+	})
+	t.Run("ended before", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := zktest.NewServer(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			s := create(t, connect(t, srv), func(context.Context, *recipes.Lease) error { return errWork })
+			require.NoError(t, s.Run(ctx))
+			require.Empty(t, srv.Children(election))
+		})
+	})
+}
+
+// Without autoRequeue there is one term, and Run still lasts as long as its context.
+func TestRunOutlastsTheOnlyTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		f := failing{run: func(context.Context, int) error { return errWork }}
+		s := create(t, connect(t, srv), f.take, selector.WithErrorHandler(discard))
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, s.Run(ctx), "the error was reported")
+		require.Equal(t, time.Minute, time.Since(start))
+		require.Len(t, f.called(), 1)
+	})
+}
+
+func TestRunFailsWhenSomebodyElseStopsIt(t *testing.T) {
+	for name, stop := range map[string]func(t *testing.T, client *recipes.Client, s *selector.LeaderSelector){
+		"selector": func(t *testing.T, _ *recipes.Client, s *selector.LeaderSelector) {
+			t.Helper()
+			require.NoError(t, s.Close())
+		},
+		"client": func(t *testing.T, client *recipes.Client, _ *selector.LeaderSelector) {
+			t.Helper()
+			require.NoError(t, client.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client := connect(t, srv)
+				s := create(t, client, idle)
+				result := make(chan error, 1)
+				go func() { result <- s.Run(t.Context()) }() // ends with the selector; joined below
+				pass(time.Second)
+				require.ErrorContains(t, s.Run(t.Context()), "selector: start "+election+": already started")
+				require.True(t, s.HasLeadership(), "which changes nothing")
+				stop(t, client, s)
+				err := <-result
+				require.ErrorIs(t, err, recipes.ErrClosed)
+				require.ErrorContains(t, err, "selector: run "+election)
+			})
+		})
+	}
+}
+
+func TestRunDoesNotWaitForeverForTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		done := make(chan struct{})
+		defer close(done)
+		s := create(t, connect(t, srv), func(context.Context, *recipes.Lease) error { <-done; return nil }, selector.WithStepDownGrace(grace))
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorContains(t, s.Run(ctx), "still running")
+		require.Equal(t, time.Minute+grace, time.Since(start))
+	})
+}
+
+// group is what errgroup.Group is: the first error ends the context of all.
+type group struct {
+	sync.WaitGroup
+
+	once   sync.Once
+	cancel context.CancelFunc
+	err    error
+}
+
+func (g *group) run(fn func() error) {
+	g.Go(func() { // ends with fn; joined by Wait
+		if err := fn(); err != nil {
+			g.once.Do(func() { g.err = err; g.cancel() })
+		}
+	})
+}
+
+// One of several selectors gives up, and takes the service down with it, in order.
+func TestRunInAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		g := group{cancel: cancel}
+		client := connect(t, srv)
+		var j journal
+		for i, take := range []selector.TakeLeadership{
+			j.leader("a"), j.leader("b"), func(context.Context, *recipes.Lease) error { return errWork },
+		} {
+			s, err := selector.New(client, election+"/"+string(rune('0'+i)), take, selector.WithAutoRequeue(),
+				selector.WithErrorHandler(discard), selector.WithRequeueBackoff(recipes.RetryPolicy{MaxAttempts: 5}))
+			require.NoError(t, err)
+			g.run(func() error { return s.Run(ctx) })
+		}
+		g.Wait()
+		require.ErrorIs(t, g.err, errWork)
+		require.ElementsMatch(t, []string{"a leads", "b leads", "a ends: released", "b ends: released"}, j.read())
+		for i := range 3 {
+			require.Empty(t, srv.Children(election+"/"+string(rune('0'+i))))
+		}
+	})
+}
