@@ -1,6 +1,10 @@
 package faultproxy
 
-import "net"
+import (
+	"net"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
 
 // xidConnect stands for the number that a handshake does not have; clients count from 1 and servers use -1, -2, -4, -8.
 const xidConnect = 0
@@ -68,15 +72,15 @@ func (l *link) writeDown(queue <-chan frame) {
 		if !l.ready(f, &l.proxy.down) {
 			return
 		}
-		s := scanner{f.body()}
-		xid := s.int32()
-		reply := Reply{Zxid: s.int64(), Err: s.int32()}
+		d := proto.NewDecoder(f.body())
+		xid := d.Int32()
+		reply := Reply{Zxid: d.Int64(), Err: d.Int32()}
 		if first {
 			xid, reply = xidConnect, Reply{}
 			l.setSession(sessionOf(f.body()))
 		}
 		first = false
-		if xid == xidWatchEvent {
+		if xid == proto.XidEvent {
 			l.proxy.tally.event()
 		} else if e := l.answered(xid); e != nil && !l.applyReply(e, reply) {
 			return

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
 // Request is what a client sent. A Multi has its operations in Parts and the path of the first of them as its own.
@@ -83,96 +85,72 @@ const (
 	opPing    = "ping"
 )
 
-// operations names the codes of a request header (ZooDefs.OpCode).
+// operations names the codes of a request header (ZooDefs.OpCode) that package proto does not.
 var operations = map[int32]string{
-	1:   "create",
-	2:   "delete",
-	3:   "exists",
-	4:   "getData",
-	5:   "setData",
-	6:   "getACL",
-	7:   "setACL",
-	8:   "getChildren",
-	9:   "sync",
-	11:  opPing,
-	12:  "getChildren2",
-	13:  "check",
-	14:  "multi",
-	15:  "create2",
+	proto.OpAuth: "setAuth", // there it is called as the client's packet is
+
 	16:  "reconfig",
 	17:  "checkWatches",
 	18:  "removeWatches",
-	19:  "createContainer",
-	21:  "createTTL",
 	22:  "multiRead",
-	100: "setAuth",
-	101: "setWatches",
 	102: "sasl",
 	103: "getEphemerals",
 	104: "getAllChildrenNumber",
 	105: "setWatches2",
 	106: "addWatch",
 	107: "whoAmI",
-	-11: "close",
 }
 
 func operation(code int32) string {
 	if name, ok := operations[code]; ok {
 		return name
 	}
-	return fmt.Sprintf("op%d", code)
+	return proto.OpName(code)
 }
 
 // parseRequest reads a frame that follows the handshake.
 func parseRequest(body []byte) Request {
-	s := scanner{body}
-	r := Request{Xid: s.int32(), Op: operation(s.int32())}
+	d := proto.NewDecoder(body)
+	r := Request{Xid: d.Int32(), Op: operation(d.Int32())}
 	switch r.Op {
 	case opPing, "setAuth", "setWatches", "setWatches2", "sasl", "close", "reconfig", "whoAmI":
 	case "multi", "multiRead":
-		r.Parts = parseParts(&s)
+		r.Parts = parseParts(d)
 		if len(r.Parts) > 0 {
 			r.Path = r.Parts[0].Path
 		}
 	default:
-		r.Path = s.string()
+		r.Path = d.String()
 	}
 	return r
 }
 
 // parseParts reads the operations of a Multi up to its end mark, or up to one whose fields are not known here.
-func parseParts(s *scanner) []Part {
+func parseParts(d *proto.Decoder) []Part {
 	var parts []Part
-	for len(s.rest) > 0 {
-		name := operation(s.int32())
-		done := s.bool()
-		s.int32() // error, unused in requests
+	for d.Len() > 0 {
+		name := operation(d.Int32())
+		done := d.Bool()
+		d.Int32() // error, unused in requests
 		if done {
 			break
 		}
-		parts = append(parts, Part{Op: name, Path: s.string()})
+		parts = append(parts, Part{Op: name, Path: d.String()})
 		switch name {
 		case "create", "create2", "createContainer", "createTTL":
-			s.buffer() // data
-			for range s.int32() {
-				if len(s.rest) == 0 {
-					break
-				}
-				s.int32()  // permissions
-				s.string() // scheme
-				s.string() // id
-			}
-			s.int32() // flags
+			d.Buffer() // data
+			d.ACL()
+			d.Int32() // flags
 			if name == "createTTL" {
-				s.int64()
+				d.Int64()
 			}
 		case "delete", "check":
-			s.int32() // version
+			d.Int32() // version
 		case "setData":
-			s.buffer()
-			s.int32()
+			d.Buffer()
+			d.Int32()
 		case "getData", "getChildren":
-			s.bool() // watch
+			d.Bool() // watch
 		default:
 			return parts
 		}

@@ -2,18 +2,16 @@ package faultproxy
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
 // request returns the body of a request with one string after its header.
 func request(xid, code int32, path string) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(xid))
-	b = binary.BigEndian.AppendUint32(b, uint32(code))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
-	return append(b, path...)
+	return proto.NewEncoder().Int32(xid).Int32(code).String(path).Body()
 }
 
 func TestWaysToCreateAreToldApart(t *testing.T) {
@@ -37,7 +35,7 @@ func TestPingAndCloseHaveNoPath(t *testing.T) {
 }
 
 func TestUnknownOperationIsNamedByItsNumber(t *testing.T) {
-	require.Equal(t, "op999", parseRequest(request(1, 999, "")).Op)
+	require.Equal(t, "op 999", parseRequest(request(1, 999, "")).Op)
 }
 
 func FuzzParseRequest(f *testing.F) {

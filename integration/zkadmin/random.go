@@ -1,12 +1,14 @@
 package zkadmin
 
+import "github.com/zkrecipes/zkrecipes/internal/proto"
+
 // sessionSecret is the constant that a ZooKeeper server mixes into a session id to derive its password
 // (superSecret in ZooKeeperServer.java).
 const sessionSecret = 0xB3415C00
 
 // sessionPassword returns the password that the server gives to the session with this id.
 func sessionPassword(id int64) []byte {
-	password := make([]byte, passwordLength)
+	password := make([]byte, proto.PasswordLength)
 	newJavaRandom(id ^ sessionSecret).fill(password)
 	return password
 }

@@ -1,0 +1,112 @@
+package election_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// judge looks at everything that was recorded. By now every term has ended.
+func (a *arena) judge(t *testing.T) {
+	t.Helper()
+	a.judgeTerms(t)
+	a.judgeWrites(t)
+	a.report(t)
+}
+
+// blind reports whether somebody else has ended a term at the server.
+func (a *arena) blind(r *reign) bool {
+	_, excused := a.log.excused[r.lease.Path()]
+	return excused
+}
+
+// judgeTerms: no two at once, and tokens grow.
+func (a *arena) judgeTerms(t *testing.T) {
+	t.Helper()
+	highest := int64(0)
+	for i, r := range a.log.reigns {
+		require.False(t, r.ended.IsZero(), "%s has not ended", r)
+		if !a.blind(r) {
+			require.Greater(t, r.lease.FencingToken(), highest, "%s", r)
+		}
+		highest = max(highest, r.lease.FencingToken())
+		for _, earlier := range a.log.reigns[:i] {
+			require.False(t, !a.blind(earlier) && earlier.over().After(r.began), "%s leads until %v after the beginning of %s, and ended as %v",
+				earlier, earlier.over().Sub(r.began), r, earlier.cause)
+		}
+		for _, rival := range r.rivals {
+			require.True(t, a.blindAt(rival), "%s still says that it leads beside %s", rival.who.id, r)
+		}
+	}
+}
+
+// blindAt reports whether a sighting is that of a term that somebody else has ended.
+func (a *arena) blindAt(s sighting) bool {
+	return slices.ContainsFunc(a.log.reigns, func(r *reign) bool {
+		return r.by == s.who && a.blind(r) && r.began.Before(s.at) && !r.ended.Before(s.at)
+	})
+}
+
+// judgeWrites: ZooKeeper has taken none with a lower token than the one before, and refused those of whoever had lost.
+func (a *arena) judgeWrites(t *testing.T) {
+	t.Helper()
+	slices.SortFunc(a.store.written, func(x, y inZxid) int { return cmp.Compare(x.zxid, y.zxid) })
+	require.True(t, slices.IsSortedFunc(a.store.written, func(x, y inZxid) int { return cmp.Compare(x.token, y.token) }))
+	for _, c := range a.changes {
+		if gone, blind := a.log.excused[c.old.lease.Path()]; blind { // by this change, or just before it
+			require.True(t, c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode), "%s: the last write of %s", c.kind.name, c.old)
+			continue
+		}
+		require.True(t, c.old.last.claimed, "%s: the last write of %s", c.kind.name, c.old)
+		if !errors.Is(c.old.cause, recipes.ErrSessionLost) { // then the znode is there while the work runs
+			require.NoError(t, c.old.last.err, "%s: the last write of %s", c.kind.name, c.old)
+		}
+	}
+}
+
+// report says how long there was no leader, and how long there were two, by the kind of change.
+func (a *arena) report(t *testing.T) {
+	t.Helper()
+	for _, k := range kinds {
+		var took, overlaps []time.Duration
+		other := map[string]int{}
+		for _, c := range a.changes {
+			if c.kind.name != k.name {
+				continue
+			}
+			took = append(took, c.took)
+			if overlap := c.old.ended.Sub(c.next.began); overlap > 0 {
+				overlaps = append(overlaps, overlap)
+			}
+			if !errors.Is(c.old.cause, k.cause) {
+				other[c.old.cause.Error()]++
+			}
+		}
+		line := []string{fmt.Sprintf("%-21s %3d times, next leader after %v", k.name, len(took), spread(took))}
+		if k.blind {
+			line = append(line, fmt.Sprintf("%d overlaps of %v", len(overlaps), spread(overlaps)))
+		}
+		if len(other) > 0 {
+			line = append(line, fmt.Sprint("ended for another reason: ", other))
+		}
+		t.Log(strings.Join(line, "; "))
+	}
+}
+
+// spread says median and maximum.
+func spread(times []time.Duration) string {
+	if len(times) == 0 {
+		return "-"
+	}
+	slices.Sort(times)
+	return fmt.Sprintf("%v (median), %v (max)", times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond))
+}

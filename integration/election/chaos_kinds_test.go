@@ -1,0 +1,166 @@
+package election_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// kind is a way to force a change of leadership.
+type kind struct {
+	name  string
+	times int
+	cause error // of the old term's end, unless the machine was too busy
+	// blind: somebody else ends the term at the server, and no client can know in time.
+	blind bool
+	force func(ctx context.Context, t *testing.T, a *arena, old *reign)
+}
+
+var kinds = []kind{
+	{"closed", 105, recipes.ErrReleased, false, closeLeader},
+	{"client closed", 25, recipes.ErrClosed, false, closeClient},
+	{"released", 130, recipes.ErrReleased, false, release},
+	{"partitioned", 14, recipes.ErrSessionLost, false, partition},
+	{"successor partitioned", 6, recipes.ErrReleased, false, partitionSuccessor},
+	{"session expired", 85, recipes.ErrSessionLost, true, expire}, // or ErrNodeDeleted, if that was told before
+	{"znode deleted", 90, recipes.ErrNodeDeleted, true, deleteZnode},
+	{"parent wiped", 45, recipes.ErrNodeDeleted, true, wipe},
+}
+
+// closeLeader puts another participant into the leader's place.
+func closeLeader(_ context.Context, t *testing.T, a *arena, old *reign) {
+	t.Helper()
+	require.NoError(t, old.by.Close())
+	a.enter(t, old.by)
+}
+
+func closeClient(_ context.Context, t *testing.T, a *arena, old *reign) {
+	t.Helper()
+	require.NoError(t, old.by.party.client.Close())
+	a.open(t, old.by.party)
+}
+
+// release lets the leader stand again.
+func release(_ context.Context, _ *testing.T, a *arena, old *reign) {
+	interrupted, ok := old.by.participant.(interface{ InterruptLeadership() })
+	if ok && a.random.IntN(2) == 0 {
+		interrupted.InterruptLeadership()
+		return
+	}
+	_ = old.lease.Release() // may have ended by itself
+}
+
+// cuts are the ways to take a line away.
+var cuts = []struct {
+	cut func(*faultproxy.Proxy)
+	// The server still hears of the session, and would let nobody else lead.
+	heard bool
+}{
+	{(*faultproxy.Proxy).Hold, false},
+	{(*faultproxy.Proxy).HoldUp, false},
+	{(*faultproxy.Proxy).HoldDown, true},
+	{func(p *faultproxy.Proxy) {
+		p.Refuse(true)
+		p.Cut()
+	}, false},
+}
+
+// eachLine does something to a party's lines.
+func (p *party) eachLine(do func(*faultproxy.Proxy)) {
+	for _, line := range p.lines {
+		do(line)
+	}
+}
+
+func (a *arena) heal(p *party) {
+	a.healed = time.Now()
+	p.eachLine(func(line *faultproxy.Proxy) {
+		line.Refuse(false)
+		line.Release()
+	})
+}
+
+// partition cuts the leader off until it has given up, or another one leads.
+func partition(ctx context.Context, t *testing.T, a *arena, old *reign) {
+	t.Helper()
+	way := cuts[a.random.IntN(len(cuts))]
+	defer a.heal(old.by.party)
+	old.by.party.eachLine(way.cut)
+	select {
+	case <-old.lease.Context().Done():
+	case <-ctx.Done():
+	}
+	if !way.heard && a.random.IntN(2) == 0 {
+		_, err := a.log.after(ctx, old)
+		require.NoError(t, err)
+	}
+}
+
+// partitionSuccessor cuts the next one in the queue off, and has the leader step down: the next but one has to lead, or
+// the line comes back in time for the successor.
+func partitionSuccessor(ctx context.Context, t *testing.T, a *arena, old *reign) {
+	t.Helper()
+	queue, err := old.by.Participants(ctx)
+	require.NoError(t, err)
+	way := cuts[a.random.IntN(len(cuts))]
+	limit := time.Duration(a.random.Int64N(int64(chaosTimeout * 5 / 4)))
+	if way.heard {
+		limit = min(limit, chaosTimeout/2)
+	}
+	if len(queue) > 1 {
+		successor := a.competitor(queue[1].ID).party
+		defer a.heal(successor)
+		successor.eachLine(way.cut)
+	}
+	release(ctx, t, a, old)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, _ = a.log.after(ctx, old)
+}
+
+// expire ends the leader's session.
+func expire(ctx context.Context, t *testing.T, a *arena, old *reign) {
+	t.Helper()
+	session := old.by.party.client.Conn().SessionID()
+	defer a.log.excuse(old.lease.Path())()
+	require.NoError(t, zkadmin.Expire(ctx, a.server, session))
+}
+
+func deleteZnode(_ context.Context, t *testing.T, a *arena, old *reign) {
+	t.Helper()
+	defer a.log.excuse(old.lease.Path())()
+	if err := a.conn.Delete(old.lease.Path(), -1); err != nil {
+		require.ErrorIs(t, err, zk.ErrNoNode)
+	}
+}
+
+// wipe deletes the parent with all its children, at once or one by one.
+func wipe(ctx context.Context, t *testing.T, a *arena, _ *reign) {
+	t.Helper()
+	for ctx.Err() == nil {
+		var deletes []any
+		for _, name := range children(t, a.conn, a.path) {
+			defer a.log.excuse(a.path + "/" + name)()
+			deletes = append(deletes, &zk.DeleteRequest{Path: a.path + "/" + name, Version: -1})
+		}
+		if a.random.IntN(2) == 0 {
+			a.random.Shuffle(len(deletes), func(i, k int) { deletes[i], deletes[k] = deletes[k], deletes[i] })
+			for _, one := range deletes {
+				_, _ = a.conn.Multi(one)
+			}
+			deletes = nil
+		}
+		_, err := a.conn.Multi(append(deletes, &zk.DeleteRequest{Path: a.path, Version: -1})...)
+		if err == nil || err == zk.ErrNoNode && len(children(t, a.conn, a.path)) == 0 { //nolint:errorlint // zk.Conn's own value
+			return
+		}
+	}
+	require.NoError(t, ctx.Err())
+}

@@ -1,0 +1,174 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// reign is one term as its leader has seen it.
+type reign struct {
+	lease  *recipes.Lease
+	by     *competitor
+	began  time.Time
+	rivals []sighting // who else said then that they lead
+	first  receipt    // of the write when it began
+
+	// Set when the work returns; guarded by the journal.
+	ended    time.Time // the lease's context
+	cause    error
+	last     receipt // of the write after that
+	returned time.Time
+}
+
+// over is when the next term may begin: a leader that takes part in the end is waited for.
+func (r *reign) over() time.Time {
+	if errors.Is(r.cause, recipes.ErrReleased) || errors.Is(r.cause, recipes.ErrClosed) {
+		return r.returned
+	}
+	return r.ended
+}
+
+// sighting is somebody who said at some time that they lead.
+type sighting struct {
+	who *competitor
+	at  time.Time
+}
+
+func (r *reign) String() string {
+	return fmt.Sprintf("%s (token %#x, from %s)", r.by.id, r.lease.FencingToken(), r.began.Format("15:04:05.000"))
+}
+
+// journal records the terms in the order in which they began.
+type journal struct {
+	mu      sync.Mutex
+	reigns  []*reign             // guarded by mu
+	excused map[string]time.Time // guarded by mu; see excuse
+	changed chan struct{}        // guarded by mu; closed and replaced when reigns change
+}
+
+func newJournal() *journal {
+	return &journal{excused: map[string]time.Time{}, changed: make(chan struct{})}
+}
+
+func (j *journal) begin(r *reign) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reigns = append(j.reigns, r)
+	j.announce()
+}
+
+func (j *journal) end(r *reign, at time.Time, cause error, last receipt) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r.ended, r.cause, r.last, r.returned = at, cause, last, time.Now()
+	j.announce()
+}
+
+// announce is called under the lock.
+func (j *journal) announce() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// excuse notes that somebody else deletes a znode, with or without its session, so that a term on it may overlap with the
+// next. The result notes that it is gone.
+func (j *journal) excuse(path string) (gone func()) {
+	note := func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.excused[path] = time.Now()
+	}
+	note()
+	return note
+}
+
+// leader waits for the latest term to stand.
+func (j *journal) leader(ctx context.Context) (*reign, error) {
+	return j.find(ctx, func(reigns []*reign) *reign {
+		if n := len(reigns); n > 0 && reigns[n-1].lease.Context().Err() == nil {
+			return reigns[n-1]
+		}
+		return nil
+	})
+}
+
+// after waits for the first term with a higher token.
+func (j *journal) after(ctx context.Context, old *reign) (*reign, error) {
+	return j.find(ctx, func(reigns []*reign) *reign {
+		for _, r := range reigns {
+			if r.lease.FencingToken() > old.lease.FencingToken() {
+				return r
+			}
+		}
+		return nil
+	})
+}
+
+func (j *journal) find(ctx context.Context, search func([]*reign) *reign) (*reign, error) {
+	for {
+		j.mu.Lock()
+		found, changed := search(j.reigns), j.changed
+		j.mu.Unlock()
+		if found != nil {
+			return found, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// store is what leaders write to. It takes a write in memory by the highest token it has seen, and one into ZooKeeper in a
+// transaction with the lease's check.
+type store struct {
+	conn *zk.Conn
+	path string
+
+	mu      sync.Mutex
+	highest int64    // guarded by mu
+	written []inZxid // guarded by mu
+}
+
+// inZxid is a write that ZooKeeper has taken.
+type inZxid struct{ zxid, token int64 }
+
+// receipt says what became of a write.
+type receipt struct {
+	claimed bool  // the store in memory has taken it
+	err     error // of the transaction
+}
+
+func newStore(t *testing.T, conn *zk.Conn, path string) *store {
+	t.Helper()
+	_, err := conn.Create(path, []byte{}, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return &store{conn: conn, path: path}
+}
+
+func (s *store) write(lease *recipes.Lease) receipt {
+	token := lease.FencingToken()
+	s.mu.Lock()
+	taken := receipt{claimed: token >= s.highest}
+	s.highest = max(s.highest, token)
+	s.mu.Unlock()
+	results, err := s.conn.Multi(lease.Check(), &zk.SetDataRequest{Path: s.path, Data: strconv.AppendInt(nil, token, 10), Version: -1})
+	taken.err = err
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.written = append(s.written, inZxid{results[1].Stat.Mzxid, token})
+	}
+	return taken
+}

@@ -1,0 +1,125 @@
+package election_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// contest is an election of each recipe, with a leader and a follower. The leaders share a session, and so do the
+// followers.
+type contest struct {
+	path      string
+	leading   *recipes.Client
+	observing *recipes.Client // finds a server that serves
+	elections []*election
+}
+
+// election is one of them.
+type election struct {
+	recipe
+	path             string
+	leader, follower *member
+	term             term
+}
+
+func newContest(t *testing.T, e *ensemble.Ensemble, leading, following *recipes.Client) *contest {
+	t.Helper()
+	c := &contest{
+		path: electionPath(t), leading: leading,
+		observing: connect(t, e.Servers(), recipes.WithSessionTimeout(calm)),
+	}
+	for _, r := range both {
+		path := c.path + "/" + r.name
+		leader := r.enter(t, leading, path, "leader")
+		began := leader.lead(t)
+		c.elections = append(c.elections, &election{r, path, leader, r.enter(t, following, path, "follower"), began})
+	}
+	c.complete(t)
+	return c
+}
+
+// complete waits until leader and follower stand in this order, and nobody else.
+func (c *contest) complete(t *testing.T) {
+	t.Helper()
+	for _, e := range c.elections {
+		eventually(t, func() bool { return len(c.children(e.path)) == 2 }, "two znodes")
+		observer, err := e.create(c.observing, e.path, "", func(*recipes.Lease) {})
+		require.NoError(t, err)
+		require.Equal(t, []string{e.leader.id, e.follower.id}, ids(t, observer))
+	}
+}
+
+// children lists the znodes as the quorum has them; none without a quorum.
+func (c *contest) children(path string) []string {
+	conn := c.observing.Conn()
+	if _, err := conn.Sync(path); err != nil {
+		return nil
+	}
+	names, _, _ := conn.Children(path)
+	return names
+}
+
+// proven waits until the leaders' session has been proven alive by a write made after the call, and checks that nothing
+// has changed.
+func (c *contest) proven(t *testing.T) {
+	t.Helper()
+	from := time.Now().Add(c.leading.SessionTimeout() * 2 / 3)
+	for _, e := range c.elections {
+		eventually(t, func() bool { return e.term.Context().Err() != nil || e.term.TrustedUntil().After(from) }, "proof")
+		require.NoError(t, context.Cause(e.term.Context()), "the term has ended")
+		require.True(t, e.leader.HasLeadership())
+		require.Empty(t, e.leader.began, "no new term")
+		e.follower.follows(t)
+	}
+}
+
+// succeeded waits until the followers lead in place of the leaders, whose terms have ended for this cause, and returns
+// when the last of them began.
+func (c *contest) succeeded(t *testing.T, cause error) time.Time {
+	t.Helper()
+	var last time.Time
+	for _, e := range c.elections {
+		next := e.follower.lead(t)
+		require.ErrorIs(t, context.Cause(e.term.Context()), cause)
+		require.Greater(t, next.FencingToken(), e.term.FencingToken())
+		e.leader.follows(t)
+		e.leader, e.follower, e.term = e.follower, e.leader, next
+		last = next.at
+	}
+	return last
+}
+
+// finish has the leaders hand over in order, and everybody leave.
+func (c *contest) finish(t *testing.T) {
+	t.Helper()
+	for _, e := range c.elections {
+		require.NoError(t, e.leader.Close())
+	}
+	c.succeeded(t, recipes.ErrReleased)
+	for _, e := range c.elections {
+		require.NoError(t, e.leader.Close())
+		require.Empty(t, c.children(e.path))
+	}
+}
+
+// serverOf is the number of the node that a client is connected to.
+func serverOf(t *testing.T, e *ensemble.Ensemble, client *recipes.Client) int {
+	t.Helper()
+	reached(t, client, recipes.Connected)
+	node := slices.Index(e.Servers(), client.Conn().Server())
+	require.GreaterOrEqual(t, node, 0)
+	return node
+}
+
+// reached waits for the client's state.
+func reached(t *testing.T, client *recipes.Client, state recipes.ConnectionState) {
+	t.Helper()
+	eventually(t, func() bool { return client.State() == state }, state.String())
+}

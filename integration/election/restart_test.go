@@ -1,0 +1,123 @@
+package election_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// TestRestart is about elections on the only server, which goes and comes back.
+func TestRestart(t *testing.T) {
+	server := ensemble.New(t, ensemble.Config{Private: true})
+	for _, c := range []struct {
+		name string
+		test func(ctx context.Context, t *testing.T, e *ensemble.Ensemble)
+	}{
+		{"no server at the start", noServerAtStart},
+		{"no server while entering", noServerOnEntering},
+		{"back in time", backInTime},
+		{"back too late", backTooLate},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			c.test(ctx, t, server)
+		})
+	}
+}
+
+// adopted returns a client of a connection of the test's own, which need not stand.
+func adopted(t *testing.T, server string) *recipes.Client {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{server}, sessionTimeout, zk.WithLogInfo(false))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	client, err := recipes.NewClient(conn, events, recipes.WithSessionTimeout(sessionTimeout))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// enterBoth enters an election of each recipe.
+func enterBoth(t *testing.T, client *recipes.Client, path, id string) []*member {
+	t.Helper()
+	var members []*member
+	for _, r := range both {
+		members = append(members, r.enter(t, client, path+"/"+r.name, id))
+	}
+	return members
+}
+
+// Whoever enters before there is a server is elected once it appears.
+func noServerAtStart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
+	t.Helper()
+	require.NoError(t, e.Kill(ctx, 0))
+	members := enterBoth(t, adopted(t, e.Server(0)), electionPath(t), "early")
+	for _, m := range members {
+		m.follows(t)
+	}
+	back(ctx, t, e, 0)
+	for _, m := range members {
+		m.lead(t)
+		require.True(t, m.HasLeadership())
+		require.NoError(t, m.Close())
+	}
+}
+
+// So is whoever enters while the server is away.
+func noServerOnEntering(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
+	t.Helper()
+	client := connect(t, e.Servers())
+	require.NoError(t, e.Kill(ctx, 0))
+	members := enterBoth(t, client, electionPath(t), "early")
+	for _, m := range members {
+		m.follows(t)
+	}
+	back(ctx, t, e, 0)
+	for _, m := range members {
+		m.lead(t)
+		require.NoError(t, m.Close())
+	}
+}
+
+// A restart that is shorter than the time for which a session is trusted changes nothing.
+func backInTime(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
+	t.Helper()
+	long := recipes.WithSessionTimeout(calm)
+	c := newContest(t, e, connect(t, e.Servers(), long), connect(t, e.Servers(), long))
+	require.NoError(t, e.Kill(ctx, 0))
+	back(ctx, t, e, 0)
+	c.proven(t)
+	c.complete(t)
+	c.finish(t)
+}
+
+// After a longer one the selector has requeued and the latch has entered again, by themselves.
+func backTooLate(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
+	t.Helper()
+	client := connect(t, e.Servers())
+	members := enterBoth(t, client, electionPath(t), "the only one")
+	var terms []term
+	for _, m := range members {
+		terms = append(terms, m.lead(t))
+	}
+	require.NoError(t, e.Kill(ctx, 0))
+	for i, m := range members {
+		require.ErrorIs(t, ended(t, terms[i]), recipes.ErrSessionLost)
+		m.follows(t)
+	}
+	reached(t, client, recipes.Lost)
+	back(ctx, t, e, 0)
+	for i, m := range members {
+		require.Greater(t, m.lead(t).FencingToken(), terms[i].FencingToken())
+		require.True(t, m.HasLeadership())
+		require.Len(t, ids(t, m), 1)
+		require.NoError(t, m.Close())
+	}
+}
