@@ -10,14 +10,17 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // demoGoods is what the buyers come for.
 const demoGoods = "G-1001"
 
 // demo puts the goods on sale, starts the service processes, sends the buyers in
-// and counts what came of it. When it returns, the processes have ended and a
-// temporary database is gone.
+// and counts what came of it. Where no ZooKeeper is named it brings its own, in this
+// process. When it returns, the processes have ended, and an embedded server and a
+// temporary database are gone.
 func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error) {
 	if o.db == "" {
 		dir, err := os.MkdirTemp("", "stock-")
@@ -34,6 +37,17 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.reset(ctx, demoGoods, o.items); err != nil {
 		return report{}, err
+	}
+
+	zooKeeper := "ZooKeeper"
+	if o.lock && o.zk == "" {
+		server, zerr := zktest.Start()
+		if zerr != nil {
+			return report{}, zerr
+		}
+		// The services end first: they give their sessions back.
+		defer func() { err = errors.Join(err, server.Close()) }()
+		o.zk, zooKeeper = server.Addr(), "an embedded ZooKeeper"
 	}
 
 	var urls []string
@@ -57,7 +71,9 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 		_, _ = fmt.Fprintf(stderr, "stock: %d buyers were not answered, the first because of: %v\n", t.unanswered, t.firstErr)
 	}
 
-	r = report{tally: t, lock: o.lock, database: db.kind, items: o.items, processes: o.processes}
+	r = report{
+		tally: t, lock: o.lock, zooKeeper: zooKeeper, database: db.kind, items: o.items, processes: o.processes,
+	}
 	if r.left, err = db.read(ctx, demoGoods); err != nil {
 		return report{}, err
 	}

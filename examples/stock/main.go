@@ -32,8 +32,8 @@ const (
 	exitUsage   = 2
 )
 
-const noServers = "no ZooKeeper servers: run `make stock`, which starts one in a container, " +
-	"name yours with -zk host:port or ZKRECIPES_SERVERS, or see what happens with -lock=false"
+const noServers = "serve needs ZooKeeper: name the servers with -zk host:port or ZKRECIPES_SERVERS, " +
+	"or see what happens with -lock=false"
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -113,17 +113,19 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), "ZooKeeper servers, `host:port,…` (default $ZKRECIPES_SERVERS)")
 	fs.StringVar(&o.db, "db", os.Getenv("STOCK_DB"), "database: an SQLite `file`, or mysql://user:password@host:port/name,\nor a DSN of go-sql-driver (default $STOCK_DB, else a temporary SQLite file)")
 	fs.BoolVar(&o.lock, "lock", true, "lock the goods while selling; -lock=false shows why")
 	fs.DurationVar(&o.think, "think", 2*time.Millisecond, "think for up to this long between reading and writing the stock")
 	fs.DurationVar(&o.patience, "patience", time.Minute, "answer 503 when a purchase takes longer than this, waiting for the lock included")
 	fs.DurationVar(&o.sessionTimeout, "session-timeout", 10*time.Second, "ZooKeeper session timeout: a crashed service holds up the others for this long")
+	servers := "ZooKeeper servers, `host:port,…` (default $ZKRECIPES_SERVERS"
 	if serving {
+		fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), servers+")")
 		fs.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to serve on; port 0 takes a free one")
 		fs.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends, so that no service outlives its parent")
 		fs.TextVar(&o.logLevel, "log", slog.LevelInfo, "log from this `level` on")
 	} else {
+		fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), servers+", else an embedded one)")
 		fs.IntVar(&o.buyers, "buyers", 1500, "how many buyers come")
 		fs.IntVar(&o.items, "items", 100, "how many items there are")
 		fs.IntVar(&o.processes, "processes", 3, "how many service processes to run")
@@ -137,7 +139,7 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 	switch {
 	case fs.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case o.lock && o.zk == "":
+	case serving && o.lock && o.zk == "":
 		return o, errors.New(noServers)
 	case serving && o.db == "":
 		return o, errors.New("serve needs -db: a temporary database is of no use to a single service")

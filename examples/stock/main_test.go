@@ -63,7 +63,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{"help", []string{"-h"}, exitSound, "how many buyers come"},
 		{"help of serve", []string{"serve", "-h"}, exitSound, "-until-eof"},
-		{"no ZooKeeper", nil, exitUsage, "make stock"},
+		{"no ZooKeeper to serve with", []string{"serve", "-db", "stock.db"}, exitUsage, "serve needs ZooKeeper"},
 		{"no database to serve", []string{"serve", "-lock=false"}, exitUsage, "serve needs -db"},
 		{"unknown flag", []string{"-locks"}, exitUsage, "-locks"},
 		{"stray argument", []string{"-lock=false", "now"}, exitUsage, `unexpected argument "now"`},
@@ -79,8 +79,26 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Three processes, a crowd, no lock: the reason for all the rest. It needs no
-// ZooKeeper, so it also shows that processes start, serve and stop.
+const soldOut = "stock: sold 100, refused 1400, oversold 0, stock left 0"
+
+// The demo as the README runs it, with nothing but this program.
+func TestDemoSellsEachItemOnce(t *testing.T) {
+	t.Setenv("ZKRECIPES_SERVERS", "")
+	t.Setenv("STOCK_DB", "")
+	t.Setenv("TMPDIR", t.TempDir())
+
+	status, stdout, stderr := command(t)
+	require.Equal(t, exitSound, status, stderr)
+	require.Empty(t, stderr)
+	require.Contains(t, stdout, "SQLite, one lock for each goods number on an embedded ZooKeeper\n")
+	require.Equal(t, soldOut, lastLine(stdout))
+
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left, "the temporary database is gone")
+}
+
+// Three processes, a crowd, no lock: the reason for all the rest.
 func TestDemoWithoutLockOversells(t *testing.T) {
 	t.Setenv("STOCK_DB", "")
 	t.Setenv("TMPDIR", t.TempDir())

@@ -11,6 +11,7 @@ import (
 type report struct {
 	tally
 	lock      bool
+	zooKeeper string // which one the locks are in
 	database  string
 	items     int // stock at the beginning
 	processes int
@@ -47,7 +48,7 @@ func (r report) wait(percentile float64) time.Duration {
 
 // write prints the report. Its last line is for programs, and does not change.
 func (r report) write(w io.Writer) error {
-	how := "one lock for each goods number"
+	how := "one lock for each goods number on " + r.zooKeeper
 	if !r.lock {
 		how = "NO LOCK"
 	}

@@ -18,7 +18,7 @@ func sound() report {
 	}
 	return report{
 		tally: tally{buyers: 30, sold: 10, refused: 20, elapsed: 2 * time.Second, waits: waits},
-		lock:  true, database: "SQLite", items: 10, processes: 3, left: 0, recorded: 10,
+		lock:  true, zooKeeper: "ZooKeeper", database: "SQLite", items: 10, processes: 3, left: 0, recorded: 10,
 	}
 }
 
@@ -90,7 +90,7 @@ func TestReportInFull(t *testing.T) {
 	r.stale, r.retries = 1, 1
 	var out strings.Builder
 	require.NoError(t, r.write(&out))
-	require.Equal(t, `30 buyers, 10 items, 3 service processes, SQLite, one lock for each goods number
+	require.Equal(t, `30 buyers, 10 items, 3 service processes, SQLite, one lock for each goods number on ZooKeeper
 
   sold                         10   buyers told so
   refused                      20   buyers told that it is sold out

@@ -15,8 +15,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/examples/mariadb"
 )
 
-const soldOut = "stock: sold 100, refused 1400, oversold 0, stock left 0"
-
 func servers(t *testing.T) string {
 	t.Helper()
 	s := os.Getenv("ZKRECIPES_SERVERS")
@@ -29,10 +27,11 @@ func requireSoldOut(t *testing.T, args ...string) {
 	status, stdout, stderr := command(t, append([]string{"-zk", servers(t)}, args...)...)
 	t.Log(stdout)
 	require.Equal(t, exitSound, status, stderr)
+	require.Contains(t, stdout, " on ZooKeeper\n")
 	require.Equal(t, soldOut, lastLine(stdout))
 }
 
-func TestDemoSellsEachItemOnce(t *testing.T) {
+func TestDemoOnARealZooKeeper(t *testing.T) {
 	t.Setenv("STOCK_DB", "")
 	requireSoldOut(t)
 }
@@ -114,7 +113,7 @@ func requireSoundUnder(t *testing.T, harm func(victim *process, answered int64))
 	var answered atomic.Int64
 	l.answered = func() { harm(processes[0], answered.Add(1)) }
 
-	r := report{tally: l.run(t.Context()), lock: true, database: db.kind, items: 100, processes: 3}
+	r := report{tally: l.run(t.Context()), lock: true, zooKeeper: "ZooKeeper", database: db.kind, items: 100, processes: 3}
 	r.left, err = db.read(t.Context(), goods)
 	require.NoError(t, err)
 	r.recorded, err = db.sales(t.Context(), goods)

@@ -1,5 +1,5 @@
 // Command withmariadb runs a command with a private MariaDB beside it, named by
-// STOCK_DB in the command's environment, and exits with the command's status:
+// STOCK_DB and WORKER_DB in the command's environment, and exits with its status:
 //
 //	withmariadb -- go run ./examples/stock
 package main
@@ -44,7 +44,7 @@ func run(args []string) (status int, err error) {
 
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "STOCK_DB="+server.DSN())
+	cmd.Env = append(os.Environ(), "STOCK_DB="+server.DSN(), "WORKER_DB="+server.DSN())
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

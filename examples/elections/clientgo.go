@@ -1,0 +1,38 @@
+package elections
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+)
+
+// Callbacks are those of client-go.
+type Callbacks struct {
+	OnStartedLeading func(ctx context.Context)
+	OnNewLeader      func(identity string)
+}
+
+// RunElection stands for election until ctx ends, for one term after the other, and gives the
+// lead away when OnStartedLeading has returned.
+func RunElection(ctx context.Context, client *recipes.Client, identity string, callbacks Callbacks) error {
+	lead := func(ctx context.Context, _ *recipes.Lease) error {
+		callbacks.OnStartedLeading(ctx)
+		return nil
+	}
+	s, err := selector.New(client, "/services/report", lead, selector.WithID(identity), selector.WithAutoRequeue())
+	if err != nil {
+		return err
+	}
+	observer, err := latch.New(client, "/services/report") // not started: it only looks on
+	if err != nil {
+		return err
+	}
+	go func() { // ends with ctx
+		for leader := range observer.Observe(ctx) {
+			callbacks.OnNewLeader(leader.ID)
+		}
+	}()
+	return s.Run(ctx)
+}

@@ -1,0 +1,191 @@
+package elections
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/examples/database"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const session = 30 * time.Second
+
+func connect(t *testing.T, server *zktest.Server) *recipes.Client {
+	t.Helper()
+	client, err := recipes.Connect(t.Context(), server.Addrs(),
+		recipes.WithDialer(server.Dialer()), recipes.WithSessionTimeout(session))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+func TestMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		elected := make(chan string, 10)
+		master := func(name string) *Master {
+			m, err := NewMaster(connect(t, server), func(ctx context.Context) {
+				elected <- name
+				<-ctx.Done()
+				elected <- name + " returned"
+			})
+			require.NoError(t, err)
+			return m
+		}
+		ann := master("ann")
+		require.Equal(t, "ann", <-elected)
+		require.True(t, ann.IsMaster())
+		bob := master("bob")
+		synctest.Wait()
+		require.False(t, bob.IsMaster())
+		require.NoError(t, ann.Shutdown())
+		require.Equal(t, "ann returned", <-elected)
+		require.Equal(t, "bob", <-elected)
+		require.NoError(t, bob.Shutdown())
+	})
+}
+
+func elect(t *testing.T, client *recipes.Client) (*latch.LeaderLatch, *recipes.Lease) {
+	t.Helper()
+	l, err := latch.New(client, "/services/report")
+	require.NoError(t, err)
+	require.NoError(t, l.Start())
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	<-l.Decided()
+	term, _ := l.Leadership()
+	return l, term
+}
+
+func TestRemainTimeToLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		client := connect(t, server)
+		ann, _ := elect(t, client)
+		bob, _ := elect(t, connect(t, server))
+		require.Zero(t, RemainTimeToLive(bob))
+		require.InDelta(t, session*2/3, RemainTimeToLive(ann), float64(session/6))
+
+		server.Partition(client.Conn().SessionID())
+		before := RemainTimeToLive(ann)
+		time.Sleep(session / 4) //nolint:forbidigo // virtual time
+		require.Equal(t, before-session/4, RemainTimeToLive(ann), "nothing renews it")
+		time.Sleep(session / 2) //nolint:forbidigo // virtual time
+		require.Zero(t, RemainTimeToLive(ann))
+		require.False(t, bob.HasLeadership(), "not before that")
+		server.Heal()
+	})
+}
+
+func TestVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := database.Open(t.Context(), filepath.Join(t.TempDir(), "settings.db"),
+			`CREATE TABLE setting (name NAME UNIQUE, value NAME, version BIGINT)`,
+			`INSERT INTO setting VALUES ('limit', '0', 0)`)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, db.Close()) }()
+		server := zktest.NewServer(t)
+		ann, term := elect(t, connect(t, server))
+		bob, _ := elect(t, connect(t, server))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, Write(t.Context(), db.DB, term, "1"))
+
+		require.NoError(t, Reelect(bob), "there is nothing to do")
+		require.NoError(t, Reelect(ann))
+		next, err := bob.Await(ctx)
+		require.NoError(t, err)
+		require.NoError(t, Write(t.Context(), db.DB, next, "2"))
+		require.ErrorIs(t, Write(t.Context(), db.DB, term, "1 again"), ErrStale)
+		var value string
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT value FROM setting`).Scan(&value))
+		require.Equal(t, "2", value)
+
+		synctest.Wait() // until ann stands behind bob
+		require.NoError(t, Reelect(bob))
+		_, err = ann.Await(ctx)
+		require.NoError(t, err, "it stands again")
+	})
+}
+
+func TestTryLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := connect(t, zktest.NewServer(t))
+		lease, ok, err := TryLock(t.Context(), client, time.Minute)
+		require.NoError(t, err)
+		require.True(t, ok)
+		began := time.Now()
+		_, ok, err = TryLock(t.Context(), client, time.Minute)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, time.Minute, time.Since(began))
+		require.NoError(t, lease.Release())
+	})
+}
+
+// someLeader skips the time when nobody leads.
+func someLeader(leaders <-chan string) string {
+	for leader := range leaders {
+		if leader != "" {
+			return leader
+		}
+	}
+	return ""
+}
+
+func TestRunElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		started := make(chan string, 10)
+		leaders := make(chan string, 10)
+		run := func(identity string) (stop func() error) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			client := connect(t, server)
+			go func() {
+				ended <- RunElection(ctx, client, identity, Callbacks{
+					OnStartedLeading: func(ctx context.Context) { started <- identity; <-ctx.Done() },
+					OnNewLeader:      func(leader string) { leaders <- leader },
+				})
+			}()
+			return func() error { cancel(); return <-ended }
+		}
+		stopAnn := run("ann")
+		require.Equal(t, "ann", <-started)
+		require.Equal(t, "ann", someLeader(leaders))
+		stopBob := run("bob")
+		require.Equal(t, "ann", someLeader(leaders), "what bob sees")
+		require.NoError(t, stopAnn())
+		require.Equal(t, "bob", <-started)
+		require.Equal(t, "bob", someLeader(leaders))
+		require.NoError(t, stopBob())
+	})
+}
+
+func TestCampaign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := connect(t, zktest.NewServer(t))
+		_, err := client.Conn().Create("/report", []byte("0"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		var term *recipes.Lease
+		err = Campaign(t.Context(), client, "ann", func(_ context.Context, l *recipes.Lease) error {
+			term = l
+			return Put(client, l, "/report", []byte("1"))
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, Put(client, term, "/report", []byte("2")), zk.ErrNoNode)
+		data, _, err := client.Conn().Get("/report")
+		require.NoError(t, err)
+		require.Equal(t, "1", string(data))
+	})
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// serve runs one worker until ctx ends, or stdin does with -until-eof.
+//
+// The order of a stop is that of the defers, from the bottom up. The worker leaves the
+// election first: the next one leads from then on, while this one still answers
+// its last requests. The session ends when nobody needs it any more, and the
+// database last, because runs are recorded there until the term is over.
+func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := slog.New(slog.NewJSONHandler(stdout, &slog.HandlerOptions{Level: o.logLevel})).With("worker", o.id)
+	defer log.InfoContext(ctx, saysStopped)
+
+	db, err := openStore(ctx, o.db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	client, err := recipes.Connect(ctx, o.servers(),
+		recipes.WithSessionTimeout(o.sessionTimeout), recipes.WithLogger(log))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+
+	w := &worker{id: o.id, store: db, job: waiting(o.work), every: o.every, log: log}
+	if err := w.enter(client); err != nil { //nolint:contextcheck // a latch goes on until it is closed
+		return err
+	}
+	site, err := startSite(ctx, o.listen, (&page{
+		self: o.id, every: o.every, runs: db.lastRuns, queue: queueOf(client, w.latch), isLeader: w.isLeader,
+	}).handler())
+	if err != nil {
+		return errors.Join(err, w.leave())
+	}
+	defer func() { err = errors.Join(err, site.stop(ctx)) }()
+	defer func() { err = errors.Join(err, w.leave()) }()
+
+	if o.untilEOF {
+		// Ends with stdin, or with the process: a read can't be called off.
+		go func() {
+			_, _ = io.Copy(io.Discard, stdin)
+			cancel()
+		}()
+	}
+	refused := make(chan error, 1)
+	go func() { refused <- w.refused(ctx) }() // ends with ctx, or when the worker leaves
+	if _, err := w.isLeader(ctx); err == nil {
+		log.InfoContext(ctx, saysServing, "url", site.url)
+	}
+	select {
+	case err = <-site.failed:
+	case err = <-refused:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return nil // it was asked to
+	}
+	return err
+}
+
+// site is a running HTTP server.
+type site struct {
+	url    string
+	server *http.Server
+	failed chan error // what ended it, unless stop did
+}
+
+func startSite(ctx context.Context, address string, handler http.Handler) (*site, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &site{
+		url:    "http://" + listener.Addr().String(),
+		server: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		failed: make(chan error, 1),
+	}
+	go func() { s.failed <- s.server.Serve(listener) }() // ends with the server; stop sees to that
+	return s, nil
+}
+
+// stop takes no more requests, and waits for those under way, but not for long.
+func (s *site) stop(ctx context.Context) error {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := s.server.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.server.Close()
+	}
+	return err
+}

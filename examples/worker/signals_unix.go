@@ -1,0 +1,15 @@
+//go:build unix
+
+package main
+
+import "syscall"
+
+// The three ways in which a leader goes away.
+const (
+	stopNicely = syscall.SIGTERM // it is asked to stop, as in every rolling update
+	crash      = syscall.SIGKILL
+	pause      = syscall.SIGSTOP // it hangs, as in a suspended machine
+)
+
+// resume ends a pause.
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/examples/database"
+)
+
+// errStale is returned when the job carries a token other than the writer's: a later
+// leader has claimed it, and nothing was written.
+var errStale = errors.New("stale fencing token")
+
+// The tables, in the words of package database. There is one job, with the token of the
+// latest leader and the number of the last run; and there are the runs. No number is
+// there twice, whoever leads.
+const (
+	jobTable = `CREATE TABLE IF NOT EXISTS worker_job (
+		name  NAME   NOT NULL UNIQUE,
+		token BIGINT NOT NULL,
+		runs  BIGINT NOT NULL
+	)`
+	theJob   = `INSERT NEW INTO worker_job (name, token, runs) VALUES ('job', 0, 0)`
+	runTable = `CREATE TABLE IF NOT EXISTS worker_run (
+		number  BIGINT NOT NULL UNIQUE,
+		token   BIGINT NOT NULL,
+		leader  NAME   NOT NULL,
+		outcome NAME   NOT NULL,
+		began   BIGINT NOT NULL, -- in milliseconds since 1970
+		took    BIGINT NOT NULL  -- in milliseconds
+	)`
+)
+
+// The outcomes of a run.
+const (
+	outcomeDone    = "done"
+	outcomeStopped = "stopped" // its term has ended
+	outcomeFailed  = "failed"
+)
+
+// runRecord is one run of the job.
+type runRecord struct {
+	Number  int64
+	Token   int64 // of the term that it was done in
+	Leader  string
+	Outcome string
+	Began   time.Time
+	Took    time.Duration
+}
+
+// store is where the runs are recorded. Its methods are single statements or short
+// transactions, safe for concurrent use, by other processes too. It works alike on SQLite,
+// MySQL and MariaDB.
+type store struct {
+	db *database.DB
+}
+
+// openStore opens the database that dsn names, as the -db flag describes it, and creates
+// its tables unless they are there.
+func openStore(ctx context.Context, dsn string) (*store, error) {
+	db, err := database.Open(ctx, dsn, jobTable, theJob, runTable)
+	if err != nil {
+		return nil, err
+	}
+	return &store{db: db}, nil
+}
+
+func (s *store) Close() error { return s.db.Close() }
+
+// claim marks the job as the one of the leader with this token, shuts out every earlier
+// leader from then on, and returns the number of the next run. Claiming again with the
+// same token is fine. It returns errStale when a later leader was first.
+//
+// The claim comes before the read, for a token that is looked at in the final write alone
+// is too late: a paused leader and its successor would both have read the same number.
+func (s *store) claim(ctx context.Context, token int64) (next int64, err error) {
+	found, err := database.Found(s.db.ExecContext(ctx,
+		`UPDATE worker_job SET token = ? WHERE name = 'job' AND token <= ?`, token, token))
+	if err != nil {
+		return 0, fmt.Errorf("claim the job: %w", err)
+	}
+	if !found {
+		return 0, fmt.Errorf("claim the job with token %d: %w", token, errStale)
+	}
+	err = s.db.QueryRowContext(ctx, `SELECT runs + 1 FROM worker_job WHERE name = 'job'`).Scan(&next)
+	if err != nil {
+		return 0, fmt.Errorf("read the number of the next run: %w", err)
+	}
+	return next, nil
+}
+
+// record writes down a run, and counts it, both or neither. It returns errStale, and
+// changes nothing, unless the job is still claimed with the run's token.
+//
+// After any other error the run may have been recorded or not. Either way the next claim
+// returns the number that is due.
+func (s *store) record(ctx context.Context, r runRecord) error {
+	failed := func(err error) error {
+		return fmt.Errorf("record run %d with token %d: %w", r.Number, r.Token, err)
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+
+	found, err := database.Found(tx.ExecContext(ctx,
+		`UPDATE worker_job SET runs = ? WHERE name = 'job' AND token = ?`, r.Number, r.Token))
+	if err != nil {
+		return failed(err)
+	}
+	if !found {
+		return failed(errStale)
+	}
+	_, err = tx.ExecContext(ctx,
+		`INSERT INTO worker_run (number, token, leader, outcome, began, took) VALUES (?, ?, ?, ?, ?, ?)`,
+		r.Number, r.Token, r.Leader, r.Outcome, r.Began.UnixMilli(), r.Took.Milliseconds())
+	if err != nil {
+		return failed(err)
+	}
+	if err := tx.Commit(); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// lastRuns returns up to n runs, the latest first.
+func (s *store) lastRuns(ctx context.Context, n int) ([]runRecord, error) {
+	rows, err := s.db.QueryContext(ctx,
+		`SELECT number, token, leader, outcome, began, took FROM worker_run ORDER BY number DESC LIMIT ?`, n)
+	if err != nil {
+		return nil, fmt.Errorf("read the last runs: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var runs []runRecord
+	for rows.Next() {
+		var r runRecord
+		var began, took int64
+		if err := rows.Scan(&r.Number, &r.Token, &r.Leader, &r.Outcome, &began, &took); err != nil {
+			return nil, fmt.Errorf("read the last runs: %w", err)
+		}
+		r.Began, r.Took = time.UnixMilli(began), time.Duration(took)*time.Millisecond
+		runs = append(runs, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the last runs: %w", err)
+	}
+	return runs, nil
+}
+
+// reset forgets all runs and all leaders: for a demonstration, and for an ensemble that
+// was built anew and numbers its tokens from the beginning.
+func (s *store) reset(ctx context.Context) error {
+	for _, statement := range []string{
+		`DELETE FROM worker_run`,
+		`UPDATE worker_job SET token = 0, runs = 0 WHERE name = 'job'`,
+	} {
+		if _, err := s.db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("reset: %w", err)
+		}
+	}
+	return nil
+}

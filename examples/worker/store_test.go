@@ -1,0 +1,167 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sqliteStore is an empty store on a file of the test's own.
+func sqliteStore(t *testing.T) *store {
+	t.Helper()
+	s, err := openStore(t.Context(), filepath.Join(t.TempDir(), "worker.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestStoreOnSQLite(t *testing.T) { testStore(t, sqliteStore) }
+
+// testStore is what every database has to do. open returns a store.
+func testStore(t *testing.T, open func(*testing.T) *store) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, *store){
+		"numbers the runs":                      testNumbers,
+		"claims again with the same token":      testClaimsAgain,
+		"refuses an earlier leader":             testRefusesEarlierLeader,
+		"refuses a leader that has not claimed": testRefusesWithoutClaim,
+		"lets a paused leader finish unopposed": testUnopposed,
+		"records each number once":              testRecordsOnce,
+		"fencing tokens as large as they get":   testLargeToken,
+		"forgets on reset":                      testReset,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			require.NoError(t, s.reset(t.Context()))
+			test(t, s)
+		})
+	}
+}
+
+func claim(t *testing.T, s *store, token int64) (number int64) {
+	t.Helper()
+	number, err := s.claim(t.Context(), token)
+	require.NoError(t, err)
+	return number
+}
+
+func aRun(number, token int64) runRecord {
+	return runRecord{
+		Number: number, Token: token, Leader: "ann", Outcome: outcomeDone,
+		Began: time.UnixMilli(1_700_000_000_123), Took: 250 * time.Millisecond,
+	}
+}
+
+// requireRuns compares the tokens of the runs, which are numbered from 1.
+func requireRuns(t *testing.T, s *store, tokens ...int64) {
+	t.Helper()
+	runs, err := s.lastRuns(t.Context(), allRuns)
+	require.NoError(t, err)
+	require.Len(t, runs, len(tokens))
+	for i, r := range runs {
+		number := len(tokens) - i
+		require.Equal(t, int64(number), r.Number)
+		require.Equal(t, tokens[number-1], r.Token, "run %d", number)
+	}
+}
+
+func testNumbers(t *testing.T, s *store) {
+	t.Helper()
+	require.Equal(t, int64(1), claim(t, s, 33))
+	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.Equal(t, int64(2), claim(t, s, 33))
+	require.Equal(t, int64(2), claim(t, s, 40), "a run that was not recorded is due again")
+	require.NoError(t, s.record(t.Context(), aRun(2, 40)))
+	requireRuns(t, s, 33, 40)
+
+	runs, err := s.lastRuns(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, []runRecord{aRun(2, 40)}, runs, "the latest, and all that was recorded of it")
+}
+
+// MySQL counts changed rows unless told otherwise, and would refuse this one.
+func testClaimsAgain(t *testing.T, s *store) {
+	t.Helper()
+	require.Equal(t, int64(1), claim(t, s, 33))
+	require.Equal(t, int64(1), claim(t, s, 33))
+}
+
+// What the token is for: 33 was paused between its claim and its record.
+func testRefusesEarlierLeader(t *testing.T, s *store) {
+	t.Helper()
+	require.Equal(t, int64(1), claim(t, s, 33))
+	require.Equal(t, int64(1), claim(t, s, 34))
+	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33)), errStale, "before its successor has recorded anything")
+	require.NoError(t, s.record(t.Context(), aRun(1, 34)))
+	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33)), errStale, "and after")
+	_, err := s.claim(t.Context(), 33)
+	require.ErrorIs(t, err, errStale)
+	requireRuns(t, s, 34)
+}
+
+func testRefusesWithoutClaim(t *testing.T, s *store) {
+	t.Helper()
+	claim(t, s, 33)
+	require.ErrorIs(t, s.record(t.Context(), aRun(1, 35)), errStale)
+	requireRuns(t, s)
+}
+
+// Nobody has claimed the job since: what was done is done, and may be recorded.
+func testUnopposed(t *testing.T, s *store) {
+	t.Helper()
+	claim(t, s, 33)
+	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.Equal(t, int64(2), claim(t, s, 34))
+	requireRuns(t, s, 33)
+}
+
+func testRecordsOnce(t *testing.T, s *store) {
+	t.Helper()
+	claim(t, s, 33)
+	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.Error(t, s.record(t.Context(), aRun(1, 33)))
+	require.Equal(t, int64(2), claim(t, s, 33), "both or neither")
+	requireRuns(t, s, 33)
+}
+
+// The upper half of a zxid is the epoch: tokens are large from the start.
+func testLargeToken(t *testing.T, s *store) {
+	t.Helper()
+	const token = 1<<63 - 1
+	require.Equal(t, int64(1), claim(t, s, token))
+	require.NoError(t, s.record(t.Context(), aRun(1, token)))
+	requireRuns(t, s, token)
+}
+
+func testReset(t *testing.T, s *store) {
+	t.Helper()
+	claim(t, s, 33)
+	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.NoError(t, s.reset(t.Context()))
+	require.Equal(t, int64(1), claim(t, s, 1), "a new ensemble counts from the beginning")
+	requireRuns(t, s)
+}
+
+func TestDatabaseThatCannotBeOpened(t *testing.T) {
+	_, err := openStore(t.Context(), t.TempDir())
+	require.ErrorContains(t, err, "database: ")
+}
+
+// Every worker opens the database, and finds what the others have written.
+func TestDatabaseOpensAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "worker.db")
+	first, err := openStore(t.Context(), file)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, first.Close()) }()
+	claim(t, first, 33)
+	require.NoError(t, first.record(t.Context(), aRun(1, 33)))
+
+	second, err := openStore(t.Context(), file)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, second.Close()) }()
+	requireRuns(t, second, 33)
+	_, err = second.claim(t.Context(), 32)
+	require.ErrorIs(t, err, errStale)
+}
