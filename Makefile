@@ -3,25 +3,40 @@
 GOTESTFLAGS ?=
 LINT := .bin/golangci-lint-2.15.0
 
-.PHONY: help test integration stock lint
+.PHONY: help test schedules integration speed stock stock-zk worker worker-zk lint
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 test: ## unit tests with the race detector; needs Go alone
 	go test -race $(GOTESTFLAGS) ./... ./examples/...
 
-integration: ## tests on real ZooKeeper servers; needs Docker (and MariaDB for one of them)
+schedules: ## 10,000 seeded schedules of faults against the mutex, in virtual time; needs Go alone
+	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex -schedules 10000
+
+integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curator, and for the examples MariaDB and Chromium
 	cd integration && go test -race -timeout 30m $(GOTESTFLAGS) ./...
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 
-stock: ## the stock demo on a real ZooKeeper and SQLite; needs Docker. FLAGS go to the demo: make stock FLAGS=-lock=false
+speed: ## zktest's speed beside a real ZooKeeper's, without the race detector; needs Docker
+	cd integration && go test -timeout 10m $(GOTESTFLAGS) ./zktest
+
+stock: ## the stock demo on an embedded ZooKeeper and SQLite; needs Go alone. FLAGS go to the demo: make stock FLAGS=-lock=false
+	go run ./examples/stock $(FLAGS)
+
+stock-zk: ## the same on a real ZooKeeper; needs Docker
 	go run ./integration/cmd/withzk -- go run ./examples/stock $(FLAGS)
 
 lint: $(LINT) ## linters and formatters, on every module
 	$(LINT) run ./... ./examples/... ./integration/...
 	$(LINT) run --build-tags integration ./examples/...
 	$(LINT) fmt --diff ./... ./examples/... ./integration/...
+
+worker: ## the election demo on an embedded ZooKeeper and SQLite; needs Go alone. FLAGS go to the demo: make worker FLAGS=-stay
+	go run ./examples/worker $(FLAGS)
+
+worker-zk: ## the same on a real ZooKeeper; needs Docker
+	go run ./integration/cmd/withzk -- go run ./examples/worker $(FLAGS)
 
 $(LINT):
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
