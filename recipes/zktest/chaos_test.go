@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,10 +86,9 @@ func (c *chaos) step() string {
 		{"put", func() { c.srv.Put("/all", nil) }},
 		{"reap", func() { c.srv.Reap() }},
 		{"step in a rule", func() {
-			done := false
+			var done atomic.Bool
 			c.removes = append(c.removes, c.srv.Inject(func(zktest.Request) zktest.Fault {
-				if !done {
-					done = true
+				if done.CompareAndSwap(false, true) {
 					c.srv.Partition()
 					c.srv.Heal()
 					c.srv.Disconnect()
