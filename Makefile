@@ -3,7 +3,7 @@
 GOTESTFLAGS ?=
 LINT := .bin/golangci-lint-2.15.0
 
-.PHONY: help test schedules integration speed stock stock-zk worker worker-zk lint
+.PHONY: help test schedules integration speed model stock stock-zk worker worker-zk lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curato
 
 speed: ## zktest's speed beside a real ZooKeeper's, without the race detector; needs Docker
 	cd integration && go test -timeout 10m $(GOTESTFLAGS) ./zktest
+
+model: ## the model of the lock recipe, and its broken variants; needs spin and gcc
+	docs/model/check.sh
 
 stock: ## the stock demo on an embedded ZooKeeper and SQLite; needs Go alone. FLAGS go to the demo: make stock FLAGS=-lock=false
 	go run ./examples/stock $(FLAGS)
