@@ -1,166 +1,100 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.util.Collection;
-import java.util.HashMap;
+import java.net.URLDecoder;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.TimeUnit;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.stream.Collectors;
-import org.apache.curator.framework.CuratorFramework;
-import org.apache.curator.framework.CuratorFrameworkFactory;
-import org.apache.curator.framework.recipes.leader.LeaderLatch;
-import org.apache.curator.framework.recipes.leader.LeaderLatchListener;
-import org.apache.curator.framework.recipes.leader.LeaderSelector;
-import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
-import org.apache.curator.framework.recipes.leader.Participant;
-import org.apache.curator.retry.ExponentialBackoffRetry;
+import java.util.stream.Stream;
+import org.apache.curator.framework.recipes.locks.Revoker;
 
 /**
- * Takes part in elections as Apache Curator does. Each line of standard input is a command, answered by one line: "ok" and
- * the result, or "error" and why. It ends with standard input.
+ * Takes part in locks and elections as Apache Curator does. Package agent says how commands and answers look.
  *
  * <pre>
- * connect CLIENT               opens a session
- * disconnect CLIENT            closes it
- * latch NAME CLIENT PATH ID    enters an election
- * selector NAME CLIENT PATH ID enters an election; leads until told to resign, then stands again
- * leads NAME                   true or false
- * participants NAME            the ids, the leader's with a star
- * resign NAME                  ends a selector's term
- * close NAME                   leaves the election
- * handover NAME NEXT           closes a latch; answers with the nanoseconds until another's listener is called
+ * connect CLIENT [OPTION…]      opens a session: namespace=…, auth=user:password, compress=…; see Client
+ * disconnect CLIENT             closes it
+ * lost CLIENT                   waits until it is told that its session is lost
+ * revoke CLIENT PATH            asks a lock's holder to release
+ * mutex NAME CLIENT PATH [ID]   makes a lock
+ * latch NAME CLIENT PATH ID     enters an election
+ * selector NAME CLIENT PATH ID  enters an election; leads until told to resign, then stands again
+ * close NAME                    leaves the election
+ * handover NAME NEXT            closes a latch; answers with the nanoseconds until another's listener is called
+ * … NAME …                      what else a lock or a candidate is told: see Mutex and Candidate
  * </pre>
  */
 public final class Agent {
-  /** What a latch and a selector have in common. */
-  private interface Candidate {
-    boolean leads();
-
-    Collection<Participant> participants() throws Exception;
-
-    void resign();
-
-    void close() throws Exception;
+  /** What a command may be about. */
+  interface Member {
+    List<String> run(String command, List<String> args) throws Exception;
   }
 
-  private record Latch(LeaderLatch latch, CompletableFuture<Long> elected) implements Candidate {
-    static Latch start(CuratorFramework client, String path, String id) throws Exception {
-      var elected = new CompletableFuture<Long>();
-      var latch = new LeaderLatch(client, path, id);
-      latch.addListener(new LeaderLatchListener() {
-        @Override public void isLeader() {
-          elected.complete(System.nanoTime());
-        }
-
-        @Override public void notLeader() {}
-      });
-      latch.start();
-      return new Latch(latch, elected);
-    }
-
-    @Override public boolean leads() {
-      return latch.hasLeadership();
-    }
-
-    @Override public Collection<Participant> participants() throws Exception {
-      return latch.getParticipants();
-    }
-
-    @Override public void resign() {
-      throw new UnsupportedOperationException("a latch leads until it is closed");
-    }
-
-    @Override public void close() throws Exception {
-      latch.close();
-    }
-  }
-
-  private record Selector(LeaderSelector selector) implements Candidate {
-    static Selector start(CuratorFramework client, String path, String id) {
-      var selector = new LeaderSelector(client, path, new LeaderSelectorListenerAdapter() {
-        @Override public void takeLeadership(CuratorFramework client) throws InterruptedException {
-          Thread.sleep(Long.MAX_VALUE);
-        }
-      });
-      selector.setId(id);
-      selector.autoRequeue();
-      selector.start();
-      return new Selector(selector);
-    }
-
-    @Override public boolean leads() {
-      return selector.hasLeadership();
-    }
-
-    @Override public Collection<Participant> participants() throws Exception {
-      return selector.getParticipants();
-    }
-
-    @Override public void resign() {
-      selector.interruptLeadership();
-    }
-
-    @Override public void close() {
-      selector.close();
-    }
-  }
-
+  private final Map<String, Client> clients = new ConcurrentHashMap<>();
+  private final Map<String, Member> members = new ConcurrentHashMap<>();
+  /** Each name has a thread of its own: a Curator lock belongs to the thread that has acquired it. */
+  private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
   private final String servers;
   private final int sessionTimeout;
-  private final Map<String, CuratorFramework> clients = new HashMap<>();
-  private final Map<String, Candidate> candidates = new HashMap<>();
 
   private Agent(String servers, int sessionTimeout) {
     this.servers = servers;
     this.sessionTimeout = sessionTimeout;
   }
 
-  private String run(List<String> words) throws Exception {
-    String name = words.get(1);
-    Candidate candidate = candidates.get(name);
-    switch (words.get(0)) {
-      case "connect" -> clients.put(name, connect());
-      case "disconnect" -> clients.remove(name).close();
-      case "latch" -> candidates.put(name, Latch.start(clients.get(words.get(2)), words.get(3), words.get(4)));
-      case "selector" -> candidates.put(name, Selector.start(clients.get(words.get(2)), words.get(3), words.get(4)));
-      case "resign" -> candidate.resign();
-      case "close" -> candidates.remove(name).close();
-      case "leads" -> {
-        return String.valueOf(candidate.leads());
-      }
-      case "participants" -> {
-        return candidate.participants().stream().map(p -> p.getId() + (p.isLeader() ? "*" : "")).collect(Collectors.joining(" "));
-      }
+  private List<String> run(String command, String name, List<String> args) throws Exception {
+    switch (command) {
+      case "connect" -> clients.put(name, Client.connect(servers, sessionTimeout, args));
+      case "disconnect" -> clients.remove(name).framework().close();
+      case "lost" -> clients.get(name).lost().await();
+      case "revoke" -> Revoker.attemptRevoke(clients.get(name).framework(), args.get(0));
+      case "mutex" -> members.put(name, Mutex.of(clients.get(args.get(0)).framework(), args.subList(1, args.size())));
+      case "latch" -> members.put(name, Candidate.latch(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
+      case "selector" -> members.put(name, Candidate.selector(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
+      case "close" -> ((Candidate) members.remove(name)).close();
       case "handover" -> {
-        var elected = ((Latch) candidates.get(words.get(2))).elected();
-        long closed = System.nanoTime();
-        candidates.remove(name).close();
-        return String.valueOf(elected.get(1, TimeUnit.MINUTES) - closed);
+        var next = (Candidate) members.get(args.get(0));
+        return List.of(String.valueOf(next.electedAfter(((Candidate) members.remove(name))::close)));
       }
-      default -> throw new IllegalArgumentException("unknown command");
+      default -> {
+        return members.get(name).run(command, args);
+      }
     }
-    return "";
+    return List.of();
   }
 
-  private CuratorFramework connect() throws InterruptedException {
-    var client = CuratorFrameworkFactory.builder().connectString(servers).sessionTimeoutMs(sessionTimeout)
-        .connectionTimeoutMs(15_000).retryPolicy(new ExponentialBackoffRetry(50, 10)).build();
-    client.start();
-    client.blockUntilConnected();
-    return client;
+  private void answer(String number, List<String> words) {
+    String result;
+    try {
+      result = line("ok", run(words.get(0), words.get(1), words.subList(2, words.size())));
+    } catch (Throwable e) {
+      result = line("error", List.of(String.valueOf(e)));
+    }
+    System.out.println(number + " " + result);
+  }
+
+  private static String line(String verdict, List<String> words) {
+    return Stream.concat(Stream.of(verdict), words.stream().map(w -> URLEncoder.encode(w, StandardCharsets.UTF_8)))
+        .collect(Collectors.joining(" "));
   }
 
   public static void main(String[] args) throws Exception {
     var agent = new Agent(args[0], Integer.parseInt(args[1]));
-    var in = new BufferedReader(new InputStreamReader(System.in));
+    var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
-      try {
-        System.out.println(("ok " + agent.run(List.of(line.split(" ")))).trim());
-      } catch (Exception e) {
-        System.out.println("error " + String.valueOf(e).replace('\n', ' '));
+      var words = Stream.of(line.split(" ", -1)).map(w -> URLDecoder.decode(w, StandardCharsets.UTF_8)).toList();
+      agent.threads.computeIfAbsent(words.get(2), name -> Executors.newSingleThreadExecutor())
+          .execute(() -> agent.answer(words.get(0), words.subList(1, words.size())));
+      if (Set.of("close", "handover").contains(words.get(1))) {
+        agent.threads.remove(words.get(2)).shutdown(); // once that is done
       }
     }
-    agent.clients.values().forEach(CuratorFramework::close);
+    agent.clients.values().parallelStream().forEach(client -> client.framework().close());
+    System.exit(0);
   }
 }

@@ -1,107 +1,81 @@
 package curator
 
 import (
-	"bufio"
-	_ "embed"
+	"context"
+	"embed"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 )
 
-const (
-	// jars is where Debian puts libraries. Their manifests name what they need, but for a logger.
-	jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar"
-	// patience is how long one command may take.
-	patience = time.Minute
-)
+// jars is where Debian puts libraries. Their manifests name what they need, but for a logger.
+const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar"
 
-//go:embed Agent.java
-var source []byte
+//go:embed *.java
+var sources embed.FS
 
 // Agent is a running Java process. Its methods may be called concurrently.
-type Agent struct {
-	cmd *exec.Cmd
-
-	mu      sync.Mutex // one command at a time
-	in      io.WriteCloser
-	answers *bufio.Scanner
-}
+type Agent = agent.Process
 
 // New starts a process whose clients connect to the servers and ask for the session timeout. It ends with the test.
 func New(tb testing.TB, servers []string, sessionTimeout time.Duration) *Agent {
 	tb.Helper()
-	a, err := start(tb.TempDir(), servers, sessionTimeout)
-	if err != nil {
+	dir := tb.TempDir()
+	if err := compile(tb.Context(), dir); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		if err := a.close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return a
+	return agent.Start(tb, command(dir, servers, sessionTimeout))
 }
 
-func start(dir string, servers []string, sessionTimeout time.Duration) (*Agent, error) {
-	file := filepath.Join(dir, "Agent.java")
-	if err := os.WriteFile(file, source, 0o600); err != nil {
-		return nil, fmt.Errorf("curator: %w", err)
+// Open is New for a process that outlives a test, with its classes in a folder that has to last as long. It has to be closed.
+func Open(ctx context.Context, dir string, servers []string, sessionTimeout time.Duration) (*Agent, error) {
+	if err := compile(ctx, dir); err != nil {
+		return nil, err
 	}
-	// Java compiles the one file in memory. The process ends with its input: see close.
-	cmd := exec.Command("java", "-Xms256m", "-Xmx1g", "-cp", jars, file, //nolint:noctx // see close
-		strings.Join(servers, ","), strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	return agent.Open(command(dir, servers, sessionTimeout))
+}
+
+// Version asks Debian's package.
+func Version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Version}", "libcurator-recipes-java").Output()
 	if err != nil {
-		return nil, fmt.Errorf("curator: %w", err)
+		return "", fmt.Errorf("curator: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
+	return string(out), nil
+}
+
+// compile puts the classes into a folder.
+func compile(ctx context.Context, dir string) error {
+	args := []string{"-implicit:none", "-d", dir, "-cp", jars}
+	files, err := sources.ReadDir(".")
 	if err != nil {
-		return nil, fmt.Errorf("curator: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("curator: %w", err)
-	}
-	return &Agent{cmd: cmd, in: in, answers: bufio.NewScanner(out)}, nil
-}
-
-// Do runs one command, listed in Agent.java, and returns its result. A failure is fatal.
-func (a *Agent) Do(tb testing.TB, command ...string) string {
-	tb.Helper()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	line := strings.Join(command, " ")
-	late := time.AfterFunc(patience, func() { _ = a.cmd.Process.Kill() }) // ends the scan below
-	defer late.Stop()
-	if _, err := fmt.Fprintln(a.in, line); err != nil {
-		tb.Fatalf("curator: %s: %v", line, err)
-	}
-	if !a.answers.Scan() {
-		tb.Fatalf("curator: %s: no answer, %v", line, a.answers.Err())
-	}
-	result, ok := strings.CutPrefix(a.answers.Text(), "ok")
-	if !ok {
-		tb.Fatalf("curator: %s: %s", line, a.answers.Text())
-	}
-	return strings.TrimSpace(result)
-}
-
-// close lets the process close its sessions and waits for its end.
-func (a *Agent) close() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	late := time.AfterFunc(patience, func() { _ = a.cmd.Process.Kill() })
-	defer late.Stop()
-	a.in.Close()
-	if err := a.cmd.Wait(); err != nil {
 		return fmt.Errorf("curator: %w", err)
 	}
+	for _, file := range files {
+		text, err := sources.ReadFile(file.Name())
+		if err != nil {
+			return fmt.Errorf("curator: %w", err)
+		}
+		source := filepath.Join(dir, file.Name())
+		if err := os.WriteFile(source, text, 0o600); err != nil {
+			return fmt.Errorf("curator: %w", err)
+		}
+		args = append(args, source)
+	}
+	if out, err := exec.CommandContext(ctx, "javac", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("curator: javac: %w\n%s", err, out)
+	}
 	return nil
+}
+
+func command(dir string, servers []string, sessionTimeout time.Duration) *exec.Cmd {
+	return exec.Command("java", "-Xms256m", "-Xmx1g", "-cp", dir+":"+jars, "Agent", //nolint:noctx // ends with its input
+		strings.Join(servers, ","), strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
 }

@@ -1,5 +1,5 @@
-// Package curator runs Apache Curator beside the code under test: a Java process (Agent.java) that takes part in elections
-// as it is told line by line.
+// Package curator runs Apache Curator beside the code under test: a Java process that takes part in locks and elections as it is
+// told, command by command (Agent.java).
 //
 //	agent := curator.New(t, e.Servers(), 4*time.Second)
 //	agent.Do(t, "connect", "c")

@@ -1,0 +1,109 @@
+package interop_test
+
+import (
+	"path"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+// others returns all languages, the given one first.
+func others(first language) []language {
+	all := []language{first}
+	for _, l := range languages {
+		if l.name != first.name {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// Whoever comes first makes the parents; all others work below them. Go and Curator make containers, which the server removes when
+// nobody uses them any more; then all begins anew.
+func TestParents(t *testing.T) {
+	t.Parallel()
+	for _, maker := range languages {
+		t.Run("made by "+maker.name, func(t *testing.T) {
+			t.Parallel()
+			parent := lockPath(t)
+			dir := parent + "/locks"
+			var sessions []session
+			for _, l := range others(maker) {
+				sessions = append(sessions, l.open(t, options{}))
+			}
+			containers := maker.name == golang.name || maker.name == javaLang.name
+			for range 2 {
+				var members []contender
+				for _, s := range sessions {
+					members = append(members, s.contender(t, dir, "id"))
+				}
+				chain(t, dir, members, func([]string) {})
+				if containers {
+					reaped(t, parent)
+				}
+			}
+		})
+	}
+}
+
+// A namespace is the same as a path before all paths, also where another language has made it. zk.Lock has none.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, maker := range languages {
+		t.Run("made by "+maker.name, func(t *testing.T) {
+			t.Parallel()
+			o := options{namespace: unique("namespace")}
+			const dir = "/locks/a"
+			var members []contender
+			for _, l := range others(maker) {
+				members = append(members, l.open(t, o).contender(t, dir, "id"))
+			}
+			full := "/" + o.namespace + dir
+			chain(t, full, members, func(nodes []string) {
+				for i, l := range others(maker) {
+					ours, ok := members[i].(*goContender)
+					if !ok {
+						continue
+					}
+					participants, err := ours.mutex.Participants(testContext(t))
+					require.NoError(t, err)
+					require.Len(t, participants, len(nodes))
+					require.Equal(t, nodes[i], participants[i].Path, l.name)
+				}
+			})
+		})
+	}
+}
+
+// What one side has protected with a password the others can use who know it, and nobody else.
+func TestACLs(t *testing.T) {
+	t.Parallel()
+	o := options{auth: secret}
+	for _, maker := range languages {
+		t.Run("made by "+maker.name, func(t *testing.T) {
+			t.Parallel()
+			dir := lockPath(t) + "/locks"
+			var members []contender
+			for _, l := range others(maker) {
+				members = append(members, l.open(t, o).contender(t, dir, "id"))
+			}
+			chain(t, dir, members, func(nodes []string) {
+				for _, node := range append(nodes, dir, path.Dir(dir)) {
+					acl, _, err := theWorld(t).observer.GetACL(node)
+					require.NoError(t, err)
+					require.Equal(t, digest(secret), acl, node)
+				}
+				for _, l := range languages {
+					stranger := l.open(t, options{}).contender(t, dir, "id")
+					err := stranger.lock()
+					if l.name == golang.name || l.name == zkLock.name {
+						require.ErrorIs(t, err, zk.ErrNoAuth, l.name)
+					} else {
+						require.ErrorContains(t, err, "NoAuth", l.name)
+					}
+				}
+			})
+		})
+	}
+}

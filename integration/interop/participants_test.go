@@ -1,0 +1,69 @@
+package interop_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// TestParticipants has everybody in one queue, with ids of all sorts, and asks everybody who is there.
+func TestParticipants(t *testing.T) {
+	t.Parallel()
+	path := lockPath(t)
+	open := map[string]session{}
+	for _, l := range languages {
+		open[l.name] = l.open(t, options{})
+	}
+	ids := []string{"größe 日本 🔒", "", " a+b%20&c ", "ä"} // one with each client; "" is zero bytes
+	var members []contender
+	var want []string
+	for _, id := range ids {
+		for _, l := range languages {
+			members = append(members, open[l.name].contender(t, path, id))
+			want = append(want, id)
+		}
+	}
+	lister, err := mutex.New(connect(t, options{}), path)
+	require.NoError(t, err)
+	chain(t, path, members, func(nodes []string) {
+		ours, err := lister.Participants(testContext(t))
+		require.NoError(t, err)
+		for i, p := range ours {
+			require.Equal(t, nodes[i], p.Path)
+			require.Equal(t, i == 0, p.Leader)
+			require.Equal(t, want[i], p.ID)
+		}
+		require.Len(t, ours, len(nodes))
+
+		// A contender's thread waits for the lock, so others ask.
+		java := open[javaLang.name].contender(t, path, "").(*agentContender)
+		require.Equal(t, nodes, java.process.Call(t, "nodes", java.name))
+		require.Equal(t, append([]string{want[0] + "*"}, want[1:]...), java.process.Call(t, "participants", java.name))
+		python := open[pythonLang.name].contender(t, path, "").(*agentContender)
+		require.Equal(t, want, python.process.Call(t, "participants", python.name))
+	})
+}
+
+// Without an id Go and Curator show where they are; each can read the other's.
+func TestDefaultIDs(t *testing.T) {
+	t.Parallel()
+	path := lockPath(t)
+	ours, err := mutex.New(connect(t, options{}), path)
+	require.NoError(t, err)
+	session := openJava(t, options{}).(agentSession)
+	java := &agentContender{session.process, unique("mutex")}
+	java.process.Call(t, "mutex", java.name, session.client, path)
+	chain(t, path, []contender{&goContender{ctx: t.Context(), mutex: ours}, java}, func(nodes []string) {
+		participants, err := ours.Participants(testContext(t))
+		require.NoError(t, err)
+		lister := session.contender(t, path, "").(*agentContender)
+		require.Equal(t, starred(participants), lister.process.Call(t, "participants", lister.name))
+		for i, p := range participants {
+			require.Equal(t, nodes[i], p.Path)
+			require.NotEmpty(t, strings.Trim(p.ID, " "))
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package interop_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+)
+
+// TestRevocation has each language ask the other for the lock, without and with a namespace.
+func TestRevocation(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]options{"": {}, " in a namespace": {namespace: unique("revocation")}} {
+		t.Run("Go asks Curator"+name, func(t *testing.T) { t.Parallel(); goAsksJava(t, o) })
+		t.Run("Curator asks Go"+name, func(t *testing.T) { t.Parallel(); javaAsksGo(t, o) })
+	}
+}
+
+func goAsksJava(t *testing.T, o options) {
+	t.Helper()
+	client := connect(t, o)
+	path := lockPath(t)
+	revoker := revoke.New(client)
+	holder := openJava(t, o).contender(t, path, "holder").(*agentContender)
+	waiter := openJava(t, o).contender(t, path, "waiter").(*agentContender)
+	last := goSession{client}.contender(t, path, "last")
+	for _, c := range []*agentContender{holder, waiter} {
+		c.process.Call(t, "revocable", c.name)
+	}
+	require.NoError(t, holder.lock())
+	wait := behind(t, waiter, full(o, path), "Curator")
+	end := behind(t, last, full(o, path), "Go")
+	participants, err := last.(*goContender).mutex.Participants(testContext(t))
+	require.NoError(t, err)
+	require.Len(t, participants, 3)
+
+	require.Equal(t, "false", holder.process.Do(t, "revoked", holder.name, "0"))
+	for _, p := range participants[:2] {
+		require.NoError(t, revoker.AttemptRevoke(testContext(t), p.Path))
+	}
+	require.Equal(t, "true", holder.process.Do(t, "revoked", holder.name, "30000"))
+	wait.pending(t, "the lock is still held")
+	require.NoError(t, holder.unlock())
+	wait.granted(t, "Curator")
+	require.Equal(t, "true", waiter.process.Do(t, "revoked", waiter.name, "30000"), "asked while it waited")
+	end.pending(t, "the lock is still held")
+	require.NoError(t, waiter.unlock())
+	end.granted(t, "Go")
+	require.NoError(t, last.unlock())
+}
+
+func javaAsksGo(t *testing.T, o options) {
+	t.Helper()
+	session := openJava(t, o).(agentSession)
+	path := lockPath(t)
+	called := make(chan *recipes.Lease, 2)
+	revocable := func() *goContender {
+		m, err := mutex.New(connect(t, o), path, mutex.WithRevocationListener(func(lease *recipes.Lease) { called <- lease }))
+		require.NoError(t, err)
+		return &goContender{ctx: t.Context(), mutex: m}
+	}
+	holder, waiter := revocable(), revocable()
+	require.NoError(t, holder.lock())
+	wait := behind(t, waiter, full(o, path), "Go")
+	last := session.contender(t, path, "last").(*agentContender)
+	end := behind(t, last, full(o, path), "Curator")
+	lister := session.contender(t, path, "").(*agentContender)
+	nodes := lister.process.Call(t, "nodes", lister.name) // relative to the namespace
+	require.Len(t, nodes, 3)
+
+	require.Empty(t, called)
+	for _, node := range nodes[:2] {
+		session.process.Call(t, "revoke", session.client, node)
+	}
+	receive(t, holder.lease.Revoked(), "the holder is asked")
+	require.Same(t, holder.lease, receive(t, called, "the listener is called"))
+	require.NoError(t, holder.lease.Context().Err(), "still held")
+	wait.pending(t, "the lock is still held")
+	require.NoError(t, holder.unlock())
+	wait.granted(t, "Go")
+	receive(t, waiter.lease.Revoked(), "the waiter was asked while it waited")
+	require.Same(t, waiter.lease, receive(t, called, "the listener is called"))
+	end.pending(t, "the lock is still held")
+	require.NoError(t, waiter.unlock())
+	end.granted(t, "Curator")
+	require.NoError(t, last.unlock())
+}
+
+// full is the path on the server.
+func full(o options, path string) string {
+	if o.namespace == "" {
+		return path
+	}
+	return "/" + o.namespace + path
+}
+
+// kazoo and zk.Lock have no revocation: they don't notice, and the request takes the place of their id.
+func TestRevocationOfOthers(t *testing.T) {
+	t.Parallel()
+	client := connect(t, options{})
+	for _, l := range []language{pythonLang, zkLock} {
+		path := lockPath(t)
+		holder := l.open(t, options{}).contender(t, path, "an id")
+		start(holder).granted(t, l.name)
+		require.NoError(t, revoke.New(client).AttemptRevoke(testContext(t), queue(t, path)[0]))
+		m, err := mutex.New(client, path)
+		require.NoError(t, err)
+		participants, err := m.Participants(testContext(t))
+		require.NoError(t, err)
+		require.Equal(t, []string{"__REVOKE__*"}, starred(participants))
+		_, err = m.TryAcquire(testContext(t))
+		require.ErrorIs(t, err, recipes.ErrNotAcquired, l.name)
+		require.NoError(t, holder.unlock())
+	}
+}
