@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/examples/mariadb"
+	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
 
 func servers(t *testing.T) string {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/examples/mariadb"
+	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
 
 // realTick is withzk's.

@@ -5,7 +5,6 @@ package mariadb
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	_ "github.com/go-sql-driver/mysql" // registers the driver "mysql"
 )
 
 // Database is the one that the server has.
@@ -33,8 +31,8 @@ type Server struct {
 }
 
 // Start returns once the server answers, which takes some seconds. It needs
-// mariadbd and mariadb-install-db on the PATH: the package mariadb-server of
-// Debian, where /usr/sbin holds the first. Call Stop when done.
+// mariadbd, mariadb-install-db and mariadb on the PATH: the package mariadb-server
+// of Debian, where /usr/sbin holds the first. Call Stop when done.
 func Start(ctx context.Context) (*Server, error) {
 	// Not a test's own directory: the name of a unix socket is short.
 	dir, err := os.MkdirTemp("", "mariadb-")
@@ -95,21 +93,20 @@ func (s *Server) DSN() string {
 
 // prepare waits until the server answers, and makes the database.
 func (s *Server) prepare(ctx context.Context) error {
-	db, err := sql.Open("mysql", "root@unix("+s.socket()+")/")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
 	create := func() (struct{}, error) {
 		select {
 		case <-s.exited:
 			return struct{}{}, backoff.Permanent(fmt.Errorf("server ended: %w", s.err))
 		default:
 		}
-		_, err := db.ExecContext(ctx, "CREATE DATABASE "+Database)
-		return struct{}{}, err
+		out, err := exec.CommandContext(ctx, "mariadb", "--no-defaults", "--socket="+s.socket(), "--user=root",
+			"--execute=CREATE DATABASE "+Database).CombinedOutput()
+		if err != nil {
+			return struct{}{}, fmt.Errorf("%w\n%s", err, out)
+		}
+		return struct{}{}, nil
 	}
-	_, err = backoff.Retry(ctx, create,
+	_, err := backoff.Retry(ctx, create,
 		backoff.WithBackOff(backoff.NewConstantBackOff(100*time.Millisecond)),
 		backoff.WithMaxElapsedTime(time.Minute))
 	return err

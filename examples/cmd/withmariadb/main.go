@@ -13,7 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/zkrecipes/zkrecipes/examples/mariadb"
+	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
 
 func main() {
