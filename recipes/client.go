@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -30,11 +31,11 @@ func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, er
 		return nil, &OpError{Op: "recipes: connect", Path: strings.Join(servers, ","), Err: err}
 	}
 	cfg, err := configure(opts)
-	if err != nil {
-		return failed(err)
+	if err == nil {
+		err = checkServers(servers)
 	}
-	if err := checkServers(servers); err != nil {
-		return failed(err)
+	if err != nil {
+		return failed(zkutil.Invalid(err))
 	}
 	cfg.Servers = servers
 	if cfg.SessionTimeout == 0 {
@@ -89,7 +90,7 @@ func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, 
 		err = fmt.Errorf("%s: only for Connect", strings.Join(cfg.connectOnly, ", "))
 	}
 	if err != nil {
-		return nil, &OpError{Op: "recipes: new client", Err: err}
+		return nil, &OpError{Op: "recipes: new client", Err: zkutil.Invalid(err)}
 	}
 	return &Client{session: zkutil.Adopt(conn, events, cfg.Config), namespace: cfg.namespace}, nil
 }
@@ -127,15 +128,27 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// String returns the state, and none of the secrets: the session's id and credentials.
+func (c *Client) String() string {
+	if c == nil || c.session == nil {
+		return "recipes.Client(nil)"
+	}
+	return "recipes.Client(" + c.State().String() + ")"
+}
+
+// Format writes String whatever the verb: with one that does not suit a pointer package
+// fmt would print all that it points to.
+func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
 // Attach is for the recipes of this module: it gives the session, and path with the
 // namespace before it.
 func (c *Client) Attach(access zkutil.Access, path string) (*zkutil.Session, string, error) {
 	access.Check()
 	if c == nil || c.session == nil {
-		return nil, "", errors.New("the client is nil")
+		return nil, "", zkutil.Invalid(errors.New("the client is nil"))
 	}
 	if err := zkutil.ValidatePath(path); err != nil {
-		return nil, "", err
+		return nil, "", zkutil.Invalid(err)
 	}
 	switch {
 	case c.namespace == "":

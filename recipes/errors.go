@@ -32,6 +32,10 @@ var (
 	// start again when the parent znode is removed, which the server does by itself
 	// while nobody uses it.
 	ErrSequenceExhausted = zkutil.ErrSequenceExhausted
+	// ErrInvalidArgument is returned for what no server was asked about, and what will be
+	// refused the next time too: a nil client, an option with a wrong value, an id that is
+	// too long, a path that ErrInvalidPath is returned for.
+	ErrInvalidArgument = zkutil.ErrInvalidArgument
 	// ErrInvalidPath is returned for a path that the server or this library refuses.
 	ErrInvalidPath = zkutil.ErrInvalidPath
 )

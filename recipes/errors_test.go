@@ -24,7 +24,7 @@ func TestOpError(t *testing.T) {
 func TestSentinelsAreDistinct(t *testing.T) {
 	all := []error{
 		ErrNotAcquired, ErrNotHeld, ErrSessionLost, ErrSuspended, ErrReleased, ErrNodeDeleted, ErrClosed,
-		ErrSequenceExhausted, ErrInvalidPath,
+		ErrSequenceExhausted, ErrInvalidArgument, ErrInvalidPath,
 	}
 	for i, a := range all {
 		require.NotEmpty(t, a.Error())
@@ -73,6 +73,7 @@ func TestAttach(t *testing.T) {
 	for _, client := range []*Client{nil, {}} {
 		_, _, err := client.Attach(zkutil.RecipeAccess(), "/a")
 		require.ErrorContains(t, err, "the client is nil")
+		require.ErrorIs(t, err, ErrInvalidArgument)
 	}
 }
 
@@ -93,4 +94,15 @@ func TestOpErrorText(t *testing.T) {
 	} {
 		require.Equal(t, text, (&OpError{Op: "op", Path: path, Err: cause}).Error())
 	}
+}
+
+// Package fmt prints all that a pointer points to for a verb that suits none. A client
+// points to its credentials and to the id of its session.
+func TestPrintedClientKeepsItsSecrets(t *testing.T) {
+	client := &Client{session: new(zkutil.Session)}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%t"} {
+		require.Equal(t, "recipes.Client(suspended)", fmt.Sprintf(verb, client), verb)
+	}
+	require.Equal(t, "recipes.Client(suspended)", client.String())
+	require.Equal(t, "recipes.Client(nil)", fmt.Sprint((*Client)(nil)))
 }

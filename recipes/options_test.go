@@ -55,6 +55,7 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 		_, err := Connect(t.Context(), []string{"localhost"}, WithDialer(noDial), opt)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "recipes: connect localhost: ")
+		require.ErrorIs(t, err, ErrInvalidArgument)
 		_, err = NewClient(new(zk.Conn), make(chan zk.Event), opt)
 		require.ErrorContains(t, err, want)
 	}
@@ -65,7 +66,7 @@ func TestConnectRefusesBadServers(t *testing.T) {
 		nil, {}, {""}, {":2181"}, {"a:"}, {"a:0"}, {"a:65536"}, {"a:x"}, {"a b:1"}, {"a,b:1"}, {"a:1/x"}, {"::1"}, {"a/x"}, {"a", ""},
 	} {
 		_, err := Connect(t.Context(), servers, WithDialer(noDial), WithConnectTimeout(time.Millisecond))
-		require.Error(t, err, "%q", servers)
+		require.ErrorIs(t, err, ErrInvalidArgument, "%q", servers)
 		require.NotErrorIs(t, err, net.ErrClosed, "%q was dialled", servers)
 	}
 	for _, servers := range [][]string{{"a"}, {"a:1"}, {"a", "b:65535"}, {"[::1]:2181"}, {"10.0.0.1"}} {
@@ -86,6 +87,7 @@ func TestNewClientRefusesWhatItCantHonour(t *testing.T) {
 	}
 	_, err := NewClient(nil, make(chan zk.Event))
 	require.ErrorContains(t, err, "must not be nil")
+	require.ErrorIs(t, err, ErrInvalidArgument)
 	_, err = NewClient(new(zk.Conn), nil)
 	require.ErrorContains(t, err, "must not be nil")
 }

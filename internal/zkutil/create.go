@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -54,8 +55,15 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 
 // createIn creates one ephemeral-sequential znode, and dir first where it is
 // missing. A container may be reaped at any time while it is empty, so that is
-// repeated until the child has landed in it.
-func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, undo func(context.Context, string, error)) (string, error) {
+// repeated until the child has landed in it. What was made for a child that the server
+// then refuses is removed: it reaps no container that never had a child.
+func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, undo func(context.Context, string, error)) (created string, err error) {
+	var made []string
+	defer func() {
+		if err != nil && refused(err) {
+			s.unmake(ctx, made)
+		}
+	}()
 	for {
 		created, err := do(ctx, s, request[string]{write: true, undo: undo, run: func(conn *zk.Conn) (string, error) {
 			return conn.Create(path, data, zk.FlagEphemeralSequential, s.cfg.ACL)
@@ -63,16 +71,31 @@ func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, u
 		if !errors.Is(err, zk.ErrNoNode) {
 			return created, err
 		}
-		if err := s.makeContainer(ctx, dir); err != nil {
+		more, err := s.makeContainer(ctx, dir)
+		made = append(made, more...)
+		if err != nil {
 			return "", err
+		}
+	}
+}
+
+// unmake removes what makeContainer has made, unless somebody uses it by now. There is
+// one attempt: an empty znode more does no harm.
+func (s *Session) unmake(ctx context.Context, made []string) {
+	for _, dir := range slices.Backward(made) {
+		if _, err := do(ctx, s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
+			return struct{}{}, conn.Delete(dir, -1)
+		}}); err != nil {
+			return
 		}
 	}
 }
 
 // makeContainer creates dir and its missing ancestors, the deepest first: one that
 // exists is never touched, for its ACL may forbid it. Servers that have no
-// containers (before 3.5) get persistent znodes, as with Curator.
-func (s *Session) makeContainer(ctx context.Context, dir string) error {
+// containers (before 3.5) get persistent znodes, as with Curator. It returns those that
+// it has made, the outermost first.
+func (s *Session) makeContainer(ctx context.Context, dir string) (made []string, err error) {
 	create := func(flag int32) error {
 		_, err := do(ctx, s, request[string]{write: true, run: func(conn *zk.Conn) (string, error) {
 			if flag == zk.FlagContainer {
@@ -88,14 +111,18 @@ func (s *Session) makeContainer(ctx context.Context, dir string) error {
 			err = create(zk.FlagPersistent)
 		}
 		switch parent, _ := split(dir); {
+		case err == nil:
+			return append(made, dir), nil
 		case errors.Is(err, zk.ErrNodeExists):
-			return nil
+			return made, nil
 		case errors.Is(err, zk.ErrNoNode) && parent != dir:
-			if err := s.makeContainer(ctx, parent); err != nil {
-				return err
+			more, err := s.makeContainer(ctx, parent)
+			made = append(made, more...)
+			if err != nil {
+				return made, err
 			}
 		default:
-			return err
+			return made, err
 		}
 	}
 }

@@ -2,8 +2,10 @@ package zkutil
 
 import (
 	"context"
-	"crypto/tls"
+	"fmt"
+	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -28,13 +30,16 @@ func dialer(ctx context.Context, cfg Config, nameOf func(address string) string)
 		if settings.ServerName == "" {
 			settings.ServerName = nameOf(address)
 		}
-		secured := tls.Client(conn, settings)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
-		return secured, nil
+		return secure(ctx, conn, settings, address)
 	}
+}
+
+// withoutAnswer adds to the end of a connection what it may mean at its beginning.
+func withoutAnswer(err error) error {
+	if !isAny(err, io.EOF, syscall.ECONNRESET) {
+		return err
+	}
+	return fmt.Errorf("%w (hung up without an answer: no quorum, a read-only server, too many clients, or TLS on one side only)", err)
 }
 
 // hostAddress is what a znode says when it was given no data: the host's address,

@@ -22,6 +22,7 @@ var (
 	ErrNodeDeleted       = errors.New("znode deleted by someone else")
 	ErrClosed            = errors.New("client closed")
 	ErrSequenceExhausted = errors.New("sequence numbers of the parent znode are exhausted")
+	ErrInvalidArgument   = errors.New("invalid argument")
 )
 
 var (
@@ -40,6 +41,14 @@ var (
 	// errStale: something changed since the last look.
 	errStale = errors.New("queue has to be read again")
 )
+
+// Invalid marks err, without a change of its text, as an ErrInvalidArgument.
+func Invalid(err error) error { return invalid{err} }
+
+type invalid struct{ error }
+
+func (i invalid) Unwrap() error      { return i.error }
+func (invalid) Is(target error) bool { return target == ErrInvalidArgument }
 
 // answers are the errors with which a server refuses a request for good: it was
 // not executed, and repeating it unchanged gets the same answer.

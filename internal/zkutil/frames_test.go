@@ -39,7 +39,7 @@ func lineOver(tb testing.TB, in []byte) (l *line, greetings *[]time.Duration) {
 		},
 		patience: func() time.Duration { return time.Millisecond },
 		greeted:  func(_ int64, timeout time.Duration, _ time.Time) { *greetings = append(*greetings, timeout) },
-		failed:   func(error) {},
+		failed:   func(string, error) {},
 		watches:  map[watchKey]struct{}{},
 	}
 	conn, err := w.Dial("tcp", "a:1", 0)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,17 +22,19 @@ type hosts struct {
 	inner    zk.HostProvider // the user's, or nil
 	resolve  bool            // false with a user's dialer, who resolves
 	patience func() time.Duration
-	looking  func() // called by Next
+	looking  func()               // called by Next
+	haste    func() time.Duration // the pause that is wanted instead of zk.Conn's; 0: none
 
 	mu       sync.Mutex // protects what is below
 	names    []string
 	resolved map[string][]string // the addresses of a name, as last known
 	round    []host
 	next     int
-	since    time.Time // when a server last answered
-	rush     bool      // and that was soon after the time before
-	last     string    // the address handed out last
-	tries    int       // since the last success or pause
+	since    time.Time           // when a server last answered
+	rush     bool                // and that was soon after the time before
+	last     string              // the address handed out last
+	tries    int                 // since the last success or pause
+	refusals map[string]struct{} // addresses that have refused us for good when last tried
 }
 
 // host is an address and the name that it was resolved from.
@@ -63,6 +66,17 @@ func (h *hosts) Len() int {
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.pause()
 	h.looking()
+	server, retryStart = h.choose()
+	if !retryStart || h.haste == nil {
+		return server, retryStart
+	}
+	rest := h.haste()
+	h.rest(rest)
+	return server, rest == 0
+}
+
+// choose is Next without the waiting.
+func (h *hosts) choose() (server string, retryStart bool) {
 	n := 1
 	if h.inner != nil {
 		server, retryStart = h.inner.Next()
@@ -103,6 +117,28 @@ func (h *hosts) reached() {
 	h.since = time.Now()
 }
 
+// failed notes how an attempt at an address has ended: refused for good, or not. It
+// reports whether all servers have done so.
+func (h *hosts) failed(address string, forGood bool) (all bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !forGood {
+		delete(h.refusals, address)
+		return false
+	}
+	if h.refusals == nil {
+		h.refusals = map[string]struct{}{}
+	}
+	h.refusals[address] = struct{}{}
+	if h.inner != nil {
+		return len(h.refusals) >= h.inner.Len()
+	}
+	return !slices.ContainsFunc(h.round, func(one host) bool {
+		_, refused := h.refusals[one.address]
+		return !refused
+	})
+}
+
 // shortestConnection is how far apart connections are, when they come in a row.
 const shortestConnection = 50 * time.Millisecond
 
@@ -114,10 +150,15 @@ func (h *hosts) pause() {
 		rest = 0
 	}
 	h.mu.Unlock()
-	if rest <= 0 {
+	h.rest(rest)
+}
+
+// rest lets time pass while the session stands.
+func (h *hosts) rest(d time.Duration) {
+	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(rest)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

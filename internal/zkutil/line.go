@@ -14,11 +14,13 @@ import (
 // reader and one writer at a time.
 type line struct {
 	net.Conn
-	wire  *wire
-	in    *bufio.Reader
-	began time.Time
-	once  sync.Once
-	done  chan struct{} // closed by Close
+	wire    *wire
+	address string // as it was dialled
+	whole   bool   // the handshake has all our patience
+	in      *bufio.Reader
+	began   time.Time
+	once    sync.Once
+	done    chan struct{} // closed by Close
 
 	// Of the reader.
 	left     int    // bytes of the current frame still to be handed out
@@ -84,7 +86,8 @@ func (l *line) Write(frame []byte) (int, error) {
 func (l *line) Read(p []byte) (int, error) {
 	n, err := l.read(p)
 	if err != nil && !l.isOpen() {
-		l.wire.failed(fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), err))
+		l.wire.gaveUp(l.address, l.whole, err)
+		l.wire.failed(l.address, fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), withoutAnswer(err)))
 	}
 	return n, err
 }

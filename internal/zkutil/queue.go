@@ -158,7 +158,7 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 // needs no asking.
 func (s *Session) Revoke(ctx context.Context, path string) error {
 	if _, name := split(path); name == "" || !isContender(name) {
-		return fmt.Errorf("%w %q: not the znode of a contender", ErrInvalidPath, path)
+		return Invalid(fmt.Errorf("%w %q: not the znode of a contender", ErrInvalidPath, path))
 	}
 	ctx, cancel := s.whileOpen(ctx)
 	defer cancel()

@@ -67,6 +67,7 @@ type Session struct {
 	closed    bool          // Close has begun: no new calls but cleanup
 	sealed    bool          // no new tasks
 	failure   error         // of the last dial or handshake
+	hopeless  bool          // all servers fail for a reason that another attempt does not change
 	since     time.Time     // when connected was last changed
 	trust     trust
 	interest  int                 // how many reasons there are to keep the session proven
@@ -99,7 +100,7 @@ func newSession(cfg Config) *Session {
 // bounds nothing later.
 func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	s := newSession(cfg)
-	hosts := &hosts{ctx: s.ctx, inner: cfg.Hosts, resolve: cfg.Dialer == nil, patience: s.patience, looking: func() { s.wire.looking() }}
+	hosts := &hosts{ctx: s.ctx, inner: cfg.Hosts, resolve: cfg.Dialer == nil, patience: s.patience, looking: func() { s.wire.looking() }, haste: s.haste}
 	s.wire = &wire{
 		dial:     dialer(s.ctx, cfg, hosts.nameOf), //nolint:contextcheck // dials go on when ctx is over
 		patience: s.patience,
@@ -110,7 +111,9 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 			}
 			s.onGreeting(id, timeout, began)
 		},
-		failed:  s.onFailure,
+		failed: func(address string, err error) {
+			s.onFailure(err, hosts.failed(address, refusedByTLS(err)))
+		},
 		watches: map[watchKey]struct{}{},
 		parked:  make(chan struct{}),
 	}
@@ -145,8 +148,11 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 
 // introduce waits for the session and presents the credentials.
 func (s *Session) introduce(ctx context.Context) error {
-	if err := s.await(ctx, func() bool { return s.connected }); err != nil {
+	if err := s.await(ctx, func() bool { return s.connected || s.hopeless }); err != nil {
 		return fmt.Errorf("%w: %w", err, s.whyNot())
+	}
+	if why := s.whyHopeless(); why != nil {
+		return why
 	}
 	for _, auth := range s.cfg.Auth {
 		_, err := retry(ctx, s.cfg.Retry, transient, func() (struct{}, error) {
@@ -159,6 +165,16 @@ func (s *Session) introduce(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// whyHopeless is not nil when no server will ever take us.
+func (s *Session) whyHopeless() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connected || !s.hopeless {
+		return nil
+	}
+	return s.failure
 }
 
 // whyNot says what is in the way of the first handshake.

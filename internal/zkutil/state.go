@@ -45,10 +45,15 @@ func (s *Session) bind(id int64) {
 	s.id, s.trust = id, trust{}
 }
 
-// onFailure is called by the wire when a dial or a handshake failed.
-func (s *Session) onFailure(err error) {
+// onFailure is called by the wire when a dial or a handshake failed; hopeless: as it will
+// at every server, however often it is repeated.
+func (s *Session) onFailure(err error, hopeless bool) {
 	s.mu.Lock()
 	s.failure = err
+	if hopeless && !s.hopeless {
+		s.hopeless = true
+		s.announce()
+	}
 	s.mu.Unlock()
 	s.log(slog.LevelDebug, "connection attempt failed", "err", err)
 }

@@ -146,7 +146,10 @@ func (s *Session) keep(ctx context.Context) {
 		if hung && s.wire != nil {
 			s.log(slog.LevelWarn, "heartbeat unanswered: closing the connection")
 			line := s.wire.line()
-			s.background(func(context.Context) { _ = line.Close() }) // which may take its time
+			s.background(func(context.Context) { // which may take its time
+				s.wire.fellSilent(line.address)
+				_ = line.Close()
+			})
 		}
 		if next.IsZero() {
 			timer.Stop()

@@ -31,7 +31,7 @@ type wire struct {
 	dial     func(network, address string, timeout time.Duration) (net.Conn, error)
 	patience func() time.Duration                                   // for a dial, a handshake, the watches
 	greeted  func(id int64, timeout time.Duration, began time.Time) // handshake done; id 0: session expired
-	failed   func(err error)                                        // a dial or a handshake failed
+	failed   func(address string, err error)                        // a dial or a handshake failed
 
 	pingers sync.WaitGroup // of the lines; joined in shut
 	parked  chan struct{}  // closed when zk.Conn looks for a server after shut
@@ -39,6 +39,8 @@ type wire struct {
 
 	mu      sync.Mutex // protects what is below
 	current *line
+	dialled string               // the address of the latest dial
+	silent  map[string]time.Time // when a server last let us wait in vain, by address
 	closed  bool
 	watches map[watchKey]struct{} // the watches that zk.Conn has registered
 	unsent  int                   // requests to set them again that zk.Conn has queued
@@ -54,13 +56,14 @@ func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) 
 	if closed {
 		return nil, net.ErrClosed
 	}
-	patience := w.patience()
+	patience, whole := w.patienceWith(address)
 	conn, err := w.dial(network, address, patience)
 	if err != nil {
-		w.failed(err)
+		w.gaveUp(address, whole, err)
+		w.failed(address, err)
 		return nil, err
 	}
-	l := &line{Conn: conn, wire: w, in: bufio.NewReaderSize(conn, 16<<10), began: time.Now(), pending: map[int32]watchKey{}, done: make(chan struct{})}
+	l := &line{Conn: conn, wire: w, address: address, whole: whole, in: bufio.NewReaderSize(conn, 16<<10), began: time.Now(), pending: map[int32]watchKey{}, done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

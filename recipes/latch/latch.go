@@ -40,7 +40,7 @@ type term struct {
 // all latches on that path are one election. Nothing is sent to the server here.
 func New(c *recipes.Client, path string, opts ...Option) (*LeaderLatch, error) {
 	failed := func(err error) (*LeaderLatch, error) {
-		return nil, &recipes.OpError{Op: "latch: new", Path: path, Err: err}
+		return nil, &recipes.OpError{Op: "latch: new", Path: path, Err: zkutil.Invalid(err)}
 	}
 	session, dir, err := c.Attach(zkutil.RecipeAccess(), path)
 	if err != nil {

@@ -52,9 +52,12 @@ func WithRevocationListener(fn func(*recipes.Lease)) Option {
 // New returns a mutex on path, an absolute path below the client's namespace. The
 // znodes of path are created when first needed. Nothing is sent to the server here.
 func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, error) {
+	failed := func(err error) (*InterProcessMutex, error) {
+		return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: zkutil.Invalid(err)}
+	}
 	session, dir, err := c.Attach(zkutil.RecipeAccess(), path)
 	if err != nil {
-		return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: err}
+		return failed(err)
 	}
 	m := &InterProcessMutex{
 		path:      path,
@@ -70,10 +73,10 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: errors.New("nil option")}
+			return failed(errors.New("nil option"))
 		}
 		if err := opt(m); err != nil {
-			return nil, &recipes.OpError{Op: "mutex: new", Path: path, Err: err}
+			return failed(err)
 		}
 	}
 	return m, nil
@@ -121,7 +124,7 @@ func (m *InterProcessMutex) enter(ctx context.Context, op string, acquire func(c
 // context. A panic of fn goes on after the release.
 func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) (err error) {
 	if fn == nil {
-		return &recipes.OpError{Op: "mutex: do", Path: m.path, Err: errors.New("nil function")}
+		return &recipes.OpError{Op: "mutex: do", Path: m.path, Err: zkutil.Invalid(errors.New("nil function"))}
 	}
 	lease, err := m.Acquire(ctx)
 	if err != nil {

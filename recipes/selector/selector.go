@@ -41,7 +41,7 @@ type LeaderSelector struct {
 // elected. Nothing is sent to the server here.
 func New(c *recipes.Client, path string, take TakeLeadership, opts ...Option) (*LeaderSelector, error) {
 	failed := func(err error) (*LeaderSelector, error) {
-		return nil, &recipes.OpError{Op: "selector: new", Path: path, Err: err}
+		return nil, &recipes.OpError{Op: "selector: new", Path: path, Err: zkutil.Invalid(err)}
 	}
 	session, dir, err := c.Attach(zkutil.RecipeAccess(), path)
 	if err != nil {
