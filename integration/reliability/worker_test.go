@@ -1,0 +1,108 @@
+package reliability_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+const (
+	// workerVariable makes this binary, run again as a process of its own, the holder that will be stopped.
+	workerVariable = "ZKRECIPES_TEST_WORKER"
+	// workerLife bounds a process whose test has died.
+	workerLife = 5 * time.Minute
+)
+
+// awakening is what a holder finds when its process goes on.
+type awakening struct {
+	Stopped  time.Duration // how long it was
+	Trusted  bool          // before TrustedUntil
+	Believed time.Duration // until the lease's context had ended
+	Deadline time.Duration // until a context of Go's own had, whose deadline came meanwhile
+	Write    string        // what the store says
+	Cause    string
+	Release  string
+}
+
+func runWorker() int {
+	ctx, cancel := context.WithTimeout(context.Background(), workerLife)
+	defer cancel()
+	if err := holdThroughStop(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		return 1
+	}
+	return 0
+}
+
+// holdThroughStop holds the lock, tells its token, and is busy from the first line that it reads until it has been
+// stopped and goes on. It tries to write then, as if it knew of nothing, and tells what it has seen.
+func holdThroughStop(ctx context.Context, servers []string) error {
+	path, servers := servers[0], servers[1:]
+	client, err := recipes.Connect(ctx, servers, recipes.WithSessionTimeout(stoppedTimeout))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	m, err := mutex.New(client, path)
+	if err != nil {
+		return err
+	}
+	lease, err := m.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, lease.FencingToken())
+	in := bufio.NewScanner(os.Stdin)
+	if !in.Scan() {
+		return errors.New("no line to start at")
+	}
+	found, err := wake(ctx, lease)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, lease.FencingToken()) // a write
+	if in.Scan() {
+		found.Write = in.Text()
+	}
+	var failed *recipes.OpError
+	if err := lease.Release(); errors.As(err, &failed) {
+		found.Release = failed.Err.Error()
+	}
+	return json.NewEncoder(os.Stdout).Encode(found)
+}
+
+// wake says that it is busy, and is so until it finds that time has passed without it, and then until both contexts have
+// ended.
+func wake(ctx context.Context, lease *recipes.Lease) (awakening, error) {
+	plain, cancel := context.WithDeadline(ctx, lease.TrustedUntil().Add(stoppedTimeout))
+	defer cancel()
+	last := time.Now()
+	fmt.Fprintln(os.Stdout, "busy") // it may be stopped from here on
+	woken := time.Now()
+	for ; woken.Sub(last) < stoppedTimeout; woken = time.Now() {
+		last = woken
+		if ctx.Err() != nil {
+			return awakening{}, errors.New("never stopped")
+		}
+	}
+	found := awakening{Stopped: woken.Sub(last), Trusted: woken.Before(lease.TrustedUntil())}
+	for over := time.Duration(0); (found.Believed == 0 || found.Deadline == 0) && over < stoppedTimeout; {
+		ended, passed := lease.Context().Err() != nil, plain.Err() != nil
+		over = time.Since(woken)
+		if found.Believed == 0 && (ended || over >= stoppedTimeout) {
+			found.Believed = over
+		}
+		if found.Deadline == 0 && passed {
+			found.Deadline = over
+		}
+	}
+	found.Cause = fmt.Sprint(context.Cause(lease.Context()))
+	return found, ctx.Err()
+}
