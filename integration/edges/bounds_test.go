@@ -1,0 +1,98 @@
+package edges_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// A server without a quorum that serves readers is none for locks: it takes no session of
+// ours. Connect says what is in the way; who waits is bounded by the context; and when
+// the quorum is back, all goes on.
+func TestReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	e := ensemble.New(t, ensemble.Config{Nodes: 2, JVMFlags: []string{"-Dreadonlymode.enabled=true"}})
+	client := connect(t, e.Server(0), recipes.WithSessionTimeout(4*time.Second))
+	m := newMutex(t, client, "/lock")
+	lease := acquire(t, m)
+	require.NoError(t, e.Kill(testContext(t), 1))
+	eventually(t, func() bool {
+		mode, _ := zkadmin.FourLetter(testContext(t), e.Server(0), "isro")
+		return mode == "ro"
+	}, "read-only")
+
+	began := time.Now()
+	_, err := recipes.Connect(testContext(t), []string{e.Server(0)}, recipes.WithConnectTimeout(2*time.Second))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 2*time.Second+atOnce)
+	require.ErrorContains(t, err, "handshake with "+e.Server(0))
+	require.ErrorContains(t, err, "a read-only server")
+	t.Log(err)
+	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
+	brief, cancel := context.WithTimeout(testContext(t), time.Second)
+	defer cancel()
+	_, err = m.Acquire(brief)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	require.NoError(t, e.StartNode(testContext(t), 1))
+	require.NoError(t, e.WaitServing(testContext(t)))
+	again := acquire(t, m)
+	require.Greater(t, again.FencingToken(), lease.FencingToken())
+	require.NoError(t, again.Release())
+	conn := stranger(t, e.Server(0))
+	eventually(t, func() bool { children, _, err := conn.Children("/lock"); return err == nil && len(children) == 0 }, "nothing is left")
+}
+
+// What the server grants counts, not what was asked for: for the deadline of a lease, the
+// pace of heartbeats and pings, and the patience with a silent line.
+func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
+	t.Parallel()
+	const asked, granted = time.Second, 9 * time.Second
+	e := ensemble.New(t, ensemble.Config{Properties: map[string]string{"minSessionTimeout": "9000"}})
+	proxy := faultproxy.New(t, e.Server(0))
+	client := connect(t, proxy.Addr(), recipes.WithSessionTimeout(asked))
+	require.Equal(t, granted, client.SessionTimeout())
+	lease := acquire(t, newMutex(t, client, "/lock"))
+	trust := time.Until(lease.TrustedUntil())
+	require.Greater(t, trust, 2*granted/3-2*time.Second)
+	require.LessOrEqual(t, trust, 2*granted/3)
+
+	// A heartbeat is due every 1.5 s; by what was asked for it would be six a second.
+	proxy.ResetCounts()
+	eventually(t, func() bool { return proxy.Counts().Requests["multi"] == 2 }, "heartbeats")
+	require.Less(t, time.Until(lease.TrustedUntil()), 2*granted/3)
+	require.LessOrEqual(t, proxy.Counts().Pings, 6)
+
+	// A line that is away for twice what was asked for costs nothing.
+	away := time.NewTimer(2 * asked)
+	proxy.Refuse(true)
+	proxy.Cut()
+	<-away.C
+	require.NoError(t, context.Cause(lease.Context()))
+	proxy.Refuse(false)
+	eventually(t, func() bool { return client.State() == recipes.Connected }, "back")
+	proxy.ResetCounts()
+	eventually(t, func() bool { return proxy.Counts().Requests["multi"] > 0 }, "another heartbeat")
+	require.NoError(t, context.Cause(lease.Context()))
+
+	// When it stays away the lease ends by what was granted, before the server lets go.
+	proxy.Refuse(true)
+	proxy.Cut()
+	until := lease.TrustedUntil()
+	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
+	require.WithinDuration(t, until, time.Now(), time.Second)
+	conn := stranger(t, e.Server(0))
+	children, _, err := conn.Children("/lock")
+	require.NoError(t, err)
+	require.Len(t, children, 1)
+	require.True(t, strings.HasSuffix(lease.Path(), children[0]))
+	proxy.Refuse(false)
+}

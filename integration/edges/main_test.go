@@ -1,0 +1,124 @@
+package edges_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+const (
+	// sessionTimeout has to survive outages on a busy machine.
+	sessionTimeout = 12 * time.Second
+	// patience is how long tests wait for something that has to happen.
+	patience = time.Minute
+)
+
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "10") // the tests mostly wait; the command line wins
+	goleak.VerifyTestMain(ensemble.Main(m))
+}
+
+// testContext ends with the test or after patience, whichever is first.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect returns a client of the server, closed at the end of the test.
+func connect(t *testing.T, server string, opts ...recipes.Option) *recipes.Client {
+	t.Helper()
+	opts = append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
+	client, err := recipes.Connect(testContext(t), []string{server}, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+// shared is the address of the server that the tests share.
+func shared(t *testing.T) string {
+	t.Helper()
+	return ensemble.Shared(t).Server(0)
+}
+
+// stranger is a plain connection with no rights but everybody's: what an attacker has,
+// and what tests look at the server with.
+func stranger(t *testing.T, server string) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{server}, sessionTimeout, zk.WithLogInfo(false))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	for event := range events {
+		if event.State == zk.StateHasSession {
+			break
+		}
+	}
+	return conn
+}
+
+// pathOf is a path of the test's own.
+func pathOf(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), time.Now().UnixNano())
+}
+
+func newMutex(t *testing.T, client *recipes.Client, path string, opts ...mutex.Option) *mutex.InterProcessMutex {
+	t.Helper()
+	m, err := mutex.New(client, path, opts...)
+	require.NoError(t, err)
+	return m
+}
+
+func acquire(t *testing.T, m *mutex.InterProcessMutex) *recipes.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // not testContext, which leaves a cleanup behind
+	defer cancel()
+	lease, err := m.Acquire(ctx)
+	require.NoError(t, err)
+	return lease
+}
+
+// result is what an Acquire has returned.
+type result struct {
+	lease *recipes.Lease
+	err   error
+}
+
+// acquiring starts an Acquire.
+func acquiring(ctx context.Context, m *mutex.InterProcessMutex) <-chan result {
+	done := make(chan result, 1)
+	go func() { // ends with the Acquire, which ctx bounds
+		lease, err := m.Acquire(ctx)
+		done <- result{lease, err}
+	}()
+	return done
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
+}
+
+// ended waits for a lease's context to end and returns why.
+func ended(t *testing.T, lease *recipes.Lease) error {
+	t.Helper()
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(patience):
+		require.Fail(t, "the lease's context has not ended")
+	}
+	return context.Cause(lease.Context())
+}

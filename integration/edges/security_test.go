@@ -1,0 +1,134 @@
+package edges_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// These are the lines of SECURITY.md. What an attacker can do, these tests do.
+
+// protected is a client of the owner's whose znodes nobody else may touch.
+func protected(t *testing.T, server string) *recipes.Client {
+	t.Helper()
+	return connect(t, server, credential(owner), recipes.WithACL(ownersOnly()...))
+}
+
+// Whoever reaches a client port ends the session behind a lock, ACL or not: the password
+// follows from the id, and the id is in the Stat of the lock's znode.
+func TestSessionFollowsFromItsID(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	path := pathOf(t)
+	lease := acquire(t, newMutex(t, protected(t, server), path))
+	attacker := stranger(t, server)
+	_, _, err := attacker.Get(lease.Path())
+	require.ErrorIs(t, err, zk.ErrNoAuth, "may not read")
+	found, stat, err := attacker.Exists(lease.Path())
+	require.NoError(t, err)
+	require.True(t, found, "but look")
+
+	// The administrator's words tell ids and paths, where they are allowed.
+	dump, err := zkadmin.FourLetter(testContext(t), server, "dump")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(dump, fmt.Sprintf("0x%x", stat.EphemeralOwner))
+	require.Contains(t, rest, lease.Path())
+
+	require.NoError(t, zkadmin.Expire(testContext(t), server, stat.EphemeralOwner))
+	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
+	next := acquire(t, newMutex(t, protected(t, server), path))
+	require.Greater(t, next.FencingToken(), lease.FencingToken(), "which is all that still tells the two apart")
+	require.NoError(t, next.Release())
+}
+
+// The right to delete a znode is the parent's to give. WithACL closes every parent that it
+// makes, and none that exists.
+func TestDeleteIsCheckedOnTheParent(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	attacker := stranger(t, server)
+	open := pathOf(t)
+	_, err := attacker.Create(open, nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	client := protected(t, server)
+	stolen := acquire(t, newMutex(t, client, open))
+	_, _, err = attacker.Get(stolen.Path())
+	require.ErrorIs(t, err, zk.ErrNoAuth, "its own ACL is the owner's")
+	require.NoError(t, attacker.Delete(stolen.Path(), -1))
+	require.ErrorIs(t, ended(t, stolen), recipes.ErrNodeDeleted)
+
+	// Below parents of its own nothing of that works, nor standing in its way.
+	lease := acquire(t, newMutex(t, client, open+"-own/shop/lock"))
+	require.ErrorIs(t, attacker.Delete(lease.Path(), -1), zk.ErrNoAuth)
+	_, err = attacker.Create(open+"-own/shop/lock/lock-0000000000", nil, 0, zk.WorldACL(zk.PermAll))
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	for _, parent := range []string{open + "-own/shop/lock", open + "-own/shop", open + "-own"} {
+		_, err = attacker.SetACL(parent, zk.WorldACL(zk.PermAll), -1)
+		require.ErrorIs(t, err, zk.ErrNoAuth, parent)
+	}
+	require.NoError(t, context.Cause(lease.Context()))
+	require.NoError(t, lease.Release())
+}
+
+// Without WithACL everybody may do everything, as in Curator.
+func TestOpenByDefault(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	attacker := stranger(t, server)
+	path := pathOf(t)
+	lease := acquire(t, newMutex(t, connect(t, server), path+"/lock"))
+	for _, node := range []string{path, path + "/lock", lease.Path()} {
+		acl, _, err := attacker.GetACL(node)
+		require.NoError(t, err)
+		require.Equal(t, zk.WorldACL(zk.PermAll), acl, node)
+	}
+	require.NoError(t, attacker.Delete(lease.Path(), -1))
+	require.ErrorIs(t, ended(t, lease), recipes.ErrNodeDeleted)
+}
+
+// A credential crosses the network as it is, and the server believes any.
+func TestDigestInClearText(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	for _, user := range []string{owner, impostor} {
+		var cable lines
+		client := connect(t, server, credential(user), recipes.WithDialer(cable.dial))
+		require.True(t, bytes.Contains(cable.sent(), []byte(user)))
+		require.NoError(t, acquire(t, newMutex(t, client, pathOf(t))).Release(), "nobody has asked for a right yet")
+	}
+}
+
+// Revoking is writing: the right to write into the znode is the right to ask, and no more
+// than asking.
+func TestRevocationIsAWrite(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	asker := stranger(t, server)
+	lease := acquire(t, newMutex(t, connect(t, server), pathOf(t)))
+	_, err := asker.Set(lease.Path(), []byte("__REVOKE__"), -1)
+	require.NoError(t, err)
+	select {
+	case <-lease.Revoked():
+	case <-testContext(t).Done():
+		require.Fail(t, "not asked")
+	}
+	require.NoError(t, context.Cause(lease.Context()), "the holder decides")
+	require.NoError(t, lease.Release())
+
+	// Others may look at this one and not ask.
+	readable := append(ownersOnly(), zk.WorldACL(zk.PermRead)...)
+	lease = acquire(t, newMutex(t, connect(t, server, credential(owner), recipes.WithACL(readable...)), pathOf(t)))
+	_, _, err = asker.Get(lease.Path())
+	require.NoError(t, err)
+	_, err = asker.Set(lease.Path(), []byte("__REVOKE__"), -1)
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	require.NoError(t, lease.Release())
+}

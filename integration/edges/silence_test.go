@@ -1,0 +1,156 @@
+package edges_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+)
+
+// witness is a client whose every word is kept: its log from the lowest level up, its
+// errors, and its values as anybody would print them.
+type witness struct {
+	t      *testing.T
+	server string
+	proxy  *faultproxy.Proxy
+	client *recipes.Client
+	log    output
+	said   strings.Builder
+	ids    []int64
+}
+
+func (w *witness) say(values ...any) {
+	for _, value := range values {
+		fmt.Fprintf(&w.said, "%v %+v %#v %s\n", value, value, value, value)
+		if text, err := json.Marshal(value); err == nil {
+			w.said.Write(text)
+		}
+	}
+}
+
+// expire ends the present session and waits for another.
+func (w *witness) expire() {
+	w.t.Helper()
+	id := w.client.Conn().SessionID()
+	require.NoError(w.t, zkadmin.Expire(testContext(w.t), w.server, id))
+	eventually(w.t, func() bool { now := w.client.Conn().SessionID(); return now != 0 && now != id }, "another session")
+	w.ids = append(w.ids, id, w.client.Conn().SessionID())
+}
+
+func (w *witness) cut() {
+	w.t.Helper()
+	states, stop := w.client.Subscribe()
+	defer stop()
+	w.proxy.Cut()
+	for state := range states {
+		if state == recipes.Reconnected {
+			return
+		}
+	}
+}
+
+// No log line, no error and no value shows a session id, whatever happens to the mutex (see also TestSessionIDsAreNotLogged of integration/mutex), the latch and
+// the selector.
+func TestSessionIDsAreNeverShown(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]func(*output, *slog.HandlerOptions) slog.Handler{
+		"text": text,
+		"json": func(o *output, options *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(o, options) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &witness{t: t, server: shared(t)}
+			w.proxy = faultproxy.New(t, w.server)
+			client, err := recipes.Connect(testContext(t), []string{w.proxy.Addr()}, recipes.WithSessionTimeout(sessionTimeout), brisk(), credential(owner), w.log.debug(handler))
+			require.NoError(t, err)
+			w.client = client
+			w.ids = append(w.ids, client.Conn().SessionID())
+			w.live()
+			_, err = newMutex(t, client, "/closed").Acquire(testContext(t))
+			w.say(client, err)
+			w.check()
+		})
+	}
+}
+
+// live goes through everything that is logged.
+func (w *witness) live() {
+	t, root := w.t, pathOf(w.t)
+	m := newMutex(t, w.client, root+"/lock", mutex.WithRevocationListener(func(*recipes.Lease) { panic("in a listener") }))
+	election, err := latch.New(w.client, root+"/latch", latch.WithListener(latch.Listener{IsLeader: func(term *recipes.Lease) {
+		panic(term)
+	}}))
+	require.NoError(t, err)
+	require.NoError(t, election.Start())
+	s, err := selector.New(w.client, root+"/selector", func(ctx context.Context, _ *recipes.Lease) error {
+		<-ctx.Done()
+		panic(context.Cause(ctx))
+	}, selector.WithAutoRequeue(), selector.WithRequeueBackoff(recipes.RetryPolicy{InitialInterval: time.Millisecond}))
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	for range 3 {
+		lease := acquire(t, m)
+		term, err := election.Await(testContext(t))
+		require.NoError(t, err)
+		w.cut()
+		brief, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
+		_, behind := m.Acquire(brief)
+		cancel()
+		_, err = stranger(t, w.server).Set(lease.Path(), []byte("__REVOKE__"), -1)
+		require.NoError(t, err)
+		w.expire()
+		loss := ended(t, lease)
+		queue, err := m.Participants(testContext(t))
+		w.say(loss, lease.Release(), behind, lease, lease.Context(), term, term.Context(), term.Release(), queue, err, m)
+		acquired, err := m.TryAcquire(testContext(t))
+		require.NoError(t, err)
+		require.NoError(t, stranger(t, w.server).Delete(acquired.Path(), -1))
+		w.say(ended(t, acquired), acquired.Release(), acquired.Check())
+	}
+	w.proxy.Refuse(true)
+	w.proxy.Cut()
+	ctx, cancel := context.WithTimeout(testContext(t), time.Second)
+	defer cancel()
+	_, err = m.Acquire(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	w.say(err)
+	w.proxy.Refuse(false)
+	w.say(s.Close(), election.Close(), w.client.Close())
+	w.say(s, election) // not before: package fmt reads what they are working with
+}
+
+// check looks for each id in every form that it could have.
+func (w *witness) check() {
+	t, logged := w.t, w.log.String()
+	for _, event := range []string{"hold lost", "zk.Conn", "panic in a callback", "suspended"} {
+		require.Contains(t, logged, event, "the log works")
+	}
+	all := strings.ToLower(logged + w.said.String())
+	require.NotContains(t, all, owner)
+	seen := map[int64]bool{}
+	for _, id := range w.ids {
+		seen[id] = true
+		raw := binary.BigEndian.AppendUint64(nil, uint64(id))
+		for _, form := range []string{
+			fmt.Sprint(id), fmt.Sprint(uint64(id)), fmt.Sprintf("%x", uint64(id)), strings.Trim(fmt.Sprintf("%d", raw), "[]"), strings.ToLower(base64.StdEncoding.EncodeToString(raw)),
+		} {
+			if strings.Contains(all, form) {
+				require.Fail(t, "a session id is shown") // not printed here either
+			}
+		}
+	}
+	require.GreaterOrEqual(t, len(seen), 4, "sessions")
+}
