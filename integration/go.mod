@@ -12,7 +12,12 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
-require github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+require (
+	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/anishathalye/porcupine v1.3.1 // indirect
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
@@ -59,7 +64,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 )
 
 replace github.com/zkrecipes/zkrecipes => ../

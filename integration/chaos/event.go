@@ -1,0 +1,79 @@
+package chaos
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What happened.
+type What string
+
+const (
+	Called     What = "called"     // an attempt to acquire began
+	Granted    What = "granted"    // and ended with a lease
+	Failed     What = "failed"     // or without: Text says why
+	Reacquired What = "reacquired" // the lease's context was used to acquire again
+	Rereleased What = "rereleased"
+	Ended      What = "ended"     // the lease's context: Text is the cause
+	Releasing  What = "releasing" // Release was called
+	Released   What = "released"  // and returned
+	Claiming   What = "claiming"  // the guarded row, with the lease's token
+	Claimed    What = "claimed"
+	Writing    What = "writing" // Value to the row
+	Wrote      What = "wrote"
+	Refused    What = "refused" // the claim or the write: the token was stale
+	Unsure     What = "unsure"  // no answer from the row
+	Marked     What = "marked"  // the guarded znode was written, in transaction Zxid
+	Led        What = "led"     // HasLeadership said yes
+	Left       What = "left"    // the process is done; Text tells of goroutines that it leaves
+)
+
+// Event is one line of a history.
+type Event struct {
+	At    int64  `json:"at"`   // nanoseconds of the machine's monotonic clock
+	Wall  int64  `json:"wall"` // milliseconds of the wall clock, which is the servers' too
+	What  What   `json:"what"`
+	By    string `json:"by"`              // the contender
+	Proc  int    `json:"proc"`            // its process
+	Path  string `json:"path,omitempty"`  // of the lock
+	Try   int    `json:"try,omitempty"`   // numbers the contender's attempts
+	Token int64  `json:"token,omitempty"` // of the lease
+	Znode string `json:"znode,omitempty"` // of the lease
+	Value int64  `json:"value,omitempty"`
+	Zxid  int64  `json:"zxid,omitempty"`
+	Text  string `json:"text,omitempty"`
+}
+
+// Now is the machine's monotonic clock, the same for all its processes.
+func Now() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // the clock is always there
+	}
+	return ts.Nano()
+}
+
+// recorder stamps events and passes them on. Its methods may be called concurrently.
+type recorder struct {
+	proc int
+
+	mu   sync.Mutex
+	tell func(Event)
+}
+
+// newRecorder returns one that writes a line for each event.
+func newRecorder(proc int, w io.Writer) *recorder {
+	lines := json.NewEncoder(w)
+	return &recorder{proc: proc, tell: func(e Event) { _ = lines.Encode(e) }} // the reader is gone: so is the test
+}
+
+func (r *recorder) record(e Event) {
+	e.At, e.Wall, e.Proc = Now(), time.Now().UnixMilli(), r.proc
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell(e)
+}

@@ -1,0 +1,138 @@
+package chaos
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// lockState is that of an owner-aware, re-entrant, fenced lock. Tokens are ranked, or the
+// search explodes.
+type lockState struct {
+	holder int // rank of the holder's token, 0: free
+	depth  int
+	last   int // highest rank so far
+}
+
+type lockDeed int
+
+const (
+	lockAcquire lockDeed = iota
+	lockReacquire
+	lockRerelease
+	lockRelease // or loss: the znode is gone, whatever the depth
+)
+
+type lockInput struct {
+	deed lockDeed
+	rank int
+}
+
+// lockModel is after the models of Jepsen's tests of Hazelcast's FencedLock.
+var lockModel = porcupine.Model{
+	Init: func() any { return lockState{} },
+	Step: func(state, input, _ any) (bool, any) {
+		s, in := state.(lockState), input.(lockInput)
+		switch in.deed {
+		case lockAcquire:
+			return s.holder == 0 && in.rank == s.last+1, lockState{holder: in.rank, depth: 1, last: in.rank}
+		case lockReacquire:
+			return s.holder == in.rank && s.depth < 2, lockState{s.holder, s.depth + 1, s.last}
+		case lockRerelease:
+			return s.holder == in.rank && s.depth == 2, lockState{s.holder, 1, s.last}
+		default:
+			return s.holder == in.rank, lockState{last: s.last}
+		}
+	},
+	DescribeOperation: func(input, _ any) string {
+		in := input.(lockInput)
+		return fmt.Sprintf("%s %d", [...]string{"acquire", "reacquire", "rerelease", "release"}[in.deed], in.rank)
+	},
+}
+
+// lockHistory is that of one lock at the servers: who acquired when he says, and whose
+// znode was gone when the logs say.
+func (h *History) lockHistory(holds []*Hold) (ops []porcupine.Operation) {
+	add := func(hold *Hold, deed lockDeed, call, end int64) {
+		ops = append(ops, porcupine.Operation{ClientId: hold.Proc, Input: lockInput{deed, hold.Rank}, Call: call, Return: max(call, end)})
+	}
+	for _, hold := range holds {
+		add(hold, lockAcquire, hold.Called, hold.Granted)
+		if hold.Life == nil || hold.Life.Gone == 0 {
+			continue // reported by Judge, or held to the end
+		}
+		gone := h.gone(hold)
+		// What is acquired again after the znode has gone unnoticed is none of the lock's.
+		if n := len(hold.reacquired); n > 0 && n == len(hold.rereleased) && hold.rereleased[n-1] < gone-clockError {
+			for i, at := range hold.reacquired {
+				add(hold, lockReacquire, hold.Granted, at)
+				add(hold, lockRerelease, at, hold.rereleased[i])
+			}
+		}
+		add(hold, lockRelease, gone-clockError, gone+clockError)
+	}
+	return ops
+}
+
+type rowInput struct {
+	write bool
+	token int64
+}
+
+// rowModel is a register that refuses the tokens of the past.
+var rowModel = porcupine.Model{
+	Init: func() any { return int64(0) },
+	Step: func(state, input, output any) (bool, any) {
+		claimed, in, accepted := state.(int64), input.(rowInput), output.(bool)
+		if in.write {
+			return accepted == (in.token == claimed), claimed
+		}
+		return accepted == (in.token >= claimed), max(claimed, in.token)
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %v", input, output) },
+}
+
+// rowHistory is that of one row.
+func (h *History) rowHistory(path string) (ops []porcupine.Operation) {
+	type key struct {
+		by  string
+		try int
+	}
+	open := make(map[key]Event)
+	for _, e := range h.Events {
+		if e.Path != path {
+			continue
+		}
+		k := key{e.By, e.Try}
+		switch e.What {
+		case Claiming, Writing:
+			open[k] = e
+		case Claimed, Wrote, Refused:
+			asked := open[k]
+			ops = append(ops, porcupine.Operation{
+				ClientId: e.Proc, Input: rowInput{asked.What == Writing, e.Token}, Output: e.What != Refused, Call: asked.At, Return: e.At,
+			})
+		default:
+		}
+	}
+	return ops
+}
+
+// linearTime bounds each check.
+const linearTime = 5 * time.Minute
+
+// Linearize checks each lock and each row, and returns what is not linearizable. Not
+// knowing counts as that.
+func Linearize(h *History) (violations []string) {
+	check := func(what string, model porcupine.Model, ops []porcupine.Operation) {
+		if result := porcupine.CheckOperationsTimeout(model, ops, linearTime); result != porcupine.Ok {
+			violations = append(violations, fmt.Sprintf("%s: %d operations: %s", what, len(ops), result))
+		}
+	}
+	for path, holds := range h.holds() {
+		check("lock "+path, lockModel, h.lockHistory(holds))
+		check("row "+path, rowModel, h.rowHistory(path))
+	}
+	return violations
+}

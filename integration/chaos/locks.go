@@ -1,0 +1,178 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+)
+
+// fenced holds the lock, mostly for a moment, and writes behind it.
+func (c *contender) fenced(ctx context.Context) error {
+	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
+	if err != nil {
+		return err
+	}
+	for last := false; !last && ctx.Err() == nil; linger(c.upTo(30*time.Millisecond), ctx.Done()) {
+		last = c.finishing()
+		lease := c.acquire(ctx, m.Acquire)
+		if lease == nil {
+			last = false
+			continue
+		}
+		c.guard(ctx, lease)
+		if c.rand.IntN(3) == 0 {
+			c.mark(lease)
+		}
+		if c.rand.IntN(10) == 0 { // somebody with more to do: faults find him at it
+			linger(c.upTo(c.Timeout/4), lease.Context().Done())
+		}
+		c.guard(ctx, lease) // lost or not: the row knows
+		c.release(lease)
+	}
+	return ctx.Err()
+}
+
+// guard changes the guarded row, as a holder does who may have lost the lock unawares.
+func (c *contender) guard(ctx context.Context, lease *recipes.Lease) {
+	token := lease.FencingToken()
+	c.note(Event{What: Claiming, Try: c.tries, Token: token})
+	if !c.answered(Claimed, token, 0, c.row.claim(ctx, token)) {
+		return
+	}
+	value, err := c.row.read(ctx)
+	if err != nil {
+		return // nothing was changed
+	}
+	c.note(Event{What: Writing, Try: c.tries, Token: token, Value: value + 1})
+	c.answered(Wrote, token, value+1, c.row.write(ctx, token, value+1))
+}
+
+// answered records what the row said.
+func (c *contender) answered(well What, token, value int64, err error) bool {
+	e := Event{What: well, Try: c.tries, Token: token, Value: value}
+	switch {
+	case errors.Is(err, errStale):
+		e.What = Refused
+	case err != nil:
+		e.What, e.Text = Unsure, err.Error()
+	}
+	c.note(e)
+	return err == nil
+}
+
+// mark writes the guarded znode, if the lease's own is there.
+func (c *contender) mark(lease *recipes.Lease) {
+	token := lease.FencingToken()
+	answers, err := c.client.Conn().Multi(lease.Check(),
+		&zk.SetDataRequest{Path: registerPath, Data: []byte(strconv.FormatInt(token, 10)), Version: -1})
+	if err == nil {
+		c.note(Event{What: Marked, Try: c.tries, Token: token, Zxid: answers[1].Stat.Mzxid})
+	}
+}
+
+// mixed acquires in every way there is, and gives up in every way.
+func (c *contender) mixed(ctx context.Context) error {
+	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
+	if err != nil {
+		return err
+	}
+	for !c.finishing() && ctx.Err() == nil {
+		switch c.rand.IntN(5) {
+		case 0:
+			if lease := c.acquire(ctx, m.TryAcquire); lease != nil {
+				c.release(lease)
+			}
+		case 1:
+			_, _ = m.Participants(ctx)
+		default:
+			c.impatient(ctx, m)
+		}
+		linger(c.upTo(40*time.Millisecond), ctx.Done())
+	}
+	for ctx.Err() == nil {
+		if lease := c.acquire(ctx, m.Acquire); lease != nil {
+			c.nest(m, lease)
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// impatient waits for no longer than it likes.
+func (c *contender) impatient(ctx context.Context, m *mutex.InterProcessMutex) {
+	ctx, cancel := context.WithTimeout(ctx, c.upTo(c.Timeout/4))
+	defer cancel()
+	if lease := c.acquire(ctx, m.Acquire); lease != nil {
+		c.nest(m, lease)
+	}
+}
+
+// nest acquires again what it has, and gives all of it back in some order.
+func (c *contender) nest(m *mutex.InterProcessMutex, outer *recipes.Lease) {
+	token := outer.FencingToken()
+	inner, err := m.Acquire(outer.Context())
+	if err != nil { // the hold has ended meanwhile
+		c.release(outer)
+		return
+	}
+	c.note(Event{What: Reacquired, Try: c.tries, Token: inner.FencingToken()})
+	linger(c.upTo(15*time.Millisecond), inner.Context().Done())
+	c.guard(context.WithoutCancel(inner.Context()), inner)
+	c.note(Event{What: Rereleased, Try: c.tries, Token: token})
+	if c.rand.IntN(2) == 0 {
+		_ = inner.Release() // fails with the loss that the outer one's release tells
+		c.release(outer)
+		return
+	}
+	if outer.Release() == nil { // the znode stays for the inner one
+		c.guard(context.WithoutCancel(inner.Context()), inner)
+	}
+	c.release(inner)
+}
+
+// revoked holds the lock until somebody asks for it, and asks for it.
+func (c *contender) revoked(ctx context.Context) error {
+	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
+	if err != nil {
+		return err
+	}
+	revoker := revoke.New(c.client)
+	storm, calm := context.WithCancel(ctx)
+	pause := c.upTo(100*time.Millisecond) + 20*time.Millisecond
+	stormed := make(chan struct{})
+	go func() { // ends with storm; joined below
+		defer close(stormed)
+		for ; storm.Err() == nil; linger(pause, storm.Done()) {
+			if queue, err := m.Participants(storm); err == nil && len(queue) > 0 {
+				_ = revoker.AttemptRevoke(storm, queue[0].Path) // or not: the holder goes on
+			}
+		}
+	}()
+	defer func() {
+		calm()
+		<-stormed
+	}()
+	for last := false; !last && ctx.Err() == nil; linger(c.upTo(20*time.Millisecond), ctx.Done()) {
+		last = c.finishing()
+		lease := c.acquire(ctx, m.Acquire)
+		if lease == nil {
+			last = false
+			continue
+		}
+		c.guard(ctx, lease)
+		select {
+		case <-lease.Revoked():
+		case <-lease.Context().Done():
+		case <-time.After(time.Second):
+		}
+		c.release(lease)
+	}
+	return ctx.Err()
+}

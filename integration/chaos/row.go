@@ -1,0 +1,55 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	_ "github.com/go-sql-driver/mysql" // registers the driver "mysql"
+)
+
+// errStale is returned by a row that has seen a higher token.
+var errStale = errors.New("the token is stale")
+
+// row is what a lock guards: it refuses the tokens of holders of the past. A holder
+// claims the row, reads it, and writes; see recipes.Lease's FencingToken.
+type row struct {
+	db   *sql.DB
+	name string
+}
+
+// makeRows makes an empty table with these rows.
+func makeRows(ctx context.Context, db *sql.DB, names ...string) error {
+	_, err := db.ExecContext(ctx, `CREATE TABLE guarded (name VARCHAR(100) PRIMARY KEY, token BIGINT NOT NULL, value BIGINT NOT NULL)`)
+	for _, name := range names {
+		if err == nil {
+			_, err = db.ExecContext(ctx, `INSERT INTO guarded VALUES (?, 0, 0)`, name)
+		}
+	}
+	return err
+}
+
+func openRows(dsn string) (*sql.DB, error) { return sql.Open("mysql", dsn+"?clientFoundRows=true") }
+
+func (r *row) claim(ctx context.Context, token int64) error {
+	return taken(r.db.ExecContext(ctx, `UPDATE guarded SET token = ? WHERE name = ? AND token <= ?`, token, r.name, token))
+}
+
+func (r *row) read(ctx context.Context) (value int64, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT value FROM guarded WHERE name = ?`, r.name).Scan(&value)
+	return value, err
+}
+
+func (r *row) write(ctx context.Context, token, value int64) error {
+	return taken(r.db.ExecContext(ctx, `UPDATE guarded SET value = ? WHERE name = ? AND token = ?`, value, r.name, token))
+}
+
+func taken(result sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 1 {
+		return err
+	}
+	return errStale
+}

@@ -1,0 +1,164 @@
+package chaos
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// Life is that of a znode, as the servers' transaction logs tell it.
+type Life struct {
+	Path    string
+	Token   int64 // its czxid
+	Created int64 // milliseconds of the servers' wall clock
+	Gone    int64 // 0: never
+}
+
+// txn is one entry of a transaction log.
+type txn struct {
+	session, zxid, at int64
+	op                int32
+	body              []byte
+}
+
+// The log format is that of FileTxnLog: a file header, and for each transaction its
+// checksum, its length, a TxnHeader, the record, and an end mark. Preallocated zeros, or a
+// torn entry of a killed server, end a file.
+const (
+	logMagic      = 0x5a4b4c47 // "ZKLG"
+	logHeader     = 16
+	logEndOfEntry = 'B'
+)
+
+// readLog returns the transactions of one log file.
+func readLog(file []byte) (all []txn, err error) {
+	if len(file) < logHeader || binary.BigEndian.Uint32(file) != logMagic {
+		return nil, errors.New("chaos: no transaction log")
+	}
+	for file = file[logHeader:]; len(file) >= 12; {
+		length := int(binary.BigEndian.Uint32(file[8:12]))
+		if length == 0 || len(file) < 12+length+1 || file[12+length] != logEndOfEntry {
+			break
+		}
+		d := proto.NewDecoder(file[12 : 12+length])
+		t := txn{session: d.Int64()}
+		d.Int32() // the request's number in its session
+		t.zxid, t.at, t.op = d.Int64(), d.Int64(), d.Int32()
+		if d.Err() != nil {
+			return nil, fmt.Errorf("chaos: transaction log: %w", d.Err())
+		}
+		t.body = file[12+length-d.Len() : 12+length]
+		all = append(all, t)
+		file = file[12+length+1:]
+	}
+	return all, nil
+}
+
+// readLogs collects the transactions that were committed. Those are in the logs of a
+// majority: what one server alone has logged was never answered, and is still in its log
+// if it came back by way of a snapshot. A server that was sent a snapshot lacks some.
+func readLogs(ctx context.Context, servers *ensemble.Ensemble) ([]txn, error) {
+	seen := make(map[int64]int)
+	byZxid := make(map[int64]txn)
+	for i := range servers.Servers() {
+		found, err := readServer(ctx, servers, i)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range found {
+			seen[t.zxid]++
+			byZxid[t.zxid] = t
+		}
+	}
+	var all []txn
+	for zxid, t := range byZxid {
+		if seen[zxid] > len(servers.Servers())/2 {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b txn) int { return cmp.Compare(a.zxid, b.zxid) })
+	return all, nil
+}
+
+// readServer returns what one server has logged, each transaction once.
+func readServer(ctx context.Context, servers *ensemble.Ensemble, i int) (all []txn, err error) {
+	names, err := servers.Exec(ctx, i, "sh", "-c", "ls /data/version-2/log.*")
+	if err != nil {
+		return nil, err
+	}
+	for name := range strings.FieldsSeq(names) {
+		packed, err := servers.Exec(ctx, i, "sh", "-c", "gzip -1c "+name+" | base64 -w0")
+		if err != nil {
+			return nil, err
+		}
+		file, err := unpack(packed)
+		if err != nil {
+			return nil, err
+		}
+		found, err := readLog(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b txn) int { return cmp.Compare(a.zxid, b.zxid) })
+	return slices.CompactFunc(all, func(a, b txn) bool { return a.zxid == b.zxid }), nil
+}
+
+func unpack(text string) ([]byte, error) {
+	zipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(strings.TrimSpace(text))))
+	if err != nil {
+		return nil, err
+	}
+	var file bytes.Buffer
+	_, err = io.Copy(&file, zipped) //nolint:gosec // it is our own server's
+	return file.Bytes(), err
+}
+
+// lives follows the ephemeral znodes through the logs.
+func lives(all []txn) []*Life {
+	type owned struct {
+		*Life
+		session int64
+	}
+	there := make(map[string]owned)
+	var told []*Life
+	for _, t := range all {
+		switch t.op {
+		case proto.OpCreate, proto.OpCreate2:
+			d := proto.NewDecoder(t.body)
+			path := d.String()
+			d.Buffer()
+			d.ACL()
+			if ephemeral := d.Bool(); d.Err() == nil && ephemeral {
+				there[path] = owned{&Life{Path: path, Token: t.zxid, Created: t.at}, t.session}
+				told = append(told, there[path].Life)
+			}
+		case proto.OpDelete:
+			path := proto.NewDecoder(t.body).String()
+			if n, ok := there[path]; ok {
+				n.Gone = t.at
+				delete(there, path)
+			}
+		case proto.OpCloseSession:
+			for path, n := range there {
+				if n.session == t.session {
+					n.Gone = t.at
+					delete(there, path)
+				}
+			}
+		}
+	}
+	return told
+}
