@@ -1,9 +1,11 @@
 # The commands of the README. Each says what it needs; CI runs them all.
 
 GOTESTFLAGS ?=
+SEED ?= 0
+MINUTES ?= 5
 LINT := .bin/golangci-lint-2.15.0
 
-.PHONY: help test schedules integration speed model stock stock-zk worker worker-zk lint
+.PHONY: help test schedules integration speed model chaos mutants stock stock-zk worker worker-zk lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -14,12 +16,18 @@ test: ## unit tests with the race detector; needs Go alone
 schedules: ## 10,000 seeded schedules of faults against the mutex, in virtual time; needs Go alone
 	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex -schedules 10000
 
-integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curator, and for the examples MariaDB and Chromium
-	cd integration && go test -race -timeout 30m $(GOTESTFLAGS) ./...
+integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curator, kazoo, and for the examples MariaDB and Chromium
+	cd integration && go test -race -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 
 speed: ## zktest's speed beside a real ZooKeeper's, without the race detector; needs Docker
 	cd integration && go test -timeout 10m $(GOTESTFLAGS) ./zktest
+
+chaos: ## a nemesis against three servers and their clients: make chaos SEED=7 MINUTES=60; needs Docker and MariaDB
+	cd integration && go test -race -v -count=1 -timeout 0 -run '^TestChaos$$' ./chaos -seed $(SEED) -minutes $(MINUTES)
+
+mutants: ## plants defects in copies of the library, and tells which rung of the ladder finds each; needs Docker and MariaDB, and hours
+	integration/mutants/run.sh
 
 model: ## the model of the lock recipe, and its broken variants; needs spin and gcc
 	docs/model/check.sh
