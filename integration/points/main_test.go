@@ -1,0 +1,107 @@
+// Package points_test plays every recipe on a real server, once for each request that it sends and each way in which
+// that request can fail: its answer lost, the request dropped, its connection killed. Whatever fails, the recipe has to
+// come to the same end, leave nothing in ZooKeeper and stand in nobody's way.
+//
+//	go test -race ./points                          # each fault 3 times at each point
+//	go test -race -timeout 30m ./points -rounds 25  # the figures of docs/reliability.md
+//
+// A scenario is a small function that plays a recipe with a client of its own. Played without a fault it shows which
+// requests it sends: they are its points. Heartbeats and pings are none, but where the scenario waits for them.
+package points_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+var (
+	rounds    = flag.Int("rounds", 3, "how often each fault strikes at each point")
+	firstSeed = flag.Uint64("seed", 0, "of the order and of the moments at which connections are killed; 0: a fresh one")
+	only      = flag.String("scenario", "", "play only the scenarios whose name contains this")
+)
+
+const (
+	// side is how many clients meet their faults side by side.
+	side = 16
+	// sessionTimeout is long, so that a znode that is gone was deleted, and not expired.
+	sessionTimeout = 30 * time.Second
+	// beating is for scenarios that wait for a heartbeat, or for the session's end: the first comes after a sixth.
+	beating = 6 * time.Second
+	// patience is how long a play waits for something that has to happen. It is shorter than the session.
+	patience = 20 * time.Second
+	// stuck is when a play is given up.
+	stuck = 2 * time.Minute
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
+
+func chosenSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := *firstSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+// world is what all plays share: a server, and a plain connection to look at it.
+type world struct {
+	server string
+	admin  *zk.Conn
+	root   string
+	serial atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	// Empty containers stay, so that plays send the same requests each time. The disk has nothing to do with it, and a
+	// server that lives for a minute is not worth compiling at length.
+	e := ensemble.New(t, ensemble.Config{Private: true, JVMFlags: []string{
+		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=86400000", "-XX:TieredStopAtLevel=1",
+	}, Properties: map[string]string{"maxClientCnxns": "0"}})
+	admin, _, err := zk.Connect(e.Servers(), sessionTimeout, zk.WithLogInfo(false))
+	require.NoError(t, err)
+	t.Cleanup(admin.Close)
+	w := &world{server: e.Server(0), admin: admin, root: "/points"}
+	_, err = admin.CreateContainer(w.root, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return w
+}
+
+// connect returns a client of the server, past all proxies.
+func (w *world) connect(t *testing.T) *recipes.Client {
+	t.Helper()
+	client, err := recipes.Connect(t.Context(), []string{w.server}, recipes.WithSessionTimeout(sessionTimeout))
+	require.NoError(t, err)
+	return client
+}
+
+// directory is a path that no other play uses.
+func (w *world) directory() string { return fmt.Sprintf("%s/%d", w.root, w.serial.Add(1)) }
+
+// isEmpty waits until the server has no ephemeral znode and no watch, of whatever client.
+func (w *world) isEmpty(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var state string
+	require.Eventually(t, func() bool {
+		var err error
+		state, err = zkadmin.FourLetter(ctx, w.server, "mntr")
+		return err == nil && strings.Contains(state, "zk_ephemerals_count\t0\n") && strings.Contains(state, "zk_watch_count\t0\n")
+	}, patience, 50*time.Millisecond, "the server still has ephemeral znodes or watches")
+}
