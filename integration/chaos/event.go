@@ -12,6 +12,7 @@ import (
 // What happened.
 type What string
 
+// Everything that is written down.
 const (
 	Called     What = "called"     // an attempt to acquire began
 	Granted    What = "granted"    // and ended with a lease

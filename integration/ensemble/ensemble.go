@@ -46,7 +46,7 @@ func Start(ctx context.Context, cfg Config) (*Ensemble, error) {
 	defer cancel()
 	e := &Ensemble{engine: eng}
 	if err := e.start(ctx, cfg); err != nil {
-		return nil, errors.Join(fmt.Errorf("ensemble: start: %w", err), e.Close()) //nolint:contextcheck // ctx may be over
+		return nil, errors.Join(fmt.Errorf("ensemble: start: %w", err), e.Close())
 	}
 	return e, nil
 }

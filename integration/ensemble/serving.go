@@ -85,7 +85,7 @@ func (e *Ensemble) waitNode(ctx context.Context, i int) error {
 	}
 	err = fmt.Errorf("node %d: %w", i, err)
 	if e.external == nil {
-		err = fmt.Errorf("%w; its log ends:\n%s", err, e.nodes[i].logEnd()) //nolint:contextcheck // ctx is over
+		err = fmt.Errorf("%w; its log ends:\n%s", err, e.nodes[i].logEnd())
 	}
 	return err
 }
