@@ -25,7 +25,9 @@ type Client struct {
 // Connect opens a session with one of the servers, each "host:port" or "host" for
 // port 2181. It returns once the session stands and the credentials are accepted.
 // If ctx or the connect timeout ends first, the error wraps the failure of the last
-// attempt, and nothing goes on behind it. The context bounds nothing later.
+// attempt, and nothing goes on behind it. Where every server refuses TLS for a reason that
+// another attempt does not change, such as a certificate, it fails before that. The context
+// bounds nothing later.
 func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
 	failed := func(err error) (*Client, error) {
 		return nil, &OpError{Op: "recipes: connect", Path: strings.Join(servers, ","), Err: err}

@@ -99,9 +99,9 @@ func TestExpiriesLeaveNothing(t *testing.T) {
 	t.Logf("%d expiries in %v: heap %+d bytes; before %d goroutines, %d sockets, %d server watches, after %d, %d, %d",
 		expiries, time.Since(began).Round(time.Second), after.heap-before.heap,
 		before.goroutines, before.sockets, watched, after.goroutines, after.sockets, watches(t, server, w.root))
-	require.Equal(t, before.sockets, after.sockets)
-	require.Equal(t, before.goroutines, after.goroutines)
-	require.Equal(t, watched, watches(t, server, w.root))
+	require.LessOrEqual(t, after.sockets, before.sockets)
+	require.LessOrEqual(t, after.goroutines, before.goroutines)
+	require.LessOrEqual(t, watches(t, server, w.root), watched)
 	require.Less(t, after.heap-before.heap, 64<<10)
 }
 

@@ -92,7 +92,7 @@ func flat(t *testing.T, samples []sample) {
 		"sockets":    func(s sample) int { return s.has.sockets },
 	} {
 		for _, s := range samples {
-			require.Equal(t, value(samples[0]), value(s), "%s, after %v", name, s.at)
+			require.LessOrEqual(t, value(s), value(samples[0]), "%s, after %v", name, s.at)
 		}
 	}
 }
@@ -111,7 +111,7 @@ type load struct {
 	workers sync.WaitGroup
 	gate    sync.RWMutex // a worker reads it for one operation; a sample writes it
 	counts  map[string]*atomic.Int64
-	steady  footprint // of the first rest
+	steady  footprint // of the latest rest
 }
 
 func startLoad(t *testing.T, server string) *load {
@@ -189,19 +189,17 @@ func (l *load) rest(began time.Time) sample {
 		// A watch can't be taken back. So there are the holder's on its own znode, and for each
 		// client, however many have waited or observed, one on that znode and one on the empty
 		// election.
-		return s.watches <= 1+2*loadClients && (l.steady.goroutines == 0 || s.has.goroutines == l.steady.goroutines && s.has.sockets == l.steady.sockets)
+		return s.watches <= 1+2*loadClients && (l.steady.goroutines == 0 || s.has.goroutines <= l.steady.goroutines && s.has.sockets <= l.steady.sockets)
 	}
 	deadline := time.Now().Add(patience)
 	for !quiet() {
 		if time.Now().After(deadline) {
 			l.t.Logf("%s", stacks())
-			require.Failf(l.t, "the load does not come to rest", "%v; at the first rest: %+v", s, l.steady)
+			require.Failf(l.t, "the load does not come to rest", "%v; at the rest before: %+v", s, l.steady)
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-	if l.steady.goroutines == 0 {
-		l.steady = s.has
-	}
+	l.steady = s.has // never more than before: the first rest may come before a closed connection has gone
 	return s
 }
 

@@ -57,5 +57,9 @@ for patch in "$@"; do
 	fi
 	printf '| %s | %s |\n' "$name" "$found"
 done
+if $check; then
+	echo "mutants: $# apply and compile"
+	exit
+fi
 echo "mutants: $# planted, $missed not caught"
 [ "$missed" = 0 ]

@@ -50,8 +50,7 @@ func TestEndedHoldNeverReenters(t *testing.T) {
 			}
 			way.end(t, client, proxy, lease)
 			require.ErrorIs(t, ended(t, lease), way.cause)
-			require.Error(t, inner.Context().Err(), "inner leases end with the hold")
-			require.ErrorIs(t, context.Cause(inner.Context()), way.cause)
+			require.ErrorIs(t, ended(t, inner), way.cause, "inner leases end with the hold")
 
 			old := []context.Context{lease.Context(), inner.Context(), context.WithoutCancel(inner.Context())}
 			refused := func() {

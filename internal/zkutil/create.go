@@ -15,11 +15,13 @@ import (
 // nothing behind: a lost answer is followed by a search for the uuid, as in
 // Curator's protected create, and a create that ctx abandoned is undone once its
 // outcome is known. The znode found may belong to a session that is over: the
-// caller checks its owner.
+// caller checks its owner. What was made for a child that the server then refuses is
+// removed: it reaps no container that never had a child.
 func (s *Session) createProtected(ctx context.Context, dir, prefix string, data []byte) (string, error) {
 	uuid := newUUID()
 	path := Join(dir, protection+uuid+"-"+prefix)
 	uncertain := false
+	var made []string // parents
 	created, err := retry(ctx, s.cfg.Retry, transient, func() (string, error) {
 		if uncertain {
 			found, err := s.search(ctx, dir, uuid, false)
@@ -34,7 +36,7 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 				return found[0], nil
 			}
 		}
-		created, err := s.createIn(ctx, dir, path, data, func(ctx context.Context, created string, err error) {
+		created, err := s.createIn(ctx, dir, path, data, &made, func(ctx context.Context, created string, err error) {
 			switch {
 			case err == nil:
 				s.removeNow(ctx, created)
@@ -47,6 +49,9 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 		uncertain = unanswered(err) && !isAny(err, context.Canceled, context.DeadlineExceeded, ErrClosed)
 		return created, err
 	})
+	if err != nil && refused(err) {
+		s.unmake(ctx, made)
+	}
 	if err != nil && uncertain {
 		s.tidy(ctx, func(ctx context.Context) { s.purge(ctx, dir, uuid) })
 	}
@@ -55,15 +60,8 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 
 // createIn creates one ephemeral-sequential znode, and dir first where it is
 // missing. A container may be reaped at any time while it is empty, so that is
-// repeated until the child has landed in it. What was made for a child that the server
-// then refuses is removed: it reaps no container that never had a child.
-func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, undo func(context.Context, string, error)) (created string, err error) {
-	var made []string
-	defer func() {
-		if err != nil && refused(err) {
-			s.unmake(ctx, made)
-		}
-	}()
+// repeated until the child has landed in it. It notes the parents that it has made.
+func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, made *[]string, undo func(context.Context, string, error)) (string, error) {
 	for {
 		created, err := do(ctx, s, request[string]{write: true, undo: undo, run: func(conn *zk.Conn) (string, error) {
 			return conn.Create(path, data, zk.FlagEphemeralSequential, s.cfg.ACL)
@@ -71,20 +69,19 @@ func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, u
 		if !errors.Is(err, zk.ErrNoNode) {
 			return created, err
 		}
-		more, err := s.makeContainer(ctx, dir)
-		made = append(made, more...)
-		if err != nil {
+		if err := s.makeContainer(ctx, dir, made); err != nil {
 			return "", err
 		}
 	}
 }
 
-// unmake removes what makeContainer has made, unless somebody uses it by now. There is
-// one attempt: an empty znode more does no harm.
+// unmake removes what makeContainer has made, the outermost last, unless somebody uses it
+// by now: has put a child there, or data. There is one attempt: an empty znode more does
+// no harm.
 func (s *Session) unmake(ctx context.Context, made []string) {
 	for _, dir := range slices.Backward(made) {
 		if _, err := do(ctx, s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, conn.Delete(dir, -1)
+			return struct{}{}, conn.Delete(dir, 0)
 		}}); err != nil {
 			return
 		}
@@ -93,9 +90,9 @@ func (s *Session) unmake(ctx context.Context, made []string) {
 
 // makeContainer creates dir and its missing ancestors, the deepest first: one that
 // exists is never touched, for its ACL may forbid it. Servers that have no
-// containers (before 3.5) get persistent znodes, as with Curator. It returns those that
+// containers (before 3.5) get persistent znodes, as with Curator. It notes those that
 // it has made, the outermost first.
-func (s *Session) makeContainer(ctx context.Context, dir string) (made []string, err error) {
+func (s *Session) makeContainer(ctx context.Context, dir string, made *[]string) error {
 	create := func(flag int32) error {
 		_, err := do(ctx, s, request[string]{write: true, run: func(conn *zk.Conn) (string, error) {
 			if flag == zk.FlagContainer {
@@ -112,17 +109,17 @@ func (s *Session) makeContainer(ctx context.Context, dir string) (made []string,
 		}
 		switch parent, _ := split(dir); {
 		case err == nil:
-			return append(made, dir), nil
-		case errors.Is(err, zk.ErrNodeExists):
-			return made, nil
+			*made = append(*made, dir)
+			return nil
+		case errors.Is(err, zk.ErrNodeExists): // made by somebody else, even if once by us
+			*made = slices.DeleteFunc(*made, func(ours string) bool { return ours == dir })
+			return nil
 		case errors.Is(err, zk.ErrNoNode) && parent != dir:
-			more, err := s.makeContainer(ctx, parent)
-			made = append(made, more...)
-			if err != nil {
-				return made, err
+			if err := s.makeContainer(ctx, parent, made); err != nil {
+				return err
 			}
 		default:
-			return made, err
+			return err
 		}
 	}
 }

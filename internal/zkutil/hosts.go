@@ -3,6 +3,7 @@ package zkutil
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -30,11 +31,11 @@ type hosts struct {
 	resolved map[string][]string // the addresses of a name, as last known
 	round    []host
 	next     int
-	since    time.Time           // when a server last answered
-	rush     bool                // and that was soon after the time before
-	last     string              // the address handed out last
-	tries    int                 // since the last success or pause
-	refusals map[string]struct{} // addresses that have refused us for good when last tried
+	since    time.Time      // when a server last answered
+	rush     bool           // and that was soon after the time before
+	last     string         // the address handed out last
+	tries    int            // since the last success or pause
+	refusals map[string]int // how often in a row an address has refused us for good
 }
 
 // host is an address and the name that it was resolved from.
@@ -117,9 +118,17 @@ func (h *hosts) reached() {
 	h.since = time.Now()
 }
 
+// refusalsForGood is how often in a row an address has to refuse us for good: there may be
+// several servers behind it, or one that is just being mended.
+const refusalsForGood = 2
+
 // failed notes how an attempt at an address has ended: refused for good, or not. It
-// reports whether all servers have done so.
+// reports whether all servers have done so again and again. A host provider of the user's
+// may know others.
 func (h *hosts) failed(address string, forGood bool) (all bool) {
+	if h.inner != nil {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !forGood {
@@ -127,16 +136,13 @@ func (h *hosts) failed(address string, forGood bool) (all bool) {
 		return false
 	}
 	if h.refusals == nil {
-		h.refusals = map[string]struct{}{}
+		h.refusals = map[string]int{}
 	}
-	h.refusals[address] = struct{}{}
-	if h.inner != nil {
-		return len(h.refusals) >= h.inner.Len()
-	}
-	return !slices.ContainsFunc(h.round, func(one host) bool {
-		_, refused := h.refusals[one.address]
-		return !refused
+	h.refusals[address]++
+	maps.DeleteFunc(h.refusals, func(address string, _ int) bool {
+		return !slices.ContainsFunc(h.round, func(one host) bool { return one.address == address })
 	})
+	return !slices.ContainsFunc(h.round, func(one host) bool { return h.refusals[one.address] < refusalsForGood })
 }
 
 // shortestConnection is how far apart connections are, when they come in a row.

@@ -18,7 +18,8 @@ type line struct {
 	address string // as it was dialled
 	whole   bool   // the handshake has all our patience
 	in      *bufio.Reader
-	began   time.Time
+	dialled time.Time
+	began   time.Time // of the handshake
 	once    sync.Once
 	done    chan struct{} // closed by Close
 
@@ -71,7 +72,8 @@ func (l *line) SetWriteDeadline(t time.Time) error {
 // next read alone.
 func (l *line) Write(frame []byte) (int, error) {
 	if !l.isOpen() {
-		return l.Conn.Write(frame)
+		_, _ = l.Conn.Write(frame)
+		return len(frame), nil
 	}
 	op := l.outgoing(frame)
 	if _, err := l.Conn.Write(frame); err != nil {
@@ -174,7 +176,7 @@ func (l *line) awaitArmed() error {
 func (l *line) opened(id int64, timeout time.Duration) {
 	w, patience := l.wire, l.wire.patience()
 	w.mu.Lock()
-	l.open = true
+	l.open, w.took = true, time.Since(l.dialled)
 	if id == 0 {
 		clear(w.watches) // zk.Conn gives its watches up with the session
 	}

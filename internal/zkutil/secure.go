@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,11 +56,16 @@ func isAlert(err error) bool {
 	return errors.As(err, &remote) && remote.Op == "remote error"
 }
 
+// accidents are the alerts that tell of an accident. They are known by their texts alone.
+var accidents = []string{"internal error", "bad record MAC", "error decoding message"} //nolint:gochecknoglobals // a constant list
+
 // refusedByTLS reports whether one end has found the other's certificate wrong, or TLS
 // impossible: a matter of configuration, which another attempt does not change.
 func refusedByTLS(err error) bool {
-	var verification *tls.CertificateVerificationError
-	return isAlert(err) || errors.As(err, &verification)
+	if _, ours := errors.AsType[*tls.CertificateVerificationError](err); ours {
+		return true
+	}
+	return isAlert(err) && !slices.ContainsFunc(accidents, func(text string) bool { return strings.Contains(err.Error(), "tls: "+text) })
 }
 
 // certificateRequest is what a server has asked for, and what it was shown.

@@ -10,19 +10,31 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 )
 
-// Connect gives up at once only if each server has refused, for good, when last tried.
+// Connect gives up at once only if each server has refused, for good, and again.
 func TestAllServersRefuse(t *testing.T) {
-	h := newHosts(t, "a:1", "b:1", "c:1")
+	h := newHosts(t, "a:1", "b:1")
 	h.Next() // begins the round
 	require.False(t, h.failed("a:1", true))
 	require.False(t, h.failed("b:1", true))
 	require.False(t, h.failed("a:1", false), "one may come to its senses")
-	require.False(t, h.failed("c:1", true))
 	require.False(t, h.failed("b:1", true))
+	require.False(t, h.failed("a:1", true), "or be one of several behind an address")
 	require.True(t, h.failed("a:1", true))
+	h.failed("no longer:1", true)
+	require.Len(t, h.refusals, 2, "what is not there any more is forgotten")
+}
+
+// A provider of the user's may know servers that it has not named yet.
+func TestRefusalsOfAUsersHosts(t *testing.T) {
+	h := newHosts(t, "a:1")
+	h.inner = &zk.DNSHostProvider{}
+	for range 5 {
+		require.False(t, h.failed("a:1", true))
+	}
 }
 
 func TestWhatTLSRefusesForGood(t *testing.T) {
@@ -30,8 +42,9 @@ func TestWhatTLSRefusesForGood(t *testing.T) {
 	for err, want := range map[error]bool{
 		alert:                              true,
 		fmt.Errorf("handshake: %w", alert): true,
-		&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}: true,
-		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}:                  false,
+		&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}: false,
+		&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}:     true,
+		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}:                      false,
 		io.EOF: false,
 	} {
 		require.Equal(t, want, refusedByTLS(err), "%v", err)

@@ -67,7 +67,7 @@ type Session struct {
 	closed    bool          // Close has begun: no new calls but cleanup
 	sealed    bool          // no new tasks
 	failure   error         // of the last dial or handshake
-	hopeless  bool          // all servers fail for a reason that another attempt does not change
+	hopeless  error         // why all servers refuse us, which another attempt does not change
 	since     time.Time     // when connected was last changed
 	trust     trust
 	interest  int                 // how many reasons there are to keep the session proven
@@ -148,7 +148,7 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 
 // introduce waits for the session and presents the credentials.
 func (s *Session) introduce(ctx context.Context) error {
-	if err := s.await(ctx, func() bool { return s.connected || s.hopeless }); err != nil {
+	if err := s.await(ctx, func() bool { return s.connected || s.hopeless != nil }); err != nil {
 		return fmt.Errorf("%w: %w", err, s.whyNot())
 	}
 	if why := s.whyHopeless(); why != nil {
@@ -171,10 +171,10 @@ func (s *Session) introduce(ctx context.Context) error {
 func (s *Session) whyHopeless() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.connected || !s.hopeless {
+	if s.connected {
 		return nil
 	}
-	return s.failure
+	return s.hopeless
 }
 
 // whyNot says what is in the way of the first handshake.

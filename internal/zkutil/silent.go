@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"time"
 )
@@ -20,7 +21,8 @@ const shortestPause = 250 * time.Millisecond
 
 // patienceWith is how long a dial or a handshake may take, and whether that is all our
 // patience. A server that has let us wait in vain within the last T/3 gets less, unless it
-// is the only one.
+// is the only one; but time enough for one like the last that went well, for this one may
+// serve again.
 func (w *wire) patienceWith(address string) (limit time.Duration, whole bool) {
 	limit = w.patience()
 	w.mu.Lock()
@@ -28,7 +30,7 @@ func (w *wire) patienceWith(address string) (limit time.Duration, whole bool) {
 	only := w.dialled == "" || w.dialled == address
 	w.dialled = address
 	if !only && time.Since(w.silent[address]) < 2*limit {
-		return limit / hurry, false
+		return min(limit, max(limit/hurry, 2*w.took)), false
 	}
 	return limit, true
 }
@@ -44,16 +46,19 @@ func (w *wire) gaveUp(address string, whole bool, err error) {
 
 // fellSilent takes note of a server that has let us wait in vain.
 func (w *wire) fellSilent(address string) {
+	forgotten := 2 * w.patience()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.silent == nil {
 		w.silent = map[string]time.Time{}
 	}
 	w.silent[address] = time.Now()
+	maps.DeleteFunc(w.silent, func(_ string, at time.Time) bool { return time.Since(at) > forgotten })
 }
 
 // haste is the pause between two rounds of attempts while there are holds to be saved, if
-// that is shorter than zk.Conn's; else 0.
+// that is shorter than zk.Conn's; else 0. Without its own pause zk.Conn keeps requests that
+// it could not send, for T/2 at most, which is how long there is trust.
 func (s *Session) haste() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,3 +65,23 @@ func TestSilenceIsForgotten(t *testing.T) {
 		eventually(t, 6*time.Second, func() bool { return s.State() == Connected })
 	})
 }
+
+// A server that served before it fell silent, and serves again, is given the time that it took then: it may be the only
+// one that does.
+func TestSlowServerIsTakenBackInTime(t *testing.T) {
+	for _, handshake := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newEnsemble(t)
+			srv.Stop(srv.b)
+			srv.Delay(zktest.OpConnect, handshake)
+			s := connect(t, srv.config(6*time.Second, srv.a, srv.b))
+			e := acquire(t, mutexOn(s, "/m"))
+			pass(10 * time.Millisecond)
+			srv.Freeze(srv.a)
+			eventually(t, 3*time.Second, func() bool { return s.State() != Connected })
+			srv.Heal(srv.a)
+			pass(6 * time.Second)
+			require.NoError(t, e.Context().Err(), "handshakes take %v", handshake)
+		})
+	}
+}

@@ -50,8 +50,8 @@ func (s *Session) bind(id int64) {
 func (s *Session) onFailure(err error, hopeless bool) {
 	s.mu.Lock()
 	s.failure = err
-	if hopeless && !s.hopeless {
-		s.hopeless = true
+	if hopeless && s.hopeless == nil {
+		s.hopeless = err
 		s.announce()
 	}
 	s.mu.Unlock()

@@ -60,3 +60,43 @@ func TestParentsMadeInVainHalfway(t *testing.T) {
 		require.NotContains(t, srv.Children("/"), "a")
 	})
 }
+
+// What somebody has put into a parent of ours is theirs, and a parent that was lost sight of
+// between two attempts is still removed.
+func TestParentsMadeInVainThroughFaults(t *testing.T) {
+	tests := map[string]struct {
+		atChild func(srv *ensemble) zktest.Fault // at the first create of the child
+		stays   bool
+	}{
+		"with data":         {func(srv *ensemble) zktest.Fault { srv.Put("/a", []byte("mine")); return zktest.Fault{} }, true},
+		"after a lost call": {func(*ensemble) zktest.Fault { return zktest.Fault{Lost: zktest.RequestLost} }, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newEnsemble(t)
+				s := connect(t, srv.config(30*time.Second))
+				first := true
+				srv.onRequest(func(r zktest.Request) zktest.Fault {
+					_, _, made := srv.Get("/a")
+					if r.Op != zktest.OpCreate || !made {
+						return zktest.Fault{}
+					}
+					f := zktest.Fault{}
+					if first {
+						first = false
+						f = tt.atChild(srv)
+					}
+					if f.Lost == 0 {
+						f.Refusal = zktest.RefuseNoAuth
+					}
+					return f
+				})
+				_, err := mutexOn(s, "/a").Acquire(t.Context())
+				require.ErrorIs(t, err, zk.ErrNoAuth)
+				_, _, there := srv.Get("/a")
+				require.Equal(t, tt.stays, there)
+			})
+		})
+	}
+}

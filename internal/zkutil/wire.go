@@ -41,6 +41,7 @@ type wire struct {
 	current *line
 	dialled string               // the address of the latest dial
 	silent  map[string]time.Time // when a server last let us wait in vain, by address
+	took    time.Duration        // the latest dial and handshake that went well
 	closed  bool
 	watches map[watchKey]struct{} // the watches that zk.Conn has registered
 	unsent  int                   // requests to set them again that zk.Conn has queued
@@ -57,13 +58,14 @@ func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) 
 		return nil, net.ErrClosed
 	}
 	patience, whole := w.patienceWith(address)
+	dialled := time.Now()
 	conn, err := w.dial(network, address, patience)
 	if err != nil {
 		w.gaveUp(address, whole, err)
 		w.failed(address, err)
 		return nil, err
 	}
-	l := &line{Conn: conn, wire: w, address: address, whole: whole, in: bufio.NewReaderSize(conn, 16<<10), began: time.Now(), pending: map[int32]watchKey{}, done: make(chan struct{})}
+	l := &line{Conn: conn, wire: w, address: address, whole: whole, dialled: dialled, in: bufio.NewReaderSize(conn, 16<<10), began: time.Now(), pending: map[int32]watchKey{}, done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

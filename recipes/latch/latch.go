@@ -248,6 +248,9 @@ func (l *LeaderLatch) Close() error { return l.CloseWith(l.mode) }
 // waits for that to close the latch, both wait for the grace. CloseWith is idempotent, and
 // waits again when called again.
 func (l *LeaderLatch) CloseWith(mode CloseMode) error {
+	if err := mode.check(); err != nil {
+		return &recipes.OpError{Op: "latch: close", Path: l.path, Err: zkutil.Invalid(err)}
+	}
 	if mode == Silent {
 		l.silence()
 	}

@@ -38,14 +38,18 @@ func WithID(id string) Option {
 	}
 }
 
+func (m CloseMode) check() error {
+	if m != Silent && m != NotifyLeader {
+		return fmt.Errorf("close mode %d is unknown", int(m))
+	}
+	return nil
+}
+
 // WithCloseMode sets what Close does; the default is Silent.
 func WithCloseMode(mode CloseMode) Option {
 	return func(l *LeaderLatch) error {
-		if mode != Silent && mode != NotifyLeader {
-			return fmt.Errorf("close mode %d is unknown", mode)
-		}
 		l.mode = mode
-		return nil
+		return mode.check()
 	}
 }
 

@@ -109,5 +109,10 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		}
 		_, err := latch.New(nil, election)
 		require.ErrorContains(t, err, "the client is nil")
+
+		l, err := latch.New(client, election)
+		require.NoError(t, err)
+		require.ErrorIs(t, l.CloseWith(2), recipes.ErrInvalidArgument)
+		require.NoError(t, l.Close())
 	})
 }
