@@ -71,8 +71,9 @@ func isAny(err error, targets ...error) bool {
 }
 
 // passing are the codes without a name in zk.Conn that say nothing final: system
-// error, connection loss, operation timeout, not read-only, request timeout, throttled.
-var passing = []int{-1, -4, -7, -119, -122, -127} //nolint:gochecknoglobals // a constant list
+// error, connection loss, operation timeout, unknown session (one that ended just now),
+// not read-only, request timeout, throttled.
+var passing = []int{-1, -4, -7, -12, -119, -122, -127} //nolint:gochecknoglobals // a constant list
 
 // refused reports whether err is an answer that will be the same the next time.
 func refused(err error) bool {
