@@ -127,8 +127,9 @@ func (l *line) watchesSent() {
 const staleWatches = 50 * time.Millisecond
 
 // settling is how long zk.Conn may take after a handshake to find that it has no
-// watches: one that is answered before would look like one to set again.
-const settling = 2 * time.Millisecond
+// watches: one that is answered before would look like one to set again. On a busy machine
+// its goroutine may not run for some milliseconds.
+const settling = 10 * time.Millisecond
 
 func (l *line) armLocked() {
 	if l.armed != nil {
