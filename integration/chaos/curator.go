@@ -15,9 +15,13 @@ import (
 // startCurator starts a Java process with Curator's lock. Its contenders are goroutines
 // here, which tell it what to do: what they record is later than what it knows.
 func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
-	dir, err := os.MkdirTemp("", "chaos-curator-")
+	db, err := openRows(s.DSN)
 	if err != nil {
 		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "chaos-curator-")
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	var servers []string
 	for _, line := range lines {
@@ -27,16 +31,14 @@ func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 	agent, err := curator.Open(ctx, dir, servers, s.Timeout)
 	if err != nil {
 		cancel()
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, db.Close(), os.RemoveAll(dir))
 	}
 	c := &client{proc: s.Proc, lines: lines, gone: make(chan struct{})}
-	w := &worker{Setup: s, recorder: &recorder{proc: s.Proc, tell: c.take}, finish: make(chan struct{})}
+	w := &worker{Setup: s, recorder: &recorder{proc: s.Proc, tell: c.take}, db: db, finish: make(chan struct{})}
 	c.pause = func() { _ = agent.Pause() }
 	c.proceed = func() { _ = agent.Resume() }
 	c.finish = sync.OnceFunc(func() { close(w.finish) })
-	if w.db, err = openRows(s.DSN); err == nil {
-		_, err = agent.Go("connect", "client").Result()
-	}
+	_, err = agent.Go("connect", "client").Result()
 	var contenders sync.WaitGroup
 	for i := range 2 {
 		lock := fmt.Sprintf("lock%d", i)
@@ -63,7 +65,7 @@ func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 	go func() { // ends with the contenders; kill waits for it
 		defer close(c.gone)
 		contenders.Wait()
-		c.err = w.db.Close()
+		c.err = db.Close()
 		w.record(Event{What: Left, By: fmt.Sprintf("p%d", s.Proc)})
 	}()
 	if err != nil {

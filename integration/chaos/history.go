@@ -27,8 +27,7 @@ type Hold struct {
 	By, Path, Znode, Cause              string
 	Proc, Try                           int
 	Token                               int64
-	Called, Granted, Ended, Released    int64 // 0: did not happen
-	Releasing                           int64
+	Called, Granted, Ended              int64 // 0: did not happen
 	GrantedWall                         int64
 	Rank                                int // among the path's leases, by token
 	Life                                *Life
@@ -95,10 +94,6 @@ func (hold *Hold) tell(e Event) {
 	switch e.What {
 	case Ended:
 		hold.Ended, hold.Cause = e.At, e.Text
-	case Releasing:
-		hold.Releasing = e.At
-	case Released:
-		hold.Released = e.At
 	case Reacquired:
 		hold.reacquired = append(hold.reacquired, e.At)
 	case Rereleased:
