@@ -77,9 +77,13 @@ func checkServers(servers []string) error {
 // [WithSessionTimeout], as the server granted it. Without it leases end with
 // ErrSuspended at the first disconnect, and TrustedUntil is zero: there is no
 // deadline. With it a lease is trusted for 5/12 of the timeout after the last proof of
-// life, instead of 2/3: the connection pings too seldom for more. Nor can a connection that hangs be cut, so waits may be longer than
-// with [Connect]; and zk.Conn has a data race of its own, on the last zxid at a
-// reconnect with watches, that only Connect keeps away. Options that shape a connection are errors here.
+// life, instead of 2/3: the connection pings too seldom for more.
+//
+// [Connect] gives more. A connection that hangs can't be cut here, so waits may be
+// longer. A server that refuses to set the watches again after a reconnect is not left
+// here for another try, and what changes later is not heard of. And zk.Conn has a data
+// race of its own, on the last zxid at a reconnect with watches, that Connect keeps
+// away. Options that shape a connection are errors here.
 //
 // Close never closes an adopted connection; it deletes what the client has left.
 func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, error) {

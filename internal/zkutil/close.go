@@ -43,7 +43,7 @@ func (s *Session) abort() {
 	}
 	s.closed = true
 	s.shut()
-	for hold := range s.holds {
+	for _, hold := range s.holds {
 		hold.endLocked(ErrClosed)
 	}
 	s.enterState(Closed)

@@ -28,6 +28,33 @@ func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 	})
 }
 
+// The search finds what this attempt has made, and nothing of the other ones that the same
+// client and another have in the queue.
+func TestLostCreateAnswerLeavesOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newEnsemble(t)
+		s, other := twoClients(t, srv, 30*time.Second)
+		e := acquire(t, mutexOn(other, "/m"))
+		first := acquireLater(t.Context(), mutexOn(s, "/m"))
+		synctest.Wait()
+		srv.DropReply(zktest.OpCreate, 1)
+		second := acquireLater(t.Context(), mutexOn(s, "/m"))
+		pass(time.Second)
+		require.Len(t, srv.Children("/m"), 3)
+		require.NoError(t, e.Leave())
+		a := <-first
+		require.NoError(t, a.err)
+		pass(time.Second)
+		require.Empty(t, second, "two holders")
+		require.NoError(t, a.entry.Leave())
+		b := <-second
+		require.NoError(t, b.err)
+		require.NotEqual(t, a.entry.Path(), b.entry.Path())
+		require.NoError(t, b.entry.Leave())
+		require.Empty(t, srv.Children("/m"))
+	})
+}
+
 func TestLostCreateRequestIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newEnsemble(t)

@@ -22,6 +22,6 @@
 // it is never held over a call to zk.Conn, over I/O, or over user code. The event
 // callback of zk.Conn runs inside its locks, so it only takes Session.mu and
 // closes channels. Every goroutine is counted by the session: its own tasks, the
-// calls in zk.Conn, the pingers of the wire, zk.Conn's own, and the user's callbacks.
+// calls in zk.Conn, the tasks of the wire, zk.Conn's own, and the user's callbacks.
 // Close joins them in that order.
 package zkutil

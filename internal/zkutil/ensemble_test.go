@@ -44,6 +44,7 @@ func newEnsemble(t *testing.T, opts ...zktest.Option) *ensemble {
 		known := []zktest.Op{
 			zktest.OpCreate, zktest.OpCreateContainer, zktest.OpDelete, zktest.OpSetData, zktest.OpGetData,
 			zktest.OpGetChildren2, zktest.OpSync, zktest.OpMulti, zktest.OpAuth, zktest.OpSetWatches, zktest.OpClose,
+			zktest.OpSetACL, // of tests
 		}
 		for _, r := range e.log.Requests() {
 			require.Contains(t, known, r.Op, "the engine asks for nothing else")

@@ -38,6 +38,8 @@ var (
 	errShut = errors.New("session closed")
 	// errNotZooKeeper: a handshake was answered by something else.
 	errNotZooKeeper = errors.New("the answer is not ZooKeeper's")
+	// errWatchesRefused: after a reconnect, the server did not take the watches back.
+	errWatchesRefused = errors.New("the server does not set the watches again")
 	// errStale: something changed since the last look.
 	errStale = errors.New("queue has to be read again")
 )

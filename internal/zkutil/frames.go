@@ -14,6 +14,7 @@ const (
 	watchData watchKind = iota
 	watchExists
 	watchChildren
+	watchAgain // the request to set them again, of no path
 )
 
 type watchKey struct {
@@ -36,6 +37,9 @@ func (l *line) outgoing(frame []byte) int32 {
 		kind = watchExists
 	case proto.OpGetChildren, proto.OpGetChildren2:
 		kind = watchChildren
+	case proto.OpSetWatches:
+		l.pending[xid] = watchKey{kind: watchAgain}
+		return op
 	case proto.OpAuth:
 		l.auth = xid
 		return op
@@ -91,9 +95,19 @@ func (l *line) next() error {
 			// either, which for a credential some servers fill in.
 			clear(head[8:16])
 		}
+		if code != proto.CodeOK && l.setsWatches(xid) {
+			l.withoutWatches()
+		}
 		l.complete = func() { l.answered(xid, code) }
 	}
 	return nil
+}
+
+// setsWatches reports whether xid is a request to set the watches again.
+func (l *line) setsWatches(xid int32) bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.pending[xid].kind == watchAgain
 }
 
 // peekHandshake reads protocol version, timeout and session id of the connect response.
@@ -138,6 +152,9 @@ func (l *line) answered(xid, code int32) {
 		return
 	}
 	delete(l.pending, xid)
+	if key.kind == watchAgain {
+		return
+	}
 	if code == proto.CodeOK && key.kind == watchExists {
 		key.kind = watchData // zk.Conn files the watch on an existing node there
 	}

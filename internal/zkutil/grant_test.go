@@ -29,6 +29,16 @@ func acquireLater(ctx context.Context, q *Queue) <-chan granted {
 	return result
 }
 
+// oneBehind returns a lock of client a, and the turn of client b, who is in the queue behind it.
+func oneBehind(t *testing.T, srv *ensemble) (holder *Session, e *Entry, turn <-chan granted) {
+	t.Helper()
+	holder, waiter := twoClients(t, srv, 6*time.Second)
+	e = acquire(t, mutexOn(holder, "/m"))
+	turn = acquireLater(t.Context(), mutexOn(waiter, "/m"))
+	synctest.Wait()
+	return holder, e, turn
+}
+
 // twoClients are a holder on server A and a waiter on server B.
 func twoClients(t *testing.T, srv *ensemble, timeout time.Duration) (holder, waiter *Session) {
 	t.Helper()
@@ -137,10 +147,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newEnsemble(t)
-		holder, waiter := twoClients(t, srv, 6*time.Second)
-		e := acquire(t, mutexOn(holder, "/m"))
-		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
-		synctest.Wait()
+		_, e, turn := oneBehind(t, srv)
 		for _, name := range srv.Children("/m") {
 			if "/m/"+name != e.Path() {
 				srv.Delete("/m/" + name)
@@ -155,16 +162,75 @@ func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 	})
 }
 
+// The server does not take back the watches of a waiter that reconnects, and on an adopted
+// connection nothing can be done about that: what went while it was away is seen all the same.
+func TestReconnectWithoutWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newEnsemble(t)
+		holder := connect(t, srv.config(6*time.Second, srv.b))
+		waiter, _ := adopt(t, srv, 6*time.Second) // on server A
+		e := acquire(t, mutexOn(holder, "/m"))
+		turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
+		pass(time.Second)
+		srv.once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
+		srv.Stop(srv.a)
+		require.NoError(t, e.Leave())
+		srv.Restart(srv.a)
+		pass(2 * time.Second)
+		require.NotEmpty(t, turn)
+		got := <-turn
+		require.NoError(t, got.err)
+		require.NoError(t, got.entry.Leave())
+	})
+}
+
+// On a connection of its own it tries again: what goes after it has looked is heard of, too.
+func TestReconnectWithWatchesRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newEnsemble(t)
+		_, e, turn := oneBehind(t, srv)
+		srv.once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
+		srv.Stop(srv.b) // the waiter's
+		srv.Restart(srv.b)
+		pass(4 * time.Second)
+		require.NoError(t, e.Leave())
+		pass(time.Second)
+		require.NotEmpty(t, turn)
+		got := <-turn
+		require.NoError(t, got.err)
+		require.NoError(t, got.entry.Leave())
+	})
+}
+
+// While we are away somebody puts a znode in the place of ours, under its very name: it is
+// another session's, and no hold of ours.
+func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newEnsemble(t)
+		holder, e, turn := oneBehind(t, srv)
+		queue := srv.Children("/m")
+		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
+		srv.Stop(srv.b) // the waiter's
+		srv.Delete(own)
+		_, err := holder.Conn().Create(own, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		srv.Restart(srv.b)
+		pass(2 * time.Second)
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.err)
+		require.NotEqual(t, own, got.entry.Path(), "granted by another's znode")
+		require.NoError(t, got.entry.Leave())
+	})
+}
+
 // The predecessor's znode and our own go in the same instant: the predecessor first
 // on the wire or ours, we are not granted without a znode.
 func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
 	for _, ownFirst := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newEnsemble(t)
-			holder, waiter := twoClients(t, srv, 6*time.Second)
-			e := acquire(t, mutexOn(holder, "/m"))
-			turn := acquireLater(t.Context(), mutexOn(waiter, "/m"))
-			synctest.Wait()
+			holder, e, turn := oneBehind(t, srv)
 			var own string
 			for _, name := range srv.Children("/m") {
 				if path := "/m/" + name; path != e.Path() {

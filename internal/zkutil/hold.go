@@ -50,7 +50,7 @@ func (s *Session) holdLocked(ctx context.Context, p *place) *Entry {
 		revoked: make(chan struct{}), entries: map[*Entry]struct{}{},
 	}
 	h.ctx, h.stop = context.WithCancel(s.ctx)
-	s.holds[h] = struct{}{}
+	s.holds[h.path] = h
 	s.attend(+1)
 	if !s.trust.until.IsZero() {
 		s.keeperBy(s.trust.until)
@@ -113,7 +113,7 @@ func (h *Hold) endLocked(cause error) {
 	}
 	s := h.s
 	h.cause, h.until = cause, s.trust.until
-	delete(s.holds, h)
+	delete(s.holds, h.path)
 	for e := range h.entries {
 		e.cancel(cause)
 	}
@@ -127,7 +127,8 @@ func (h *Hold) endLocked(cause error) {
 	}
 }
 
-// follow hears of the znode's deletion and of a revocation. It ends with the hold.
+// follow hears of a revocation, and of a deletion that no event has told. It ends with the
+// hold, as that does when an event tells of the deletion: see Session.fire.
 func (h *Hold) follow(own *Watch, epoch uint64) {
 	s := h.s
 	for {
@@ -143,40 +144,54 @@ func (h *Hold) follow(own *Watch, epoch uint64) {
 				return
 			}
 		}
-		if own.gone() {
-			h.end(ErrNodeDeleted)
-			return
-		}
 		epoch = now
-		n, err := retry(h.ctx, s.cfg.Retry.patient(), transient, func() (n node, err error) {
-			n, own, err = s.readWatch(h.ctx, h.path)
-			return n, err
-		})
+		var n node
+		var err error
+		n, own, err = h.readOwn()
 		switch {
 		case h.ctx.Err() != nil:
 			return
-		case errors.Is(err, zk.ErrNoNode):
-			h.end(ErrNodeDeleted)
-			return
 		case err != nil:
-			s.log(slog.LevelWarn, "own znode can't be read: no more revocations", "znode", h.path, "err", err)
-			<-h.ctx.Done()
-			return
-		case string(n.data) == Revocation:
 			s.mu.Lock()
-			h.revokeLocked()
+			h.deletedLocked()
 			s.mu.Unlock()
+			return
 		}
+		s.mu.Lock()
+		if h.cause == nil {
+			s.nodes[h.path] = struct{}{}
+		}
+		if string(n.data) == Revocation {
+			h.revokeLocked()
+		}
+		s.mu.Unlock()
 	}
 }
 
-// end ends the hold, unless its time is up: the server that ends a session deletes its
-// znodes first, so then the session is the cause.
-func (h *Hold) end(cause error) {
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
+// readOwn reads the znode, again and again until that succeeds, the znode is gone or the
+// hold ends: as long as it can't be read, its deletion is seen by trying, and no more
+// rarely than heartbeats are sent.
+func (h *Hold) readOwn() (n node, own *Watch, err error) {
+	warned := false
+	policy, often := h.s.cfg.Retry.patient(), h.s.patience()*2/3 // on which the jitter comes
+	policy.InitialInterval, policy.MaxInterval = min(policy.InitialInterval, often), min(policy.MaxInterval, often)
+	there := func(err error) bool { return !errors.Is(err, zk.ErrNoNode) }
+	n, err = retry(h.ctx, policy, there, func() (n node, err error) {
+		n, own, err = h.s.readWatch(h.ctx, h.path)
+		if refused(err) && there(err) && !warned {
+			warned = true
+			h.s.log(slog.LevelWarn, "own znode can't be read, will be repeated: no revocations until then", "znode", h.path, "err", err)
+		}
+		return n, err
+	})
+	return n, own, err
+}
+
+// deletedLocked ends the hold, whose znode is gone. If its time is up, the session is the
+// cause: the server that ends one deletes its znodes first. Called under s.mu.
+func (h *Hold) deletedLocked() {
 	h.checkLocked()
-	h.endLocked(cause)
+	h.endLocked(ErrNodeDeleted)
 }
 
 func (h *Hold) revokeLocked() {

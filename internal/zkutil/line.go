@@ -32,6 +32,7 @@ type line struct {
 	pending map[int32]watchKey // requests that ask for a watch, by xid
 	auth    int32              // xid of the latest request to present a credential
 	closing bool               // the session's end has been asked for
+	deaf    bool               // the server has not set the watches again
 	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
 	limit   *time.Timer        // for armed
 }
@@ -122,6 +123,31 @@ func (l *line) watchesSent() {
 	}
 }
 
+// withoutWatches is called when the server has refused to set the watches again, as one
+// that throttles may. zk.Conn goes on as if it had them. So do we for the time of a
+// heartbeat, in which a server that goes on refusing serves everything else; then the next
+// connection tries again, and whoever waits for something looks again.
+func (l *line) withoutWatches() {
+	patience := l.wire.patience()
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	l.deaf = true
+	if l.wire.closed {
+		return
+	}
+	l.wire.tasks.Go(func() { // ends with the line
+		select {
+		case <-time.After(patience):
+		case <-l.done:
+			return
+		}
+		if !l.isClosing() {
+			l.wire.failed(l.address, errWatchesRefused)
+			_ = l.Close()
+		}
+	})
+}
+
 // staleWatches is how long to wait for a second request to set the watches, which
 // zk.Conn may have dropped.
 const staleWatches = 50 * time.Millisecond
@@ -189,7 +215,7 @@ func (l *line) opened(id int64, timeout time.Duration) {
 		l.limit = time.NewTimer(settling)
 	}
 	if id != 0 && timeout > 0 && !w.closed {
-		w.pingers.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line
+		w.tasks.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line
 	}
 	w.mu.Unlock()
 	_ = l.SetDeadline(time.Time{}) // a dead socket says so at the next read

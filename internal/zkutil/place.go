@@ -122,12 +122,15 @@ func (p *place) readOwn(ctx context.Context, reading *watchedRead) error {
 	}
 	p.own, p.owner, p.token = own, n.stat.EphemeralOwner, n.stat.Czxid
 	p.revoked = p.revoked || string(n.data) == Revocation
+	p.s.mu.Lock()
+	p.s.nodes[p.path] = struct{}{} // what can be read can be checked
+	p.s.mu.Unlock()
 	return nil
 }
 
 // wait blocks until the blocker or anything of ours has changed. It reports true if
 // that alone makes it our turn: the blocker was the only one ahead and is gone. Our
-// own znode's deletion would have been told before.
+// own znode's deletion would have been told before, by a server that tells such things.
 func (p *place) wait(ctx context.Context) (mine bool, err error) {
 	var blocker *Watch
 	err = p.s.apart(ctx, func() (err error) {
@@ -149,7 +152,7 @@ func (p *place) wait(ctx context.Context) (mine bool, err error) {
 		}
 		select {
 		case <-blocker.fired:
-			return p.next && blocker.gone(), nil
+			return p.next && blocker.gone() && !p.s.wire.isDeaf(), nil
 		case <-p.own.fired:
 			return false, nil
 		case <-changed:

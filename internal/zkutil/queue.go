@@ -97,9 +97,6 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 		leaves(ctx, s.remove(path).done)
 		return nil, ErrSequenceExhausted
 	}
-	s.mu.Lock()
-	s.nodes[path] = struct{}{}
-	s.mu.Unlock()
 	return p, nil
 }
 

@@ -74,7 +74,7 @@ type Session struct {
 	wanted    time.Time           // since when interest is above zero
 	wakeAt    time.Time           // when the keeper looks next; zero: when it is kicked
 	nodes     map[string]struct{} // znodes of ours, for the heartbeat
-	holds     map[*Hold]struct{}
+	holds     map[string]*Hold    // by their znodes
 	watches   map[watchKey]*Watch
 	listers   map[listerKey]*listing // under way; the value is the next one, nil if nobody asked
 	readers   map[*reader]struct{}
@@ -87,7 +87,7 @@ func newSession(cfg Config) *Session {
 	s := &Session{
 		cfg: cfg, ctx: ctx, cancel: cancel, open: open, shut: func() { shut(errShut) }, done: open.Done(), timeout: cfg.SessionTimeout,
 		ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1), slots: make(chan struct{}, maxApart),
-		nodes: map[string]struct{}{}, holds: map[*Hold]struct{}{},
+		nodes: map[string]struct{}{}, holds: map[string]*Hold{},
 		watches: map[watchKey]*Watch{}, listers: map[listerKey]*listing{}, readers: map[*reader]struct{}{},
 	}
 	s.logs = s.Callbacks()

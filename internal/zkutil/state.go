@@ -103,7 +103,7 @@ func (s *Session) onDisconnected() {
 	s.connected, s.since = false, time.Now()
 	s.trust.beat, s.trust.beaten = time.Time{}, time.Time{} // an overdue one is sent once we are back
 	if s.cfg.SuspendEnds {
-		for hold := range s.holds {
+		for _, hold := range s.holds {
 			hold.endLocked(ErrSuspended)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Session) onDisconnected() {
 // lose ends the holds of a session that is over.
 func (s *Session) lose() {
 	s.id = 0
-	for hold := range s.holds {
+	for _, hold := range s.holds {
 		hold.endLocked(ErrSessionLost)
 	}
 	if s.state != Lost && s.epoch > 0 {

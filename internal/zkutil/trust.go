@@ -188,7 +188,7 @@ func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
 		return false
 	}
 	if s.timeout > 0 && len(s.holds) > 0 && due(s.trust.until) {
-		for hold := range s.holds {
+		for _, hold := range s.holds {
 			hold.endLocked(ErrSessionLost)
 		}
 		if s.state != Lost {
@@ -217,9 +217,11 @@ func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
 	return next, hung
 }
 
-// startBeat sends a heartbeat from a task of its own. Called under s.mu.
+// startBeat sends a heartbeat from a task of its own: it checks a znode of ours, so that
+// its loss is noticed, too, or the root. Called under s.mu.
 func (s *Session) startBeat(now time.Time) {
-	path := "/"
+	const root = "/"
+	path := root
 	for path = range s.nodes {
 		break
 	}
@@ -231,16 +233,20 @@ func (s *Session) startBeat(now time.Time) {
 		if ctx.Err() != nil {
 			return // hung: the keeper sees to it
 		}
-		gone := errors.Is(err, zk.ErrNoNode)
-		if gone {
+		unfit := path != root && refused(err)
+		switch {
+		case !unfit:
+		case errors.Is(err, zk.ErrNoNode):
 			s.fire(path, zk.EventNodeDeleted)
+		default: // where it may not be read no event tells that it has gone
+			s.fire(path, zk.EventNotWatching)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.trust.beat.Equal(now) {
 			s.trust.beat = time.Time{}
 		}
-		if gone {
+		if unfit {
 			s.trust.beaten = time.Time{} // another znode may still prove the session
 		}
 		s.wakeKeeper()

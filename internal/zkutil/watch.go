@@ -193,17 +193,22 @@ func (s *Session) armed(key watchKey, w *Watch, events <-chan zk.Event, err erro
 	})
 }
 
-// fire ends the watches on path that an event uses up. It is called from zk.Conn's event
-// callback.
+// fire ends the watches on path that an event uses up, and the hold of a znode that is
+// gone. A znode that is gone, or that nothing is heard of, serves no heartbeat until it has
+// been read again. It is called from zk.Conn's event callback.
 func (s *Session) fire(path string, event zk.EventType) {
 	kinds := firedBy(int32(event))
 	if event == zk.EventNotWatching {
 		kinds = firedBy(proto.EventDeleted)
 	}
+	deleted := event == zk.EventNodeDeleted
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if event == zk.EventNodeDeleted {
+	if deleted || event == zk.EventNotWatching {
 		delete(s.nodes, path)
+	}
+	if hold := s.holds[path]; deleted && hold != nil {
+		hold.deletedLocked()
 	}
 	for _, kind := range kinds {
 		key := watchKey{path, kind}

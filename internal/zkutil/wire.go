@@ -33,7 +33,7 @@ type wire struct {
 	greeted  func(id int64, timeout time.Duration, began time.Time) // handshake done; id 0: session expired
 	failed   func(address string, err error)                        // a dial or a handshake failed
 
-	pingers sync.WaitGroup // of the lines; joined in shut
+	tasks   sync.WaitGroup // of the lines; joined in shut
 	parked  chan struct{}  // closed when zk.Conn looks for a server after shut
 	parking sync.Once
 
@@ -87,6 +87,14 @@ func (w *wire) line() *line {
 	return w.current
 }
 
+// isDeaf reports whether the server does not tell what the watches from before the
+// connection are for.
+func (w *wire) isDeaf() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current != nil && w.current.deaf
+}
+
 // cut closes the socket, so that zk.Conn tries the next server.
 func (w *wire) cut() {
 	if l := w.line(); l != nil {
@@ -103,13 +111,13 @@ func (w *wire) looking() {
 	}
 }
 
-// shut cuts, refuses every further dial, and joins the pingers.
+// shut cuts, refuses every further dial, and joins the tasks of the lines.
 func (w *wire) shut() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
 	w.cut()
-	w.pingers.Wait()
+	w.tasks.Wait()
 }
 
 // localAddress is the host's address as the server sees it, "" when unknown.
