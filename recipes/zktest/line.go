@@ -38,7 +38,8 @@ type line struct {
 	writing bool   // there is a writer
 	waiting bool   // an answer is delayed, and everything behind it
 	stuck   bool   // a request gets no answer, so nothing behind it does
-	hungUp  bool   // the client has closed its side
+	hungUp  bool   // the client has closed its side, and all that it had sent is here
+	deaf    bool   // the client can't be told anything any more
 	last    bool   // nothing more is executed; it ends when the outbox is empty
 	closed  bool
 }

@@ -5,7 +5,7 @@ import "github.com/zkrecipes/zkrecipes/internal/proto"
 // push sends a frame. Called under the lock.
 func (l *line) push(frame []byte) {
 	switch {
-	case l.closed || l.last || l.hungUp:
+	case l.closed || l.last || l.hungUp || l.deaf:
 	case l.waiting:
 		l.held = append(l.held, frame...)
 	default:
@@ -43,7 +43,7 @@ func (l *line) send() {
 		_, err := l.conn.Write(batch)
 		l.srv.mu.Lock()
 		if err != nil {
-			l.hungUp, l.outbox = true, nil // the reader may have more
+			l.deaf, l.outbox = true, nil // the reader may have more, and finds out by itself
 		}
 		l.wake()
 	}

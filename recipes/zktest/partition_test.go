@@ -1,6 +1,7 @@
 package zktest_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"syscall"
@@ -57,6 +58,27 @@ func TestWhatWasSentIntoTheSilenceArrivesAfterIt(t *testing.T) {
 		eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
 		require.Equal(w, []string{"a", "b", "zookeeper"}, srv.Children("/"))
 	})
+}
+
+// The first answer fails while the server has not taken all requests off the wire.
+func TestWhatWasSentArrivesBehindAFailedAnswer(t *testing.T) {
+	const requests = 50
+	for range 100 {
+		bubble(t, func(w world) {
+			srv := zktest.NewServer(w)
+			c := w.session(srv)
+			var all []request
+			for i := range requests {
+				all = append(all, create(fmt.Sprintf("/%d", i), 0))
+			}
+			srv.Partition()
+			c.send(all...)
+			require.NoError(w, c.conn.Close())
+			srv.Heal()
+			eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
+			require.Len(w, srv.Children("/"), requests+1)
+		})
+	}
 }
 
 // An event waits for the client as well, which is not there to read it.
