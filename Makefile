@@ -20,13 +20,13 @@ integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curato
 	cd integration && go test -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 
-speed: ## zktest's speed beside a real ZooKeeper's, without the race detector; needs Docker
-	cd integration && go test -timeout 10m $(GOTESTFLAGS) ./zktest
+speed: ## zktest beside a real ZooKeeper, a handover beside Curator's, without the race detector; needs Docker and a JDK with Curator
+	cd integration && go test -p 1 -timeout 10m $(GOTESTFLAGS) -run '^TestSpeed' ./zktest ./election
 
 chaos: ## a nemesis against three servers and their clients: make chaos SEED=7 MINUTES=60; needs Docker and MariaDB
 	cd integration && go test -race -v -count=1 -timeout 0 -run '^TestChaos$$' ./chaos -seed $(SEED) -minutes $(MINUTES)
 
-mutants: ## plants defects in copies of the library, and tells which rung of the ladder finds each; needs Docker and MariaDB, and hours
+mutants: ## plants defects in copies of the library, and tells which rung of the ladder finds each; needs all that the other tests need, and hours
 	integration/mutants/run.sh
 
 model: ## the model of the lock recipe, and its broken variants; needs spin and gcc

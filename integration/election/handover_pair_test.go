@@ -1,3 +1,5 @@
+//go:build !race
+
 package election_test
 
 import (
@@ -5,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/curator"
@@ -23,13 +26,13 @@ type ourPair struct {
 	leads   int // which one
 }
 
-func newOurPair(t *testing.T, server *ensemble.Ensemble) pair {
+func newOurPair(t *testing.T, server *ensemble.Ensemble, conn *zk.Conn) pair {
 	t.Helper()
 	p := &ourPair{t: t, path: electionPath(t) + "-go"}
 	for i := range p.clients {
 		p.clients[i] = connect(t, server.Servers(), recipes.WithSessionTimeout(patience))
 		p.enter(i)
-		eventually(t, func() bool { return len(children(t, observer(t), p.path)) == i+1 }, "the latch's znode")
+		eventually(t, func() bool { return len(children(t, conn, p.path)) == i+1 }, "the latch's znode")
 	}
 	t.Cleanup(func() {
 		for _, l := range p.latches {
@@ -70,18 +73,19 @@ func (p *ourPair) handover() time.Duration {
 // curatorPair is two of Curator's.
 type curatorPair struct {
 	t     *testing.T
+	conn  *zk.Conn
 	agent *curator.Agent
 	path  string
 	leads int // number of the leading latch
 }
 
-func newCuratorPair(t *testing.T, server *ensemble.Ensemble) pair {
+func newCuratorPair(t *testing.T, server *ensemble.Ensemble, conn *zk.Conn) pair {
 	t.Helper()
-	p := &curatorPair{t: t, agent: curator.New(t, server.Servers(), patience), path: electionPath(t) + "-java"}
+	p := &curatorPair{t: t, conn: conn, agent: curator.New(t, server.Servers(), patience), path: electionPath(t) + "-java"}
 	for i := range 2 {
 		p.agent.Do(t, "connect", p.client(i))
 		p.enter(i)
-		eventually(t, func() bool { return len(children(t, observer(t), p.path)) == i+1 }, "the latch's znode")
+		eventually(t, func() bool { return len(children(t, conn, p.path)) == i+1 }, "the latch's znode")
 	}
 	eventually(t, func() bool { return p.agent.Do(t, "leads", p.latch(0)) == "true" }, "the first latch")
 	return p
@@ -95,7 +99,7 @@ func (p *curatorPair) enter(i int) {
 
 func (p *curatorPair) leader() string {
 	var queue []string
-	eventually(p.t, func() bool { queue = children(p.t, observer(p.t), p.path); return len(queue) == 2 }, "two latches")
+	eventually(p.t, func() bool { queue = children(p.t, p.conn, p.path); return len(queue) == 2 }, "two latches")
 	return p.path + "/" + queue[0]
 }
 

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -107,4 +108,12 @@ func children(t *testing.T, conn *zk.Conn, path string) []string {
 	tail := func(name string) string { return name[max(0, len(name)-10):] }
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(tail(a), tail(b)) })
 	return names
+}
+
+// watchers counts the sessions that watch a znode.
+func watchers(t *testing.T, server *ensemble.Ensemble, path string) int {
+	t.Helper()
+	count, err := zkadmin.Watchers(t.Context(), server.Server(0), path)
+	require.NoError(t, err)
+	return count
 }
