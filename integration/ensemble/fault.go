@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -52,7 +53,15 @@ func (e *Ensemble) StartNode(ctx context.Context, i int) error {
 // Pause freezes node i: its connections stay open and nothing answers.
 func (e *Ensemble) Pause(ctx context.Context, i int) error {
 	return e.fault("pause", i, func(n *node) error {
-		if _, err := e.engine.docker.ContainerPause(ctx, n.container.ID, client.ContainerPauseOptions{}); err != nil {
+		pause := func() (err error) {
+			_, err = e.engine.docker.ContainerPause(ctx, n.container.ID, client.ContainerPauseOptions{})
+			return err
+		}
+		err := pause()
+		for tries := 1; tries < 5 && err != nil && strings.Contains(err.Error(), "unable to freeze"); tries++ {
+			err = pause() // on a busy machine runc gives up on threads that do not come to a stop soon
+		}
+		if err != nil {
 			return err
 		}
 		n.setState(paused)

@@ -23,6 +23,13 @@ func (e *Ensemble) Isolate(ctx context.Context, i int) error {
 	return err
 }
 
+// Mute drops what one node sends to another, while the other direction stays as it is; clients reach both. Heal of the
+// node that does not hear ends it. Both have to be running.
+func (e *Ensemble) Mute(ctx context.Context, from, to int) error {
+	_, err := e.Exec(ctx, to, "iptables", "-A", "INPUT", "-s", alias(from), "-j", "DROP")
+	return err
+}
+
 // Heal removes every iptables rule from node i, those made by Exec included.
 func (e *Ensemble) Heal(ctx context.Context, i int) error {
 	_, err := e.Exec(ctx, i, "iptables", "-F")

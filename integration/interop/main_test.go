@@ -213,19 +213,11 @@ func stat(t *testing.T, path string) *zk.Stat {
 // watchers counts the sessions that watch a znode.
 func watchers(t *testing.T, path string) int {
 	t.Helper()
-	count := 0
+	sum := 0
 	for _, server := range theWorld(t).servers.Servers() {
-		answer, err := zkadmin.FourLetter(t.Context(), server, "wchp")
+		count, err := zkadmin.Watchers(t.Context(), server, path)
 		require.NoError(t, err)
-		here := false
-		for line := range strings.Lines(answer) {
-			switch {
-			case !strings.HasPrefix(line, "\t"):
-				here = strings.TrimSpace(line) == path
-			case here:
-				count++
-			}
-		}
+		sum += count
 	}
-	return count
+	return sum
 }

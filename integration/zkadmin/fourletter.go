@@ -64,3 +64,21 @@ func dial(ctx context.Context, server string) (net.Conn, error) {
 	}
 	return conn, nil
 }
+
+// Watchers counts the sessions that watch a znode on a server.
+func Watchers(ctx context.Context, server, path string) (count int, err error) {
+	answer, err := FourLetter(ctx, server, "wchp")
+	if err != nil {
+		return 0, err
+	}
+	here := false
+	for line := range strings.Lines(answer) {
+		switch {
+		case !strings.HasPrefix(line, "\t"):
+			here = strings.TrimSpace(line) == path
+		case here:
+			count++
+		}
+	}
+	return count, nil
+}

@@ -32,7 +32,11 @@ func Expire(ctx context.Context, server string, sessionID int64) error {
 		case cutOff && errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil:
 			// The earlier close has come through after all: the server drops requests of a session that is gone.
 		case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && ctx.Err() == nil:
-			cutOff = true // the session's client has joined it again in the meantime
+			cutOff = true // the session's client has joined it again in the meantime, or the server has no quorum
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
 		default:
 			return fmt.Errorf("zkadmin: expire session: %w", err)
 		}
