@@ -31,7 +31,7 @@ variant() {
 	[[ $found == *"$2"* ]]
 }
 
-variant NOFENCE 'value==read'
+variant FENCED=false 'value==read'
 variant UNPROTECTED 'invalid end state'
 variant NOSYNC 'invalid end state'
 variant STALESESSION 'invalid end state'

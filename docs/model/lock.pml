@@ -9,7 +9,7 @@
  *   no ghost   everybody gets the lock: a znode left behind would block for ever, and
  *              spin reports that as an invalid end state
  *
- * Each of these takes one thing out of the recipe, and something breaks: NOFENCE,
+ * Each of these takes one thing out of the recipe, and something breaks: FENCED=false,
  * UNPROTECTED (create), NOSYNC, STALESESSION (noted before the create), NODEADLINE,
  * NORECHECK (of the own znode).
  */
@@ -20,6 +20,9 @@
 #endif
 #define CREATES (CLIENTS + LOST + EXPIRIES) /* at most */
 #define NONE 255
+#ifndef FENCED
+#define FENCED true
+#endif
 
 typedef Znode { bool there; byte by; byte session };
 Znode znode[CREATES];  /* the index stands for the czxid: order of the queue, and token */
@@ -98,17 +101,11 @@ create:
 	/* Claim, read, write: a statement each at the database. */
 	if
 	:: atomic { !believes[me] -> goto release }
-	:: atomic { believes[me] ->
-#ifndef NOFENCE
-		if :: claimed > mine -> goto release :: else -> claimed = mine fi
-#endif
-	}
+	:: atomic { believes[me] -> if :: FENCED && claimed > mine -> goto release :: else -> claimed = mine fi }
 	fi;
 	read = value;
 	atomic {
-#ifndef NOFENCE
-		if :: claimed != mine -> goto release :: else fi;
-#endif
+		if :: FENCED && claimed != mine -> goto release :: else fi;
 		assert(value == read);
 		value++
 	}
