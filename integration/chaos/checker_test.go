@@ -1,18 +1,13 @@
 package chaos
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -26,9 +21,13 @@ func told(leases int) *History {
 	return h
 }
 
+// zxids is how many transactions there are from one token to the next.
+const zxids = 10
+
+const second = int64(time.Second)
+
 // lease adds one, with a write behind it.
 func (h *History) lease(proc int, token, from, to int64) {
-	ms := int64(time.Millisecond)
 	by, znode := fmt.Sprintf("p%d", proc), fmt.Sprintf("%s/znode-%d", fencedPath, token)
 	add := func(at int64, e Event) {
 		e.At, e.Wall, e.By, e.Proc, e.Path, e.Try, e.Token = at, at/ms, by, proc, fencedPath, int(token), token
@@ -41,11 +40,29 @@ func (h *History) lease(proc int, token, from, to int64) {
 	add(from+3*ms, Event{What: Writing, Value: token})
 	add(from+4*ms, Event{What: Wrote, Value: token})
 	add(from+5*ms, Event{What: Led, Value: from + 4*ms})
-	add(from+6*ms, Event{What: Marked, Zxid: token})
+	add(from+6*ms, Event{What: Marked, Zxid: token * zxids})
 	add(to-ms, Event{What: Releasing})
 	add(to, Event{What: Ended, Text: recipes.ErrReleased.Error()})
 	add(to+ms, Event{What: Released})
-	h.Lives = append(h.Lives, &Life{Path: znode, Token: token, Created: (from - 5*ms) / ms, Gone: to / ms})
+	h.Lives = append(h.Lives, &Life{Path: znode, Token: token, Created: (from - 5*ms) / ms, Gone: to / ms, GoneBy: token*zxids + 1, End: Deleted, Session: int64(proc)})
+}
+
+// again lets the holder of a token acquire again, which gives another one, until an instant.
+func (h *History) again(token, inner, until int64) {
+	at := h.event(Granted, token).At
+	for _, e := range []Event{{What: Reacquired, Token: inner, At: at + 1}, {What: Ended, Token: inner, At: until, Text: recipes.ErrSessionLost.Error()}} {
+		e.By, e.Proc, e.Path, e.Try = h.event(Granted, token).By, h.event(Granted, token).Proc, fencedPath, int(token)
+		h.Events = append(h.Events, e)
+	}
+}
+
+// attempt adds one that gives no lease after a second.
+func (h *History) attempt(limit string, after time.Duration, why string) {
+	at := h.Events[len(h.Events)-1].At
+	for _, e := range []Event{{What: Called, Text: limit, Value: int64(after), At: at}, {What: Failed, Text: why, At: at + second}} {
+		e.By, e.Proc, e.Path, e.Try = "p9", 9, fencedPath, 1
+		h.Events = append(h.Events, e)
+	}
 }
 
 // event returns one that a planted defect changes.
@@ -60,70 +77,126 @@ func (h *History) event(what What, token int64) *Event {
 
 func TestCheckersAcceptWhatIsRight(t *testing.T) {
 	h := told(40)
+	h.attempt(byDeadline, time.Second, "mutex: acquire: context deadline exceeded")
+	h.attempt(byCancel, time.Second, "mutex: acquire: context canceled")
+	h.attempt(byTry, 0, recipes.ErrNotAcquired.Error())
 	v := Judge(h)
 	require.Empty(t, v.Violations)
-	require.Equal(t, 40, v.Leases)
-	require.Equal(t, 40, v.Wrote)
+	require.Equal(t, 40, v.Leases[fencedPath])
+	require.Equal(t, 40, v.Happened[Wrote])
 	require.Empty(t, Linearize(h))
+}
+
+// defects are what the checkers have to find, by what is wrong.
+var defects = map[string]struct {
+	plant  func(*History)
+	judge  string // part of a violation; "": none
+	linear string
+}{
+	"a context that ends late": {
+		func(h *History) { h.event(Ended, 105).At += second }, "is granted", "",
+	},
+	"a context that never ends": {
+		func(h *History) { h.event(Ended, 105).What = "forgotten" }, "has not ended", "",
+	},
+	"a lower token for a later holder": {
+		func(h *History) { h.lease(1, 50, 60*second, 61*second) }, "before p1 has 50", "lock",
+	},
+	"one token for two": {
+		func(h *History) { h.lease(2, 105, 60*second, 61*second) }, "given twice", "lock",
+	},
+	"a grant while a znode is ahead": {
+		func(h *History) { h.Lives[5].Gone += 1500 }, "is ahead", "lock",
+	},
+	"a znode that stays": {
+		func(h *History) { h.Lives[5].Gone = 0 }, "is ahead", "lock",
+	},
+	"a lease without a znode": {
+		func(h *History) { h.Lives[5].Path = "/elsewhere" }, "do not tell", "lock",
+	},
+	"a lost update": {
+		func(h *History) { h.event(Wrote, 106).Value = 105 }, "an update is lost", "",
+	},
+	"a stale claim that the row takes": {
+		func(h *History) {
+			late := *h.event(Claiming, 105)
+			done := *h.event(Claimed, 105)
+			late.At, done.At = 60*second, 60*second+ms
+			h.Events = append(h.Events, late, done)
+		}, "", "row",
+	},
+	"a good claim that the row refuses": {
+		func(h *History) { h.event(Claimed, 105).What = Refused }, "", "row",
+	},
+	"a write of the znode before its time": {
+		func(h *History) { h.event(Marked, 105).Zxid = 2 }, "when it is stale", "",
+	},
+	"a stale write of the znode": {
+		func(h *History) { h.Lives[5].GoneBy = 100_000; h.event(Marked, 105).Zxid = 100_001 }, "when it is stale", "",
+	},
+	"a good write of the znode that is refused": {
+		func(h *History) { h.event(Marked, 105).What = Unmarked }, "refused, and good", "",
+	},
+	"another token when acquired again": {
+		func(h *History) { h.again(105, 999, 10*second) }, "when it acquires again", "",
+	},
+	"an inner lease that outlives its znode": {
+		func(h *History) { h.again(105, 105, h.event(Ended, 105).At+second) }, "is granted", "",
+	},
+	"a context that stands and can't acquire again": {
+		func(h *History) { h.event(Led, 105).What = Unnested }, "can't acquire what it has", "",
+	},
+	"a late context behind one that was recorded late": {
+		func(h *History) {
+			h.event(Ended, 105).At = 8*second + 300*ms
+			h.event(Granted, 106).At = 8*second + 500*ms
+		}, "is granted", "",
+	},
+	"a waiter that is first and is not told": {
+		func(h *History) {
+			for i := range h.Events {
+				if h.Events[i].Token >= 105 {
+					h.Events[i].At += 5 * second
+					h.Events[i].Wall += 5000
+				}
+			}
+			for _, l := range h.Lives[5:] {
+				l.Gone += 5000
+			}
+		}, "was not told", "",
+	},
+	"a leader who is none": {
+		func(h *History) { e := h.event(Led, 105); e.At += 2 * second; e.Value += 2 * second }, "says that it leads", "",
+	},
+	"a row that does not answer": {
+		func(h *History) { h.event(Wrote, 105).What = Unsure }, "no answer", "",
+	},
+	"a context that stands after the release": {
+		func(h *History) { h.event(Released, 105).What = Standing }, "stands when Release has returned", "",
+	},
+	"an attempt without a limit that is given up": {
+		func(h *History) { h.attempt(unlimited, 0, "mutex: acquire: context deadline exceeded") }, "gives up", "",
+	},
+	"an attempt that is given up for another reason than its limit": {
+		func(h *History) { h.attempt(byDeadline, time.Second, "mutex: acquire: context canceled") }, "gives up", "",
+	},
+	"an attempt that is given up too early": {
+		func(h *History) { h.attempt(byDeadline, time.Second+1, "mutex: acquire: context deadline exceeded") }, "gives up", "",
+	},
+	"a waiter that is first, is not told, and is killed": {
+		func(h *History) {
+			h.Lives = append(h.Lives, &Life{Path: fencedPath + "/left", Token: 1000, Created: 20_000, Gone: 40_000, End: Expired, Session: 2})
+			h.Faults = []Fault{{Kind: killClient, Proc: 2, From: 39 * second, To: 39 * second}}
+		}, "was not told", "",
+	},
+	"goroutines left": {
+		func(h *History) { h.Events = append(h.Events, Event{What: Left, Text: "one"}) }, "leaves goroutines", "",
+	},
 }
 
 // Each planted defect is found by the check that is for it.
 func TestCheckersFindPlantedDefects(t *testing.T) {
-	const second, ms = int64(time.Second), int64(time.Millisecond)
-	tests := map[string]struct {
-		plant  func(*History)
-		judge  string // part of a violation; "": none
-		linear string
-	}{
-		"a context that ends late": {
-			func(h *History) { h.event(Ended, 105).At += second }, "is granted", "",
-		},
-		"a context that never ends": {
-			func(h *History) { h.event(Ended, 105).What = "forgotten" }, "has not ended", "",
-		},
-		"a lower token for a later holder": {
-			func(h *History) { h.lease(1, 50, 60*second, 61*second) }, "before p1 has 50", "lock",
-		},
-		"one token for two": {
-			func(h *History) { h.lease(2, 105, 60*second, 61*second) }, "given twice", "lock",
-		},
-		"a grant while a znode is ahead": {
-			func(h *History) { h.Lives[5].Gone += 1500 }, "is ahead", "lock",
-		},
-		"a znode that stays": {
-			func(h *History) { h.Lives[5].Gone = 0 }, "is ahead", "lock",
-		},
-		"a lease without a znode": {
-			func(h *History) { h.Lives[5].Path = "/elsewhere" }, "do not tell", "lock",
-		},
-		"a lost update": {
-			func(h *History) { h.event(Wrote, 106).Value = 105 }, "an update is lost", "",
-		},
-		"a stale claim that the row takes": {
-			func(h *History) {
-				late := *h.event(Claiming, 105)
-				done := *h.event(Claimed, 105)
-				late.At, done.At = 60*second, 60*second+ms
-				h.Events = append(h.Events, late, done)
-			}, "", "row",
-		},
-		"a good claim that the row refuses": {
-			func(h *History) { h.event(Claimed, 105).What = Refused }, "", "row",
-		},
-		"a stale write of the znode": {
-			func(h *History) { h.event(Marked, 105).Zxid = 1000 }, "writes the znode after", "",
-		},
-		"a leader who is none": {
-			func(h *History) { e := h.event(Led, 105); e.At += 2 * second; e.Value += 2 * second }, "says that it leads", "",
-		},
-		"a row that does not answer": {
-			func(h *History) { h.event(Wrote, 105).What = Unsure }, "no answer", "",
-		},
-		"goroutines left": {
-			func(h *History) { h.Events = append(h.Events, Event{What: Left, Text: "one"}) }, "leaves goroutines", "",
-		},
-	}
-	for name, tt := range tests {
+	for name, tt := range defects {
 		t.Run(name, func(t *testing.T) {
 			h := told(10)
 			tt.plant(h)
@@ -139,65 +212,28 @@ func TestCheckersFindPlantedDefects(t *testing.T) {
 	}
 }
 
-// What somebody else does behind the holder's back is counted, not held against it.
-func TestExcuses(t *testing.T) {
-	for _, kind := range []string{pauseClient, expireSession, deleteZnode} {
-		h := told(10)
-		late := h.event(Ended, 105)
-		late.At += int64(time.Second)
-		at := late.At - int64(time.Second)
-		h.Faults = []Fault{{Kind: kind, Proc: late.Proc, Znode: fencedPath + "/znode-105", From: at, To: at + int64(time.Second)}}
-		v := Judge(h)
-		require.Empty(t, v.Violations, kind)
-		require.Equal(t, 1, v.Excused[kind])
+// Of a killed process nobody knows whether the row heard it, and nobody wonders.
+func TestKilledProcess(t *testing.T) {
+	for name, later := range map[string]What{"it did not": Claimed, "it did": Refused} {
+		t.Run(name, func(t *testing.T) {
+			h := told(10)
+			h.Events = slices.DeleteFunc(h.Events, func(e Event) bool {
+				return e.Token == 105 && slices.Contains([]What{Claimed, Writing, Wrote, Led, Marked, Releasing, Ended, Released}, e.What)
+			})
+			c := &client{events: h.Events}
+			c.mourn()
+			h.Events = c.events
+			h.event(Ended, 105).At = h.event(Claiming, 105).At + 1
+			stale := *h.event(Claiming, 104)
+			stale.At, stale.Try = h.event(Ended, 105).At+1, 1000
+			answer := stale
+			answer.At, answer.What = stale.At+1, later
+			h.Events = append(h.Events, stale, answer)
+			require.Empty(t, Linearize(h))
 
-		h.Faults[0].Proc, h.Faults[0].Znode = late.Proc%4+1, "/another" // it hit somebody else
-		require.NotEmpty(t, Judge(h).Violations, kind)
+			v := Judge(h)
+			require.Empty(t, v.Violations)
+			require.Equal(t, 1, v.Causes[killClient])
+		})
 	}
-}
-
-// A long history is judged, and not given up.
-func TestLongHistory(t *testing.T) {
-	h := told(20_000)
-	require.Empty(t, Judge(h).Violations)
-	require.Empty(t, Linearize(h))
-}
-
-func TestTimelineIsWellFormed(t *testing.T) {
-	h := told(10)
-	h.Faults = []Fault{{Kind: pauseClient, Proc: 1, From: int64(5 * time.Second), To: int64(6 * time.Second)}}
-	picture := Timeline(h, fencedPath, int64(5*time.Second))
-	for d := xml.NewDecoder(bytes.NewReader(picture)); ; {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-	}
-	require.Contains(t, string(picture), "client paused p1")
-}
-
-// A log ends where a killed server tore it, or where the preallocated zeros begin.
-func TestReadLog(t *testing.T) {
-	header := proto.NewEncoder().Int32(logMagic).Int32(2).Int64(0).Body()
-	entry := func(session, zxid, at int64, op int32, body []byte) []byte {
-		record := proto.NewEncoder().Int64(session).Int32(1).Int64(zxid).Int64(at).Int32(op).Raw(body).Body()
-		framed := binary.BigEndian.AppendUint64(nil, 0)
-		framed = binary.BigEndian.AppendUint32(framed, uint32(len(record)))
-		return append(append(framed, record...), logEndOfEntry)
-	}
-	created := entry(7, 10, 1000, proto.OpCreate2, proto.NewEncoder().String("/l/a").Buffer(nil).ACL(nil).Bool(true).Int32(1).Body())
-	other := entry(8, 11, 1001, proto.OpCreate2, proto.NewEncoder().String("/l/b").Buffer(nil).ACL(nil).Bool(true).Int32(2).Body())
-	deleted := entry(8, 12, 1002, proto.OpDelete, proto.NewEncoder().String("/l/b").Body())
-	closed := entry(7, 13, 1003, proto.OpCloseSession, nil)
-	whole := bytes.Join([][]byte{header, created, other, deleted, closed}, nil)
-
-	for name, end := range map[string][]byte{"zeros": make([]byte, 100), "torn": created[:len(created)-1], "nothing": nil} {
-		all, err := readLog(append(bytes.Clone(whole), end...))
-		require.NoError(t, err, name)
-		require.Len(t, all, 4, name)
-		require.Equal(t, []*Life{{"/l/a", 10, 1000, 1003}, {"/l/b", 11, 1001, 1002}}, lives(all), name)
-	}
-	_, err := readLog([]byte("something else entirely"))
-	require.Error(t, err)
 }

@@ -34,10 +34,11 @@ func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 		return nil, errors.Join(err, db.Close(), os.RemoveAll(dir))
 	}
 	c := &client{proc: s.Proc, lines: lines, gone: make(chan struct{})}
-	w := &worker{Setup: s, recorder: &recorder{proc: s.Proc, tell: c.take}, db: db, finish: make(chan struct{})}
+	w := &worker{Setup: s, recorder: &recorder{proc: s.Proc, tell: c.take}, db: db, finish: make(chan struct{}), leave: make(chan struct{})}
 	c.pause = func() { _ = agent.Pause() }
 	c.proceed = func() { _ = agent.Resume() }
 	c.finish = sync.OnceFunc(func() { close(w.finish) })
+	c.leave = sync.OnceFunc(func() { close(w.leave) })
 	_, err = agent.Go("connect", "client").Result()
 	var contenders sync.WaitGroup
 	for i := range 2 {
@@ -50,9 +51,9 @@ func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 		}
 		contender := w.contender(i, fencedPath)
 		contenders.Go(func() {
-			contender.bare(ctx, func() (func() error, error) {
+			contender.bare(ctx, func() (context.Context, func() error, error) {
 				_, err := agent.GoFor(time.Hour, "acquire", lock).Result()
-				return func() error { _, err := agent.Go("release", lock).Result(); return err }, err
+				return context.Background(), func() error { _, err := agent.Go("release", lock).Result(); return err }, err
 			})
 		})
 	}
@@ -65,8 +66,8 @@ func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 	go func() { // ends with the contenders; kill waits for it
 		defer close(c.gone)
 		contenders.Wait()
+		w.rest(ctx)
 		c.err = db.Close()
-		w.record(Event{What: Left, By: fmt.Sprintf("p%d", s.Proc)})
 	}()
 	if err != nil {
 		c.kill()

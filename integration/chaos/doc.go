@@ -7,19 +7,20 @@
 // # History
 //
 // Each client is a process of its own, this test binary run again, with one session and
-// a dozen contenders. It writes down each attempt, grant, end and write with the time of
+// seven contenders. It writes down each attempt, grant, end and write with the time of
 // the machine's monotonic clock, which processes share. The servers' transaction logs
 // tell the rest: when a znode was made and when it went, whoever was alive to see it.
 //
 // # Checkers
 //
 // Judge looks for two holders at one instant by their own contexts, for tokens that do
-// not grow, for grants before the znode ahead was gone at the servers, and for lost
-// updates of the guarded row. Linearize gives the histories of each lock and of the row
+// not grow, for grants before the znode ahead was gone at the servers, for waiters that
+// are not told in quiet times, for attempts that fail of themselves, and for lost updates
+// of the guarded row. Linearize gives the histories of each lock and of the row
 // to porcupine, with the models that Jepsen's tests of Hazelcast use: owner-aware,
 // re-entrant, fenced. What was not decided in time counts as a failure.
 //
-// Excused are the holds of a process that the nemesis paused, or whose session or znode
-// it removed: nobody can know that in time. There the row must have refused the stale
-// token.
+// Excused are the holds of a process that did not run, or whose session or znode the nemesis
+// removed, until it can know. There the row has to refuse the stale token, and the servers the
+// stale lease's Check: each run has to show both.
 package chaos

@@ -3,6 +3,7 @@ package chaos
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -14,23 +15,29 @@ type What string
 
 // Everything that is written down.
 const (
-	Called     What = "called"     // an attempt to acquire began
+	Called     What = "called"     // an attempt to acquire began: Text is what may end it without a lease, Value after how long
 	Granted    What = "granted"    // and ended with a lease
 	Failed     What = "failed"     // or without: Text says why
-	Reacquired What = "reacquired" // the lease's context was used to acquire again
+	Reacquired What = "reacquired" // the lease's context was used to acquire again; Token is the inner lease's
+	Unnested   What = "unnested"   // that failed, though the context stands: Text says why
 	Rereleased What = "rereleased"
+	Asked      What = "asked"     // the lease was asked for: it is revoked
 	Ended      What = "ended"     // the lease's context: Text is the cause
 	Releasing  What = "releasing" // Release was called
 	Released   What = "released"  // and returned
+	Standing   What = "standing"  // then the lease's context had not ended
 	Claiming   What = "claiming"  // the guarded row, with the lease's token
 	Claimed    What = "claimed"
 	Writing    What = "writing" // Value to the row
 	Wrote      What = "wrote"
-	Refused    What = "refused" // the claim or the write: the token was stale
-	Unsure     What = "unsure"  // no answer from the row
-	Marked     What = "marked"  // the guarded znode was written, in transaction Zxid
-	Led        What = "led"     // HasLeadership said yes
-	Left       What = "left"    // the process is done; Text tells of goroutines that it leaves
+	Refused    What = "refused"  // the claim or the write: the token was stale
+	Unsure     What = "unsure"   // no answer from the row
+	Marked     What = "marked"   // the guarded znode was written, in transaction Zxid
+	Unmarked   What = "unmarked" // the servers refused that: the lease's znode is gone
+	Led        What = "led"      // HasLeadership said yes
+	Starved    What = "starved"  // the process did not run from Value on
+	Idle       What = "idle"     // all of the process's contenders are done
+	Left       What = "left"     // the process is; Text tells of goroutines that it leaves
 )
 
 // Event is one line of a history.
@@ -56,6 +63,21 @@ func Now() int64 {
 		panic(err) // the clock is always there
 	}
 	return ts.Nano()
+}
+
+// clockOffset is by how much the wall clock is ahead of the monotonic one, in nanoseconds: by
+// the closest of some readings, for between two of them the process may have to wait.
+func clockOffset() (offset int64) {
+	closest := int64(math.MaxInt64)
+	for range 20 {
+		before := Now()
+		wall := time.Now().UnixNano()
+		after := Now()
+		if after-before < closest {
+			closest, offset = after-before, wall-(before+after)/2
+		}
+	}
+	return offset
 }
 
 // recorder stamps events and passes them on. Its methods may be called concurrently.

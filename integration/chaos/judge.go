@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,14 +16,13 @@ type Verdict struct {
 	Violations []string
 	First      int64          // when the first of them was, on the monotonic clock
 	FirstPath  string         // and where
-	Attempts   int            // to acquire
-	Leases     int            // granted
-	Failures   map[string]int // of attempts that nobody cancelled, by error
-	Refused    int            // stale claims and writes
-	Wrote      int            // accepted by the rows
+	Leases     map[string]int // granted, by path
+	GivenUp    map[string]int // attempts, by what limited them
 	Causes     map[string]int // of the ends of leases
 	Excused    map[string]int // overlaps, by the fault that nobody could know of
-	Nearest    time.Duration  // from a loss to the next grant; 0: none
+	Happened   map[What]int   // events
+	Quiet      time.Duration  // for how long at least the nemesis has left each process alone at some time
+	Nearest    time.Duration  // from a context's end to the next grant, where the session expired; 0: none
 }
 
 func (v *Verdict) violation(at int64, path, format string, args ...any) {
@@ -37,14 +37,18 @@ const clockError = int64(5 * time.Millisecond)
 
 // Judge looks for what must not happen.
 func Judge(h *History) *Verdict {
-	v := &Verdict{Failures: make(map[string]int), Excused: make(map[string]int), Causes: make(map[string]int)}
+	v := &Verdict{
+		Leases: make(map[string]int), GivenUp: make(map[string]int), Happened: make(map[What]int),
+		Excused: make(map[string]int), Causes: make(map[string]int),
+	}
 	for path, holds := range h.holds() {
-		v.Leases += len(holds)
+		v.Leases[path] = len(holds)
 		v.order(h, path, holds)
 		v.exclusion(h, path, holds)
 		v.reads(h, path, holds)
 	}
 	v.log(h)
+	v.rest(h)
 	v.rows(h)
 	v.marks(h)
 	return v
@@ -57,21 +61,41 @@ func (v *Verdict) order(h *History, path string, holds []*Hold) {
 		if before.Token == next.Token {
 			v.violation(next.Granted, path, "%s: token %d was given twice, to %s and %s", path, next.Token, before.By, next.By)
 		}
-		if next.Granted < before.Granted && h.paused(before, next.Granted) == "" {
-			v.violation(next.Granted, path, "%s: %s has token %d %v before %s has %d", path, next.By, next.Token,
-				time.Duration(before.Granted-next.Granted), before.By, before.Token)
+		if next.Granted >= before.Granted {
+			continue
 		}
+		if fault := h.lateGrant(before, next); fault != "" {
+			v.Excused[fault]++
+			continue
+		}
+		v.violation(next.Granted, path, "%s: %s has token %d %v before %s has %d", path, next.By, next.Token,
+			time.Duration(before.Granted-next.Granted), before.By, before.Token)
 	}
 }
 
-// paused names a pause in which a grant could not be recorded.
-func (h *History) paused(hold *Hold, at int64) string {
-	for _, f := range h.Faults {
-		if f.Kind == pauseClient && f.Proc == hold.Proc && f.From <= at+clockError && hold.Granted <= f.To+toldLate {
-			return f.Kind
-		}
+// rivals is how many of the next leases a hold is compared with: a record may come late.
+const rivals = 50
+
+// handover is what the goroutine that records the end of a context may need. A release
+// took place between the call and that: recordedLate, if the next grant came before.
+const (
+	handover     = int64(150 * time.Millisecond)
+	recordedLate = "end recorded late"
+)
+
+// ended is when the hold's context had ended at the earliest. Where the holder's own
+// delete took the znode away, that was sent after the end.
+func (hold *Hold) ended() int64 {
+	switch {
+	case hold.Life != nil && hold.Life.End == Expired:
+	case hold.Cause == killClient && hold.Releasing != 0: // killed before it could tell
+		return min(hold.Releasing, hold.Ended)
+	case hold.Cause == recipes.ErrReleased.Error() && hold.Releasing != 0:
+		return max(hold.Releasing, hold.Ended-handover)
+	case hold.Cause == recipes.ErrSessionLost.Error() && hold.Life != nil && hold.Life.End == Deleted:
+		return max(hold.Granted, hold.Ended-handover)
 	}
-	return ""
+	return hold.Ended
 }
 
 // exclusion: a context has ended when the next one begins.
@@ -82,14 +106,17 @@ func (v *Verdict) exclusion(h *History, path string, holds []*Hold) {
 			continue
 		}
 		v.Causes[hold.Cause]++
-		for _, next := range holds[i+1:] {
-			distance := next.Granted - hold.Ended
+		if hold.innerToken != 0 && hold.innerToken != hold.Token {
+			v.violation(hold.Granted, path, "%s: %s has token %d, and %d when it acquires again", path, hold.By, hold.Token, hold.innerToken)
+		}
+		for _, next := range holds[i+1 : min(len(holds), i+1+rivals)] {
+			distance := next.Granted - hold.ended()
 			if distance >= 0 {
-				untold := hold.Cause == recipes.ErrSessionLost.Error() && h.excuse(hold, hold.Ended) == ""
-				if untold && (v.Nearest == 0 || time.Duration(distance) < v.Nearest) {
-					v.Nearest = time.Duration(distance)
+				if next.Granted < hold.Ended {
+					v.Excused[recordedLate]++
 				}
-				break // those behind came later still
+				v.near(h, hold, time.Duration(distance))
+				continue
 			}
 			if next.Granted < hold.Granted {
 				continue // see order
@@ -104,6 +131,14 @@ func (v *Verdict) exclusion(h *History, path string, holds []*Hold) {
 	}
 }
 
+// near notes how long before the next grant a context ended whose session expired.
+func (v *Verdict) near(h *History, hold *Hold, distance time.Duration) {
+	lost := hold.Life != nil && hold.Life.End == Expired && hold.Cause == recipes.ErrSessionLost.Error()
+	if lost && (v.Nearest == 0 || distance < v.Nearest) && h.excuse(hold, hold.Ended) == "" {
+		v.Nearest = distance
+	}
+}
+
 // reads: whoever says that he leads has his znode, or could not know better.
 func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 	for _, hold := range holds {
@@ -111,7 +146,7 @@ func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 			if hold.Life == nil || hold.Life.Gone == 0 || asked <= h.gone(hold)+clockError {
 				continue
 			}
-			if fault := h.excuse(hold, hold.leadAt[i]); fault != "" {
+			if fault := h.deprived(hold, hold.leadAt[i]); fault != "" {
 				v.Excused[fault]++
 				continue
 			}
@@ -120,47 +155,87 @@ func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 	}
 }
 
-// log: at a grant, the servers had removed every znode ahead of it.
+// log: at a grant, the servers had removed every znode ahead of it, and whoever is first
+// in a queue gets the lock.
 func (v *Verdict) log(h *History) {
-	lives := make(map[string][]*Life)
-	for _, l := range h.Lives {
-		lives[directory(l.Path)] = append(lives[directory(l.Path)], l)
-	}
+	granted, procs := make(map[*Life]*Hold), make(map[int64]int)
 	for path, holds := range h.holds() {
-		if len(holds) == 0 {
-			continue
-		}
-		queue := lives[directory(holds[0].Znode)]
-		ahead, last := 0, (*Life)(nil) // of those ahead, the last to go
 		for _, hold := range holds {
 			if hold.Life == nil || hold.Life.Token != hold.Token {
 				v.violation(hold.Granted, path, "%s: the logs do not tell of %s's token %d", path, hold.By, hold.Token)
 				continue
 			}
-			for ; queue[ahead].Token < hold.Token; ahead++ {
-				if l := queue[ahead]; last == nil || l.Gone == 0 || last.Gone != 0 && l.Gone > last.Gone {
-					last = l
-				}
-			}
-			if last == nil {
-				continue
-			}
-			if last.Gone == 0 || last.Gone > hold.GrantedWall+clockError/int64(time.Millisecond) {
-				v.violation(hold.Granted, path, "%s: %s holds token %d while znode %d is ahead", path, hold.By, hold.Token, last.Token)
-			}
+			granted[hold.Life], procs[hold.Life.Session] = hold, hold.Proc
+		}
+	}
+	last := make(map[string]*Life) // of those ahead in a queue, the last to go
+	for _, l := range slices.SortedFunc(slices.Values(h.Lives), func(a, b *Life) int { return cmp.Compare(a.Token, b.Token) }) {
+		path := directory(l.Path)
+		before := last[path]
+		if hold := granted[l]; hold != nil && before != nil && (before.Gone == 0 || before.Gone > hold.GrantedWall+clockError/ms) {
+			v.violation(hold.Granted, path, "%s: %s holds token %d while znode %d is ahead", path, hold.By, hold.Token, before.Token)
+		}
+		if proc, known := procs[l.Session]; known && (before == nil || before.Gone != 0) {
+			v.told(h, l, granted[l], proc, before)
+		}
+		if before == nil || before.Gone != 0 && (l.Gone == 0 || l.Gone > before.Gone) {
+			last[path] = l
 		}
 	}
 }
 
-// rows: no update is lost.
+// ms is how the servers' logs count.
+const ms = int64(time.Millisecond)
+
+// told: whoever is first in a quiet queue gets the lock, or leaves because he wants to.
+func (v *Verdict) told(h *History, l *Life, hold *Hold, proc int, before *Life) {
+	from, to := h.monotonic(l.Created), h.end()
+	if before != nil {
+		from = max(from, h.monotonic(before.Gone))
+	}
+	switch {
+	case hold != nil:
+		to = hold.Granted
+	case l.End == Expired: // since that fault there may have been nobody to be told
+		to = h.lastFault(proc, h.monotonic(l.Gone))
+	case l.Gone != 0:
+		to = h.monotonic(l.Gone)
+	}
+	if to-from <= toldLate {
+		return // mostly, and then without a look at all the faults
+	}
+	if wait := h.quiet(proc, l.Path, from, to); wait > toldLate {
+		v.violation(to, directory(l.Path), "%s of process %d was first for %v of quiet and was not told", l.Path, proc, time.Duration(wait))
+	}
+}
+
+// rest: without quiet times nothing shows that waiters are told.
+func (v *Verdict) rest(h *History) {
+	if len(h.Faults) == 0 {
+		return
+	}
+	from, to := h.Faults[0].From, h.Faults[len(h.Faults)-1].From
+	v.Quiet = time.Duration(to - from)
+	for _, e := range h.Events {
+		if e.What == Idle {
+			v.Quiet = min(v.Quiet, time.Duration(h.quiet(e.Proc, "", from, to)))
+		}
+	}
+}
+
+// rows: no update is lost, and nobody says what he must not.
 func (v *Verdict) rows(h *History) {
 	written := make(map[string]map[int64]bool)
+	calls := make(map[string]Event) // the latest of each contender
 	for _, e := range h.Events {
+		v.Happened[e.What]++
 		switch e.What {
 		case Called:
-			v.Attempts++
-		case Refused:
-			v.Refused++
+			calls[e.By] = e
+		case Standing:
+			v.violation(e.At, e.Path, "%s: the context of %s, token %d, stands when Release has returned", e.Path, e.By, e.Token)
+		case Unnested:
+			v.violation(e.At, e.Path, "%s can't acquire what it has: %s", e.By, e.Text)
 		case Unsure:
 			v.violation(e.At, e.Path, "%s: no answer from the row: %s", e.By, e.Text)
 		case Left:
@@ -168,11 +243,13 @@ func (v *Verdict) rows(h *History) {
 				v.violation(e.At, e.Path, "%s leaves goroutines: %s", e.By, e.Text)
 			}
 		case Failed:
-			if !strings.Contains(e.Text, "context ") && !strings.Contains(e.Text, "not acquired") {
-				v.Failures[e.Text[strings.LastIndex(e.Text, ":")+1:]]++
+			called := calls[e.By]
+			v.GivenUp[called.Text]++
+			if early := called.At + called.Value - e.At; early > 0 || !strings.Contains(e.Text, limits[called.Text]) {
+				v.violation(e.At, e.Path, "%s gives up after %v, limited by %q after %v: %s", e.By,
+					time.Duration(e.At-called.At), called.Text, time.Duration(called.Value), e.Text)
 			}
 		case Wrote:
-			v.Wrote++
 			if written[e.Path] == nil {
 				written[e.Path] = make(map[int64]bool)
 			}
@@ -185,57 +262,29 @@ func (v *Verdict) rows(h *History) {
 	}
 }
 
-// marks: in the order of transactions the guarded znode saw no token after a higher one.
+// limits are what may end an attempt without a lease, and what the error says then. Nothing
+// ends one without a limit.
+var limits = map[string]string{
+	byDeadline: context.DeadlineExceeded.Error(),
+	byCancel:   context.Canceled.Error(),
+	byTry:      recipes.ErrNotAcquired.Error(),
+	unlimited:  "nothing does",
+}
+
+// marks: the guarded znode was written by whoever had his own at that transaction, and
+// nobody was refused who had it.
 func (v *Verdict) marks(h *History) {
-	var marks []Event
+	lives := make(map[int64]*Life)
+	for _, l := range h.Lives {
+		lives[l.Token] = l
+	}
 	for _, e := range h.Events {
-		if e.What == Marked {
-			marks = append(marks, e)
+		l := lives[e.Token]
+		switch {
+		case e.What == Marked && (l == nil || e.Zxid < l.Token || l.GoneBy != 0 && e.Zxid > l.GoneBy):
+			v.violation(e.At, e.Path, "%s: token %d writes the znode in %d, when it is stale", e.Path, e.Token, e.Zxid)
+		case e.What == Unmarked && l != nil && (l.Gone == 0 || h.monotonic(l.Gone) > e.At+clockError):
+			v.violation(e.At, e.Path, "%s: token %d is refused, and good", e.Path, e.Token)
 		}
 	}
-	slices.SortFunc(marks, func(a, b Event) int { return cmp.Compare(a.Zxid, b.Zxid) })
-	for i, e := range marks[min(1, len(marks)):] {
-		if e.Token < marks[i].Token {
-			v.violation(e.At, e.Path, "%s: token %d writes the znode after %d", e.Path, e.Token, marks[i].Token)
-		}
-	}
-}
-
-// PeerReport is what the workload found about a lock without contexts and tokens.
-type PeerReport struct {
-	Leases      int
-	Overlaps    map[string]int // of holds, by the fault that the holder could not know of; "": none
-	LostUpdates int
-	Failures    map[string]int
-}
-
-// JudgePeer counts; whether that is good enough is not for us to say.
-func JudgePeer(h *History) PeerReport {
-	r := PeerReport{Overlaps: make(map[string]int), Failures: make(map[string]int)}
-	for _, holds := range h.holds() {
-		r.Leases += len(holds)
-		slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Granted, b.Granted) })
-		for i, hold := range holds {
-			for _, next := range holds[i+1:] {
-				if hold.Ended == 0 || next.Granted >= hold.Ended {
-					break
-				}
-				r.Overlaps[h.excuse(hold, next.Granted)]++
-			}
-		}
-	}
-	written := make(map[int64]bool)
-	for _, e := range h.Events {
-		switch e.What {
-		case Wrote:
-			if written[e.Value] {
-				r.LostUpdates++
-			}
-			written[e.Value] = true
-		case Failed:
-			r.Failures[e.Text]++
-		default:
-		}
-	}
-	return r
 }

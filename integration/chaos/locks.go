@@ -21,22 +21,33 @@ func (c *contender) fenced(ctx context.Context) error {
 	}
 	for last := false; !last && ctx.Err() == nil; linger(c.upTo(30*time.Millisecond), ctx.Done()) {
 		last = c.finishing()
+		c.call(unlimited, 0)
 		lease := c.acquire(ctx, m.Acquire)
 		if lease == nil {
 			last = false
 			continue
 		}
 		c.guard(ctx, lease)
-		if c.rand.IntN(3) == 0 {
-			c.mark(lease)
-		}
-		if c.rand.IntN(10) == 0 { // somebody with more to do: faults find him at it
-			linger(c.upTo(c.Timeout/4), lease.Context().Done())
-		}
+		c.work(lease, time.Millisecond)
 		c.guard(ctx, lease) // lost or not: the row knows
+		if lease.Context().Err() != nil || c.rand.IntN(3) == 0 {
+			c.mark(lease) // and so do the servers
+		}
 		c.release(lease)
 	}
 	return ctx.Err()
+}
+
+// work goes on for up to a time, or now and then for long enough to be interrupted by a
+// fault. Some are slow to see that they have lost the lock, and write all the same.
+func (c *contender) work(lease *recipes.Lease, upTo time.Duration) {
+	if c.rand.IntN(12) == 0 && !c.finishing() {
+		upTo = 2 * c.Timeout
+	}
+	linger(c.upTo(upTo), lease.Context().Done())
+	if lease.Context().Err() != nil && c.rand.IntN(2) == 0 {
+		linger(c.upTo(c.Timeout), nil)
+	}
 }
 
 // guard changes the guarded row, as a holder does who may have lost the lock unawares.
@@ -72,8 +83,12 @@ func (c *contender) mark(lease *recipes.Lease) {
 	token := lease.FencingToken()
 	answers, err := c.client.Conn().Multi(lease.Check(),
 		&zk.SetDataRequest{Path: registerPath, Data: []byte(strconv.FormatInt(token, 10)), Version: -1})
-	if err == nil {
+	switch {
+	case err == nil:
 		c.note(Event{What: Marked, Try: c.tries, Token: token, Zxid: answers[1].Stat.Mzxid})
+	case errors.Is(err, zk.ErrNoNode):
+		c.note(Event{What: Unmarked, Try: c.tries, Token: token})
+	default: // nobody knows
 	}
 }
 
@@ -86,6 +101,7 @@ func (c *contender) mixed(ctx context.Context) error {
 	for !c.finishing() && ctx.Err() == nil {
 		switch c.rand.IntN(5) {
 		case 0:
+			c.call(byTry, 0)
 			if lease := c.acquire(ctx, m.TryAcquire); lease != nil {
 				c.release(lease)
 			}
@@ -97,6 +113,7 @@ func (c *contender) mixed(ctx context.Context) error {
 		linger(c.upTo(40*time.Millisecond), ctx.Done())
 	}
 	for ctx.Err() == nil {
+		c.call(unlimited, 0)
 		if lease := c.acquire(ctx, m.Acquire); lease != nil {
 			c.nest(m, lease)
 			return nil
@@ -107,8 +124,17 @@ func (c *contender) mixed(ctx context.Context) error {
 
 // impatient waits for no longer than it likes.
 func (c *contender) impatient(ctx context.Context, m *mutex.InterProcessMutex) {
-	ctx, cancel := context.WithTimeout(ctx, c.upTo(c.Timeout/4))
+	patience, limits := c.upTo(c.Timeout/4), []string{byDeadline, byCancel}
+	limit := limits[c.rand.IntN(len(limits))]
+	c.call(limit, patience)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if limit == byCancel {
+		defer time.AfterFunc(patience, cancel).Stop()
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
 	if lease := c.acquire(ctx, m.Acquire); lease != nil {
 		c.nest(m, lease)
 	}
@@ -118,11 +144,15 @@ func (c *contender) impatient(ctx context.Context, m *mutex.InterProcessMutex) {
 func (c *contender) nest(m *mutex.InterProcessMutex, outer *recipes.Lease) {
 	token := outer.FencingToken()
 	inner, err := m.Acquire(outer.Context())
-	if err != nil { // the hold has ended meanwhile
+	if err != nil {
+		if outer.Context().Err() == nil { // the hold has not ended meanwhile
+			c.note(Event{What: Unnested, Try: c.tries, Token: token, Text: err.Error()})
+		}
 		c.release(outer)
 		return
 	}
 	c.note(Event{What: Reacquired, Try: c.tries, Token: inner.FencingToken()})
+	c.observe(inner)
 	linger(c.upTo(15*time.Millisecond), inner.Context().Done())
 	c.guard(context.WithoutCancel(inner.Context()), inner)
 	c.note(Event{What: Rereleased, Try: c.tries, Token: token})
@@ -161,6 +191,7 @@ func (c *contender) revoked(ctx context.Context) error {
 	}()
 	for last := false; !last && ctx.Err() == nil; linger(c.upTo(20*time.Millisecond), ctx.Done()) {
 		last = c.finishing()
+		c.call(unlimited, 0)
 		lease := c.acquire(ctx, m.Acquire)
 		if lease == nil {
 			last = false
@@ -169,6 +200,7 @@ func (c *contender) revoked(ctx context.Context) error {
 		c.guard(ctx, lease)
 		select {
 		case <-lease.Revoked():
+			c.note(Event{What: Asked, Try: c.tries, Token: lease.FencingToken()})
 		case <-lease.Context().Done():
 		case <-time.After(time.Second):
 		}

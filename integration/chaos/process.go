@@ -32,19 +32,24 @@ func RunWorker(setup string) int {
 	return 0
 }
 
-// client is a client process as the nemesis sees it.
+// client is a client process as the nemesis sees it, who calls its methods one after the
+// other.
 type client struct {
 	proc           int
 	lines          []*faultproxy.Proxy // one to each server
 	pause, proceed func()
-	finish         func() // each contender is to acquire once more and go
+	crash          func() // kills the process, and starts another in its place
+	finish         func() // each contender is to acquire once more
+	leave          func() // and then the process may go
 	kill           func() // ends the process unless it has ended by itself
 
 	events []Event       // to be read once gone is closed
 	leases atomic.Int64  // so far
-	gone   chan struct{} // closed when the history is complete
-	left   atomic.Int64  // when it was done, 0: not yet
-	err    error         // of the process, set before gone is closed
+	gone   chan struct{} // closed when the process has ended and has been listened to
+	idle   atomic.Int64  // when its contenders were done, 0: not yet
+
+	refused, unmarked atomic.Int64 // writes behind the fenced lock, by the row and by the servers
+	err               error        // of the process, set before gone is closed
 }
 
 // take adds an event.
@@ -53,59 +58,113 @@ func (c *client) take(e Event) {
 	switch e.What {
 	case Granted:
 		c.leases.Add(1)
-	case Left:
-		c.left.Store(e.At)
+	case Idle:
+		c.idle.Store(e.At)
+	case Refused:
+		if e.Path == fencedPath {
+			c.refused.Add(1)
+		}
+	case Unmarked:
+		c.unmarked.Add(1)
 	default:
 	}
 }
 
 // startClient starts this binary again, as a client of the servers behind the lines.
 func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	for _, line := range lines {
 		s.Servers = append(s.Servers, line.Addr())
 	}
-	setup, err := json.Marshal(s)
+	c := &client{proc: s.Proc, lines: lines}
+	cmd, in, err := c.spawn(s)
 	if err != nil {
-		return nil, err
-	}
-	c := &client{proc: s.Proc, lines: lines, gone: make(chan struct{})}
-	cmd := exec.Command(self) //nolint:noctx // it ends with its input
-	cmd.Env = append(os.Environ(), WorkerVariable+"="+string(setup))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	// Signals and words to a process that has ended are lost, which shows in its history.
 	c.pause = func() { _ = cmd.Process.Signal(syscall.SIGSTOP) }
 	c.proceed = func() { _ = cmd.Process.Signal(syscall.SIGCONT) }
+	c.crash = func() {
+		_ = cmd.Process.Kill()
+		<-c.gone
+		_ = in.Close()
+		c.mourn()
+		c.err = nil
+		s.Life++
+		next, input, err := c.spawn(s)
+		if err != nil { // it is missed at the end
+			fmt.Fprintf(os.Stderr, "chaos: client %d does not start again: %v\n", s.Proc, err)
+			return
+		}
+		cmd, in = next, input
+	}
 	c.finish = func() { _, _ = io.WriteString(in, "finish\n") }
+	c.leave = func() { _, _ = io.WriteString(in, "leave\n") }
 	c.kill = func() {
 		_ = in.Close()
 		select {
 		case <-c.gone:
-		case <-time.After(5 * time.Second):
+		case <-time.After(healedIn): // it closes its client, and looks for goroutines
 			_ = cmd.Process.Kill()
-			<-c.gone
+			<-c.gone // with the leases that have not ended
 		}
 	}
-	go func() { // ends with the process; kill waits for it
-		defer close(c.gone)
+	return c, nil
+}
+
+// spawn starts a process, and listens to it until it ends.
+func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	setup, err := json.Marshal(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(self) //nolint:noctx // it ends with its input
+	cmd.Env = append(os.Environ(), WorkerVariable+"="+string(setup))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	gone := make(chan struct{})
+	c.gone = gone
+	go func() { // ends with the process; kill and crash wait for it
+		defer close(gone)
 		c.listen(out)
 		c.err = cmd.Wait()
 	}()
-	return c, nil
+	return cmd, in, nil
+}
+
+// mourn ends the leases that a killed process had: it believes in nothing any more.
+func (c *client) mourn() {
+	type key struct {
+		by  string
+		try int
+	}
+	open := make(map[key]Event)
+	for _, e := range c.events {
+		switch e.What {
+		case Granted:
+			open[key{e.By, e.Try}] = e
+		case Ended:
+			delete(open, key{e.By, e.Try})
+		default:
+		}
+	}
+	for _, e := range open {
+		e.At, e.Wall, e.What, e.Text = Now(), time.Now().UnixMilli(), Ended, killClient
+		c.take(e)
+	}
 }
 
 func (c *client) listen(out io.Reader) {
@@ -119,6 +178,15 @@ func (c *client) listen(out io.Reader) {
 		}
 		c.take(e)
 	}
+}
+
+// cut closes the client's connections, and reports whether there were any.
+func (c *client) cut() (hit bool) {
+	for _, line := range c.lines {
+		hit = hit || line.Live() > 0
+		line.Cut()
+	}
+	return hit
 }
 
 // release takes every fault from the lines.

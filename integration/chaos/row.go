@@ -20,7 +20,12 @@ type row struct {
 
 // makeRows makes an empty table with these rows.
 func makeRows(ctx context.Context, db *sql.DB, names ...string) error {
-	_, err := db.ExecContext(ctx, `CREATE TABLE guarded (name VARCHAR(100) PRIMARY KEY, token BIGINT NOT NULL, value BIGINT NOT NULL)`)
+	// Nobody harms this server: it need not wait for the disk.
+	_, err := db.ExecContext(ctx, `SET GLOBAL innodb_flush_log_at_trx_commit = 2`)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `CREATE TABLE guarded (name VARCHAR(100) PRIMARY KEY, token BIGINT NOT NULL, value BIGINT NOT NULL)`)
 	for _, name := range names {
 		if err == nil {
 			_, err = db.ExecContext(ctx, `INSERT INTO guarded VALUES (?, 0, 0)`, name)

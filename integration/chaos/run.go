@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,31 +14,29 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
-	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
+
+// SessionTimeout is that of all clients. The judge goes by it as well.
+const SessionTimeout = 4 * time.Second
 
 // Plan says how a run goes.
 type Plan struct {
 	Seed    uint64
 	Length  time.Duration // of the faults
 	Clients int           // processes
-	Timeout time.Duration // of sessions
-	Peer    Peer          // whom to try, if not this library
+	Peer    Peer          // what to try, if not the whole library
 }
 
-// Peer is another lock, on which the same faults are tried.
-type Peer string
+// VoidBelow is how many leases a second there have to be before the first fault: without
+// contention there is nothing to be seen.
+const VoidBelow = 20
 
-// The peers. They have no token, and their holders believe in the lock until they release it.
-const (
-	ZKLock  Peer = "zk.Lock" // go-zookeeper's own
-	Curator Peer = "Curator" // Apache's InterProcessMutex
-)
-
-// How long a run looks on before the first fault, and for how long at most after the last.
+// How long a run looks on before the first fault, until it is brisk, and for how long at
+// most after the last one.
 const (
 	calmBefore = 5 * time.Second
+	briskIn    = time.Minute
 	healedIn   = 30 * time.Second
 )
 
@@ -48,7 +45,8 @@ type Outcome struct {
 	History *History
 	Rate    float64       // leases a second before the first fault
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
-	Left    []string      // znodes and watches that remain when all clients have gone
+	NoNetem error         // why no server was slowed down, if so
+	Left    []string      // znodes and watches that remain when all contenders are done
 }
 
 // Run plays the plan on three servers. Its error is one of the machinery.
@@ -80,6 +78,9 @@ func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer admin.Close()
+	if _, err := servers.Exec(ctx, 0, "iptables", "-L", "-n"); err != nil {
+		return nil, fmt.Errorf("chaos: servers can't be cut off in this image, build integration/image: %w", err)
+	}
 	if _, err := admin.Create(registerPath, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
@@ -119,7 +120,7 @@ func (r *run) start(dsn string) error {
 		if r.Peer == Curator {
 			start = startCurator
 		}
-		c, err := start(Setup{Proc: i + 1, Timeout: r.Timeout, DSN: dsn, Seed: r.Seed, ZKLock: r.Peer == ZKLock}, lines)
+		c, err := start(Setup{Proc: i + 1, Timeout: SessionTimeout, DSN: dsn, Seed: r.Seed, Peer: r.Peer}, lines)
 		if err != nil {
 			return err
 		}
@@ -146,97 +147,124 @@ func (r *run) leases() (n int64) {
 }
 
 func (r *run) play(ctx context.Context) (*Outcome, error) {
-	o := &Outcome{History: &History{Offset: time.Now().UnixNano() - Now()}}
-	for r.leases() < int64(r.Clients) { // everybody has come
-		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
-			return nil, fmt.Errorf("chaos: the clients do not start: %w", ctx.Err())
-		}
+	o := &Outcome{History: &History{Offset: clockOffset()}}
+	if err := r.gather(ctx); err != nil {
+		return nil, err
 	}
-	before := r.leases()
-	pause(ctx, calmBefore)
-	o.Rate = float64(r.leases()-before) / calmBefore.Seconds()
-
-	n := &Nemesis{servers: r.servers, clients: r.clients, admin: r.admin, timeout: r.Timeout}
+	o.Rate = r.calm(ctx)
+	o.NoNetem = hasNetem(ctx, r.servers)
+	n := &Nemesis{servers: r.servers, clients: r.clients, admin: r.admin, timeout: SessionTimeout, netem: o.NoNetem == nil, lacking: r.Peer.lacking()}
+	var errs []error
 	if err := r.harm(ctx, n); err != nil {
-		return nil, fmt.Errorf("chaos: nemesis: %w", err)
+		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
-	healed := Now()
-	o.Settled = r.settle(healed)
+	o.Settled = r.settle(Now())
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
 	}
+	for _, c := range r.clients {
+		c.leave()
+	}
 	r.end()
-	var errs []error
 	for _, c := range r.clients {
 		o.History.Events = append(o.History.Events, c.events...)
-		if o.Settled > 0 && c.err != nil {
+		if c.err != nil {
 			errs = append(errs, fmt.Errorf("chaos: client %d: %w", c.proc, c.err))
 		}
 	}
 	slices.SortStableFunc(o.History.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	o.History.Faults = n.faults
+	o.History.collectStarved()
+	if moved := time.Duration(clockOffset() - o.History.Offset).Abs(); moved > time.Duration(clockError) {
+		errs = append(errs, fmt.Errorf("chaos: the wall clock was set by %v: the logs can't be compared with the rest", moved))
+	}
 	txns, err := readLogs(ctx, r.servers)
 	o.History.Lives = lives(txns)
 	return o, errors.Join(append(errs, err)...)
 }
 
-// harm lets the nemesis work: one hand at the servers, two at the clients.
-func (r *run) harm(ctx context.Context, n *Nemesis) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Length)
-	defer cancel()
-	var hands sync.WaitGroup
-	hands.Go(func() {
-		defer cancel() // without servers there is nothing to see
-		err = n.harmServers(ctx, rand.New(rand.NewPCG(r.Seed, 1)))
-	})
+// gather waits until every client has had a lease.
+func (r *run) gather(ctx context.Context) error {
+	late := time.After(time.Minute)
+	for _, c := range r.clients {
+		for c.leases.Load() == 0 {
+			select {
+			case <-time.After(10 * time.Millisecond):
+				continue
+			case <-c.gone:
+			case <-late:
+			case <-ctx.Done():
+			}
+			return fmt.Errorf("chaos: client %d does not start", c.proc)
+		}
+	}
+	return nil
+}
+
+// calm looks on until work is brisk, which it is not while the servers warm up, and
+// returns how many leases there are a second.
+func (r *run) calm(ctx context.Context) (rate float64) {
+	brisk := float64(VoidBelow)
+	if r.Peer != "" {
+		brisk = 1 // one lock, with long holds: there is no more to come
+	}
+	for begun := time.Now(); rate < brisk && time.Since(begun) < briskIn && ctx.Err() == nil; {
+		before := r.leases()
+		pause(ctx, calmBefore)
+		rate = float64(r.leases()-before) / calmBefore.Seconds()
+	}
+	return rate
+}
+
+// The nemesis works in bouts. In the lulls between them everything is whole for long enough
+// that whoever is first in a queue has no fault to be excused by.
+const (
+	bout = 45 * time.Second // or a little longer
+	lull = 3 * SessionTimeout
+)
+
+// harm lets the nemesis work, to the end of the last bout.
+func (r *run) harm(ctx context.Context, n *Nemesis) error {
+	if r.Peer == "" { // which have no tokens
+		if err := n.staleHolder(ctx, r.clients); err != nil {
+			return err
+		}
+	}
+	bouts := max(2, int((r.Length+lull)/(bout+lull)))
+	length := (r.Length+lull)/time.Duration(bouts) - lull
+	if length <= 0 {
+		return fmt.Errorf("chaos: %v is too short for two bouts", r.Length)
+	}
+	hands := []func(context.Context) error{n.serverHand(rand.New(rand.NewPCG(r.Seed, 1)))}
 	half := len(r.clients) / 2
 	for i, clients := range [][]*client{r.clients[:half], r.clients[half:]} {
-		hands.Go(func() { n.harmClients(ctx, rand.New(rand.NewPCG(r.Seed, uint64(2+i))), clients) })
+		hands = append(hands, n.clientHand(rand.New(rand.NewPCG(r.Seed, uint64(2+i))), clients))
 	}
-	hands.Wait()
-	return err
+	for i := range bouts {
+		if i > 0 {
+			pause(ctx, lull)
+		}
+		if err := together(ctx, length, hands); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// settle asks every contender for one more lease, and returns how long that took.
-func (r *run) settle(healed int64) time.Duration {
-	for _, c := range r.clients {
-		c.finish()
-	}
-	late := time.After(2 * healedIn) // to tell who is slow from who is stuck
-	var last int64
-	for _, c := range r.clients {
-		for c.left.Load() == 0 {
-			select {
-			case <-c.gone:
-				if c.left.Load() == 0 {
-					return 0
-				}
-			case <-late:
-				return 0
-			case <-time.After(10 * time.Millisecond):
+// together lets all hands work for a time, or until one fails: without servers there is
+// nothing to see.
+func together(ctx context.Context, length time.Duration, hands []func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	errs := make([]error, len(hands))
+	var all sync.WaitGroup
+	for i, work := range hands {
+		all.Go(func() {
+			if errs[i] = work(ctx); errs[i] != nil {
+				cancel()
 			}
-		}
-		last = max(last, c.left.Load())
+		})
 	}
-	return time.Duration(last - healed)
-}
-
-// left is what remains at the servers when every client has gone in order.
-func (r *run) left(ctx context.Context) (all []string) {
-	for _, path := range paths {
-		names, _, err := r.admin.Children(path)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
-			names = []string{err.Error()}
-		}
-		for _, name := range names {
-			all = append(all, path+"/"+name)
-		}
-	}
-	for _, server := range r.servers.Servers() {
-		watches, err := zkadmin.FourLetter(ctx, server, "wchs")
-		if err != nil || !strings.Contains(watches, "Total watches:0") {
-			all = append(all, fmt.Sprintf("watches at a server: %s %v", watches, err))
-		}
-	}
-	return all
+	all.Wait()
+	return errors.Join(errs...)
 }

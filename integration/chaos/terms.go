@@ -10,22 +10,27 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// term leads for a moment.
-func (c *contender) term(ctx context.Context, term *recipes.Lease) {
+// term leads for a moment. It reports whether that was the last term: one that began when
+// the finish had been asked for, and was not lost.
+func (c *contender) term(ctx context.Context, term *recipes.Lease) (last bool) {
+	last = c.finishing()
 	c.tries++
 	c.took(term)
 	c.guard(ctx, term)
-	linger(c.upTo(150*time.Millisecond), term.Context().Done())
+	c.work(term, 150*time.Millisecond)
 	c.guard(ctx, term)
+	return last && term.Context().Err() == nil
 }
 
 // latch leads again and again.
 func (c *contender) latch(ctx context.Context) error {
-	done, led := c.lastTerm()
+	done := make(chan struct{})
+	led := sync.OnceFunc(func() { close(done) })
 	l, err := latch.New(c.client, c.path, latch.WithID(c.name), latch.WithListener(latch.Listener{
 		IsLeader: func(term *recipes.Lease) {
-			c.term(ctx, term)
-			led()
+			if c.term(ctx, term) {
+				led()
+			}
 			c.release(term)
 		},
 	}))
@@ -41,10 +46,13 @@ func (c *contender) latch(ctx context.Context) error {
 
 // selector leads again and again.
 func (c *contender) selector(ctx context.Context) error {
-	done, led := c.lastTerm()
+	done := make(chan struct{})
+	led := sync.OnceFunc(func() { close(done) })
 	s, err := selector.New(c.client, c.path, func(_ context.Context, term *recipes.Lease) error {
-		c.term(ctx, term)
-		led()
+		if c.term(ctx, term) {
+			led()
+		}
+		c.note(Event{What: Releasing, Try: c.tries, Token: term.FencingToken()})
 		return nil
 	}, selector.WithID(c.name), selector.WithAutoRequeue())
 	if err != nil {
@@ -58,18 +66,6 @@ func (c *contender) selector(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return s.Close()
-}
-
-// lastTerm returns a channel that is closed once a term has ended that is said to have
-// been led after the finish was asked for.
-func (c *contender) lastTerm() (done <-chan struct{}, led func()) {
-	last := make(chan struct{})
-	closing := sync.OnceFunc(func() { close(last) })
-	return last, func() {
-		if c.finishing() {
-			closing()
-		}
-	}
 }
 
 // watch asks now and then who leads, until done.

@@ -23,12 +23,27 @@ type Life struct {
 	Token   int64 // its czxid
 	Created int64 // milliseconds of the servers' wall clock
 	Gone    int64 // 0: never
+	GoneBy  int64 // the transaction that removed it
+	End     End
+	Session int64 // its owner
 }
+
+// End is how a znode went.
+type End string
+
+// The ends.
+const (
+	Stays   End = ""
+	Deleted End = "deleted" // by its own session
+	Robbed  End = "robbed"  // by another one
+	Closed  End = "closed"  // with its session, by whoever has joined that
+	Expired End = "expired" // as the leader gave its session up
+)
 
 // txn is one entry of a transaction log.
 type txn struct {
 	session, zxid, at int64
-	op                int32
+	request, op       int32 // the request's number in its session; 0: the leader's own
 	body              []byte
 }
 
@@ -43,7 +58,10 @@ const (
 
 // readLog returns the transactions of one log file.
 func readLog(file []byte) (all []txn, err error) {
-	if len(file) < logHeader || binary.BigEndian.Uint32(file) != logMagic {
+	if len(file) < logHeader {
+		return nil, nil // its server was killed before it had written the header
+	}
+	if binary.BigEndian.Uint32(file) != logMagic {
 		return nil, errors.New("chaos: no transaction log")
 	}
 	for file = file[logHeader:]; len(file) >= 12; {
@@ -52,8 +70,7 @@ func readLog(file []byte) (all []txn, err error) {
 			break
 		}
 		d := proto.NewDecoder(file[12 : 12+length])
-		t := txn{session: d.Int64()}
-		d.Int32() // the request's number in its session
+		t := txn{session: d.Int64(), request: d.Int32()}
 		t.zxid, t.at, t.op = d.Int64(), d.Int64(), d.Int32()
 		if d.Err() != nil {
 			return nil, fmt.Errorf("chaos: transaction log: %w", d.Err())
@@ -128,11 +145,7 @@ func unpack(text string) ([]byte, error) {
 
 // lives follows the ephemeral znodes through the logs.
 func lives(all []txn) []*Life {
-	type owned struct {
-		*Life
-		session int64
-	}
-	there := make(map[string]owned)
+	there := make(map[string]*Life)
 	var told []*Life
 	for _, t := range all {
 		switch t.op {
@@ -142,21 +155,28 @@ func lives(all []txn) []*Life {
 			d.Buffer()
 			d.ACL()
 			if ephemeral := d.Bool(); d.Err() == nil && ephemeral {
-				there[path] = owned{&Life{Path: path, Token: t.zxid, Created: t.at}, t.session}
-				told = append(told, there[path].Life)
+				there[path] = &Life{Path: path, Token: t.zxid, Created: t.at, Session: t.session}
+				told = append(told, there[path])
 			}
 		case proto.OpDelete:
 			path := proto.NewDecoder(t.body).String()
 			if n, ok := there[path]; ok {
-				n.Gone = t.at
+				n.Gone, n.GoneBy, n.End = t.at, t.zxid, Deleted
+				if n.Session != t.session {
+					n.End = Robbed
+				}
 				delete(there, path)
 			}
 		case proto.OpCloseSession:
 			for path, n := range there {
-				if n.session == t.session {
-					n.Gone = t.at
-					delete(there, path)
+				if n.Session != t.session {
+					continue
 				}
+				n.Gone, n.GoneBy, n.End = t.at, t.zxid, Closed
+				if t.request == 0 {
+					n.End = Expired
+				}
+				delete(there, path)
 			}
 		}
 	}

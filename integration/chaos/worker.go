@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,11 +20,12 @@ import (
 // Setup tells a client process what to be.
 type Setup struct {
 	Proc    int
+	Life    int // how many of this number were killed before
 	Servers []string
 	Timeout time.Duration // of the session
 	DSN     string        // of the rows
 	Seed    uint64
-	ZKLock  bool // contend with go-zookeeper's own lock
+	Peer    Peer // to contend with, if not with the whole library
 }
 
 // The locks, and the rows of the same names.
@@ -38,6 +40,9 @@ const (
 
 var paths = []string{fencedPath, mixedPath, revokedPath, latchPath, selectorPath}
 
+// Paths are those of all locks.
+func Paths() []string { return slices.Clone(paths) }
+
 // worker is a client process.
 type worker struct {
 	Setup
@@ -45,31 +50,39 @@ type worker struct {
 	client *recipes.Client
 	db     *sql.DB
 	finish chan struct{}  // closed when each contender is to acquire once more and go
+	leave  chan struct{}  // closed when the session is no longer needed
 	ends   sync.WaitGroup // of the contexts of all leases
 }
 
 // Work is a client process: it contends until its input says "finish", then lets every
-// contender acquire once more. Its input's end ends it at once.
+// contender acquire once more, and leaves when its input says so: until then its session
+// stands, so that what the contenders leave behind can be seen. Its input's end ends it
+// at once.
 func Work(ctx context.Context, s Setup, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &worker{Setup: s, recorder: newRecorder(s.Proc, out), finish: make(chan struct{})}
+	w := &worker{Setup: s, recorder: newRecorder(s.Proc, out), finish: make(chan struct{}), leave: make(chan struct{})}
 	go func() { // ends with the input, which nobody waits for: the process does not outlive it
 		defer cancel()
 		lines := bufio.NewScanner(in)
-		if lines.Scan() {
-			close(w.finish)
+		for _, wish := range []chan struct{}{w.finish, w.leave} {
+			if lines.Scan() {
+				close(wish)
+			}
 		}
-		for lines.Scan() {
-		}
+		lines.Scan()
 	}()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() { w.watchClock(ctx) })
 	before := goleak.IgnoreCurrent()
 	var err error
 	if w.db, err = openRows(s.DSN); err != nil {
 		return err
 	}
-	if s.ZKLock {
-		err = w.contendZKLock(ctx)
+	if s.Peer != "" {
+		err = w.contendPeer(ctx)
 	} else {
 		err = w.contendAll(ctx)
 	}
@@ -78,13 +91,39 @@ func Work(ctx context.Context, s Setup, in io.Reader, out io.Writer) error {
 	if leak := goleak.Find(before); leak != nil {
 		left = leak.Error()
 	}
-	w.record(Event{What: Left, By: fmt.Sprintf("p%d", s.Proc), Text: left})
+	if err == nil {
+		w.record(Event{What: Left, By: w.name(), Text: left})
+	}
 	return err
 }
 
+func (w *worker) name() string { return fmt.Sprintf("p%d.%d", w.Proc, w.Life) }
+
+// watchClock records when the process did not run, stopped or starved.
+func (w *worker) watchClock(ctx context.Context) {
+	const often, long = 10 * time.Millisecond, 100 * time.Millisecond
+	for last := Now(); ; last = Now() {
+		linger(often, ctx.Done())
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Duration(Now()-last) > long {
+			w.record(Event{What: Starved, By: w.name(), Value: last})
+		}
+	}
+}
+
+// rest waits, when all contenders are done, until the session is no longer needed.
+func (w *worker) rest(ctx context.Context) {
+	w.record(Event{What: Idle, By: w.name()})
+	select {
+	case <-w.leave:
+	case <-ctx.Done():
+	}
+}
+
 func (w *worker) contendAll(ctx context.Context) (err error) {
-	w.client, err = recipes.Connect(ctx, w.Servers, recipes.WithSessionTimeout(w.Timeout))
-	if err != nil {
+	if w.client, err = w.connect(ctx); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
@@ -110,15 +149,24 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 		})
 	}
 	all.Wait()
+	w.rest(ctx)
 	err = errors.Join(append(errs, w.client.Close())...)
 	w.ends.Wait()
 	return err
 }
 
+// connect goes on trying: a process that was killed may come back while no server is there.
+func (w *worker) connect(ctx context.Context) (client *recipes.Client, err error) {
+	for client == nil && ctx.Err() == nil {
+		client, err = recipes.Connect(ctx, w.Servers, recipes.WithSessionTimeout(w.Timeout))
+	}
+	return client, err
+}
+
 func (w *worker) contender(i int, path string) *contender {
 	return &contender{
-		worker: w, name: fmt.Sprintf("p%d.%d%s", w.Proc, i, path), path: path,
-		rand: rand.New(rand.NewPCG(w.Seed, uint64(w.Proc*100+i))),
+		worker: w, name: fmt.Sprintf("%s.%d%s", w.name(), i, path), path: path,
+		rand: rand.New(rand.NewPCG(w.Seed, uint64((w.Life*100+w.Proc)*100+i))),
 		row:  row{w.db, path},
 	}
 }
@@ -148,10 +196,23 @@ func (c *contender) note(e Event) {
 	c.record(e)
 }
 
-// acquire records an attempt. Without a lease it returns nil.
-func (c *contender) acquire(ctx context.Context, acquire func(context.Context) (*recipes.Lease, error)) *recipes.Lease {
+// What ends an attempt without a lease.
+const (
+	unlimited  = "" // nothing
+	byDeadline = "a deadline"
+	byCancel   = "a cancellation"
+	byTry      = "one try"
+)
+
+// call records that an attempt begins, and what ends it without a lease: not before a time
+// is over.
+func (c *contender) call(limit string, after time.Duration) {
 	c.tries++
-	c.note(Event{What: Called, Try: c.tries})
+	c.note(Event{What: Called, Try: c.tries, Text: limit, Value: int64(after)})
+}
+
+// acquire records how the attempt goes that was called. Without a lease it returns nil.
+func (c *contender) acquire(ctx context.Context, acquire func(context.Context) (*recipes.Lease, error)) *recipes.Lease {
 	lease, err := acquire(ctx)
 	if err != nil {
 		c.note(Event{What: Failed, Try: c.tries, Text: err.Error()})
@@ -163,8 +224,13 @@ func (c *contender) acquire(ctx context.Context, acquire func(context.Context) (
 
 // took records that the current attempt was granted, and later that the lease's context ends.
 func (c *contender) took(lease *recipes.Lease) {
+	c.note(Event{What: Granted, Try: c.tries, Token: lease.FencingToken(), Znode: lease.Path()})
+	c.observe(lease)
+}
+
+// observe records when the lease's context ends.
+func (c *contender) observe(lease *recipes.Lease) {
 	try, token := c.tries, lease.FencingToken()
-	c.note(Event{What: Granted, Try: try, Token: token, Znode: lease.Path()})
 	c.ends.Add(1)
 	context.AfterFunc(lease.Context(), func() {
 		defer c.ends.Done()
@@ -180,6 +246,9 @@ func (c *contender) release(lease *recipes.Lease) {
 		text = err.Error()
 	}
 	c.note(Event{What: Released, Try: try, Token: token, Text: text})
+	if lease.Context().Err() == nil {
+		c.note(Event{What: Standing, Try: try, Token: token})
+	}
 }
 
 // upTo is a random duration.

@@ -1,0 +1,140 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// What somebody else does behind the holder's back is counted, not held against it.
+func TestExcuses(t *testing.T) {
+	for kind, end := range map[string]End{pauseClient: Deleted, expireSession: Closed, deleteZnode: Robbed} {
+		t.Run(kind, func(t *testing.T) {
+			h := told(10)
+			h.Lives[5].End = end
+			late := h.event(Ended, 105)
+			at := late.At
+			late.At += second
+			h.Faults = []Fault{{Kind: kind, Proc: late.Proc, Znode: fencedPath + "/znode-105", From: at - 2*ms, To: at + second}}
+			v := Judge(h)
+			require.Empty(t, v.Violations)
+			require.Equal(t, 1, v.Excused[kind])
+
+			another := h.Faults[0]
+			another.Proc, another.Znode = late.Proc%4+1, "/another"
+			h.Faults[0], another = another, h.Faults[0]
+			require.NotEmpty(t, Judge(h).Violations, "it hit somebody else")
+			h.Faults[0] = another
+
+			h.Faults[0].From, h.Faults[0].To = at+2*second, at+3*second
+			require.NotEmpty(t, Judge(h).Violations, "it came later")
+			h.Faults[0].From, h.Faults[0].To = at-20*second, at-10*second
+			if kind == pauseClient {
+				require.NotEmpty(t, Judge(h).Violations, "it was long ago")
+				return
+			}
+			require.Empty(t, Judge(h).Violations, "it was asked for long before it was done")
+			h.Lives[5].End = Deleted
+			require.NotEmpty(t, Judge(h).Violations, "it hit nothing")
+			h.Lives[5].End = end
+			late.At += 4 * second
+			require.NotEmpty(t, Judge(h).Violations, "there was time to hear of it")
+		})
+	}
+}
+
+// A grant may be recorded late by a process that did not run, and ends at once then.
+func TestLateGrant(t *testing.T) {
+	plant := func(ended int64) *History {
+		h := told(10)
+		h.event(Granted, 105).At = h.event(Granted, 106).At + second
+		h.event(Ended, 105).At = h.event(Granted, 105).At + ended
+		h.Events = append(h.Events, Event{What: Starved, Proc: h.event(Granted, 105).Proc, Value: h.event(Granted, 106).At - 1, At: h.event(Granted, 105).At})
+		h.collectStarved()
+		return h
+	}
+	v := Judge(plant(second / 10))
+	require.Empty(t, v.Violations)
+	require.Positive(t, v.Excused[starved])
+	require.NotEmpty(t, Judge(plant(second)).Violations, "it was trusted on")
+}
+
+// An end may be recorded late by a goroutine that had to wait, but not where the session
+// expired: there a margin is left for that.
+func TestLateEnd(t *testing.T) {
+	plant := func(cause string, expired bool) *History {
+		h := told(10)
+		e := h.event(Ended, 105)
+		e.At, e.Text = h.event(Granted, 106).At+20*ms, cause
+		if expired {
+			h.Lives[5].End = Expired
+		}
+		return h
+	}
+	require.Empty(t, Judge(plant(recipes.ErrReleased.Error(), false)).Violations)
+	require.Empty(t, Judge(plant(recipes.ErrSessionLost.Error(), false)).Violations, "its own delete came after the end")
+	require.Empty(t, Judge(plant(killClient, false)).Violations, "killed as it released")
+	require.NotEmpty(t, Judge(plant(recipes.ErrNodeDeleted.Error(), false)).Violations)
+	require.NotEmpty(t, Judge(plant(recipes.ErrSessionLost.Error(), true)).Violations)
+}
+
+// An expired session excuses the holds of that session alone, and nobody who says that he
+// leads when his own clock knows better.
+func TestNoExcuse(t *testing.T) {
+	h := told(10)
+	h.event(Ended, 105).At += second
+	h.Faults = []Fault{{Kind: expireSession, Proc: h.event(Ended, 105).Proc, From: h.event(Granted, 105).At - second, To: h.event(Granted, 105).At - second}}
+	require.NotEmpty(t, Judge(h).Violations)
+
+	h = told(10)
+	led := h.event(Led, 105)
+	led.At, led.Value = led.At+2*second, led.Value+2*second
+	h.Faults = []Fault{{Kind: pauseClient, Proc: led.Proc, From: led.At - second, To: led.At + second}}
+	require.Contains(t, fmt.Sprint(Judge(h).Violations), "says that it leads")
+}
+
+// A fault excuses a waiter that is not told only as long as it lasts, and some time more.
+// That a later one has told him is no excuse.
+func TestNotToldInQuietTimes(t *testing.T) {
+	const later = 20 * second
+	h := told(10)
+	for i := range h.Events {
+		if h.Events[i].Token >= 105 {
+			h.Events[i].At += later
+			h.Events[i].Wall += later / ms
+		}
+	}
+	for _, l := range h.Lives[5:] {
+		l.Gone += later / ms
+	}
+	granted := h.event(Granted, 105).At
+	first, proc := granted-later, h.event(Granted, 105).Proc
+	cut := func(from, to int64) Fault { return Fault{Kind: "connection cut", Proc: proc, From: from, To: to} }
+	for name, tt := range map[string]struct {
+		faults  []Fault
+		excused bool
+	}{
+		"quiet at the end":          {[]Fault{cut(first, first+1)}, false},
+		"quiet before the rescue":   {[]Fault{cut(granted-1, granted)}, false},
+		"quiet in the middle":       {[]Fault{cut(first, first+1), cut(granted-1, granted)}, false},
+		"a fault all the time":      {[]Fault{cut(first, granted-second)}, true},
+		"one fault after the other": {[]Fault{cut(first, first+1), cut(first+7*second, first+8*second), cut(first+14*second, granted)}, true},
+		"the servers'":              {[]Fault{{Kind: "leader killed", From: first, To: granted - second}}, true},
+		"a moment without time now and then": {[]Fault{
+			{Kind: starved, Proc: proc, From: first + 7*second, To: first + 7*second + 100*ms},
+			{Kind: starved, Proc: proc, From: first + 14*second, To: first + 14*second + 100*ms},
+		}, false},
+		"another process's":          {[]Fault{{Kind: "connection cut", Proc: proc%4 + 1, From: first, To: granted}}, false},
+		"the end of another's znode": {[]Fault{{Kind: deleteZnode, Znode: "/another", From: first, To: granted}}, false},
+	} {
+		h.Faults = tt.faults
+		if tt.excused {
+			require.Empty(t, Judge(h).Violations, name)
+		} else {
+			require.Contains(t, fmt.Sprint(Judge(h).Violations), "was not told", name)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// Of a peer overlaps and lost updates are counted, and who could not know of his loss is
+// told apart.
+func TestPeerReport(t *testing.T) {
+	h := told(10)
+	h.Lives = nil
+	for i := range h.Events {
+		h.Events[i].Token, h.Events[i].Znode = 0, ""
+	}
+	r := JudgePeer(h)
+	require.Equal(t, 10, r.Leases)
+	require.Empty(t, r.Overlaps)
+	require.Zero(t, r.LostUpdates)
+
+	late := slices.IndexFunc(h.Events, func(e Event) bool { return e.What == Ended && e.Try == 105 })
+	h.Events[late].At += int64(500 * time.Millisecond)
+	again := slices.IndexFunc(h.Events, func(e Event) bool { return e.What == Wrote && e.Try == 106 })
+	h.Events[again].Value = 105
+	r = JudgePeer(h)
+	require.Equal(t, map[string]int{"": 1}, r.Overlaps)
+	require.Equal(t, 1, r.LostUpdates)
+	h.Faults = []Fault{{Kind: expireSession, Proc: h.Events[late].Proc, From: h.Events[late].At - int64(time.Second), To: h.Events[late].At}}
+	require.Equal(t, map[string]int{expireSession: 1}, JudgePeer(h).Overlaps)
+}
+
+// A long history is judged, and not given up.
+func TestLongHistory(t *testing.T) {
+	h := told(20_000)
+	require.Empty(t, Judge(h).Violations)
+	require.Empty(t, Linearize(h))
+}
+
+func TestTimeline(t *testing.T) {
+	h := told(10)
+	h.Faults = []Fault{{Kind: pauseClient, Proc: 1, From: 5 * second, To: 6 * second}}
+	h.Events = append(h.Events, Event{What: Called, By: "never served", Path: fencedPath, At: 2 * second})
+	h.Lives = append(h.Lives, &Life{Path: fencedPath + "/ghost", Created: 3000})
+	h.lease(1, 500, 100*second, 101*second)
+	picture := string(Timeline(h, fencedPath, 5*second))
+	for d := xml.NewDecoder(strings.NewReader(picture)); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+	for _, shown := range []string{"client paused p1", "never served", "ghost", "token 105"} {
+		require.Contains(t, picture, shown)
+	}
+	require.NotContains(t, picture, "token 500", "at another time")
+}
+
+// A log ends where a killed server tore it, or where the preallocated zeros begin.
+func TestReadLog(t *testing.T) {
+	header := proto.NewEncoder().Int32(logMagic).Int32(2).Int64(0).Body()
+	// The request's number is 0 where the leader closes a session, and only there.
+	request := int32(1)
+	entry := func(session, zxid, at int64, op int32, body []byte) []byte {
+		record := proto.NewEncoder().Int64(session).Int32(request).Int64(zxid).Int64(at).Int32(op).Raw(body).Body()
+		framed := binary.BigEndian.AppendUint64(nil, 0)
+		framed = binary.BigEndian.AppendUint32(framed, uint32(len(record)))
+		return append(append(framed, record...), logEndOfEntry)
+	}
+	create := func(session, zxid int64, path string) []byte {
+		return entry(session, zxid, 990+zxid, proto.OpCreate2, proto.NewEncoder().String(path).Buffer(nil).ACL(nil).Bool(true).Int32(1).Body())
+	}
+	remove := func(session, zxid int64, path string) []byte {
+		return entry(session, zxid, 990+zxid, proto.OpDelete, proto.NewEncoder().String(path).Body())
+	}
+	created := create(7, 10, "/l/a")
+	whole := slices.Concat(header, created, create(8, 11, "/l/b"), create(8, 12, "/l/c"), create(9, 13, "/l/d"), create(9, 14, "/l/e"),
+		remove(8, 15, "/l/b"), remove(7, 16, "/l/c"), entry(9, 17, 1007, proto.OpCloseSession, nil))
+	request = 0
+	whole = append(whole, entry(7, 18, 1008, proto.OpCloseSession, nil)...)
+
+	for name, end := range map[string][]byte{"zeros": make([]byte, 100), "torn": created[:len(created)-1], "nothing": nil} {
+		all, err := readLog(append(bytes.Clone(whole), end...))
+		require.NoError(t, err, name)
+		require.Len(t, all, 9, name)
+		require.Equal(t, []*Life{
+			{"/l/a", 10, 1000, 1008, 18, Expired, 7},
+			{"/l/b", 11, 1001, 1005, 15, Deleted, 8},
+			{"/l/c", 12, 1002, 1006, 16, Robbed, 8},
+			{"/l/d", 13, 1003, 1007, 17, Closed, 9},
+			{"/l/e", 14, 1004, 1007, 17, Closed, 9},
+		}, lives(all), name)
+	}
+	all, err := readLog([]byte("ZKLG"))
+	require.NoError(t, err)
+	require.Empty(t, all)
+	_, err = readLog([]byte("something else entirely"))
+	require.Error(t, err)
+}
