@@ -37,7 +37,7 @@ func TestCuratorPassesOverKazoosNames(t *testing.T) {
 // kazoo that is told nothing waits for its own names alone, and kazoo with Curator's for those.
 func TestKazooAsItComesSeesNobodyElse(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t)
+	path := plainPath(t)
 	kazoo := kazooAlone.open(t, options{}).contender(t, path, "kazoo")
 	for _, l := range languages {
 		other := l.open(t, options{}).contender(t, path, l.name)

@@ -143,6 +143,16 @@ func lockPath(t *testing.T) string {
 	return fmt.Sprintf("/%s-%d", name, time.Now().UnixNano())
 }
 
+// plainPath is a lockPath that is there already and stays: no container, which the server would remove in a moment when nobody uses
+// it. A server that has not heard of that removal yet, or of a new container, would mislead a client that asks it for the parents.
+func plainPath(t *testing.T) string {
+	t.Helper()
+	path := lockPath(t)
+	_, err := theWorld(t).observer.Create(path, []byte{}, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return path
+}
+
 // eventually waits for a condition, which may fail the test itself: unlike require.Eventually's it runs in the test's goroutine.
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()

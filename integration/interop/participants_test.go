@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,11 +39,12 @@ func TestParticipants(t *testing.T) {
 		}
 		require.Len(t, ours, len(nodes))
 
-		// A contender's thread waits for the lock, so others ask.
+		// A contender's thread waits for the lock, so others ask; their servers may be a moment behind.
 		java := open[javaLang.name].contender(t, path, "").(*agentContender)
-		require.Equal(t, nodes, java.process.Call(t, "nodes", java.name))
+		eventually(t, func() bool { return slices.Equal(nodes, java.process.Call(t, "nodes", java.name)) }, "Curator sees all")
 		require.Equal(t, append([]string{want[0] + "*"}, want[1:]...), java.process.Call(t, "participants", java.name))
 		python := open[pythonLang.name].contender(t, path, "").(*agentContender)
+		eventually(t, func() bool { return len(python.process.Call(t, "participants", python.name)) == len(want) }, "kazoo sees all")
 		require.Equal(t, want, python.process.Call(t, "participants", python.name))
 	})
 }
