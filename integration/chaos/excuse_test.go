@@ -100,16 +100,7 @@ func TestNoExcuse(t *testing.T) {
 // That a later one has told him is no excuse.
 func TestNotToldInQuietTimes(t *testing.T) {
 	const later = 20 * second
-	h := told(10)
-	for i := range h.Events {
-		if h.Events[i].Token >= 105 {
-			h.Events[i].At += later
-			h.Events[i].Wall += later / ms
-		}
-	}
-	for _, l := range h.Lives[5:] {
-		l.Gone += later / ms
-	}
+	h := toldLater(later)
 	granted := h.event(Granted, 105).At
 	first, proc := granted-later, h.event(Granted, 105).Proc
 	cut := func(from, to int64) Fault { return Fault{Kind: "connection cut", Proc: proc, From: from, To: to} }
@@ -135,6 +126,52 @@ func TestNotToldInQuietTimes(t *testing.T) {
 			require.Empty(t, Judge(h).Violations, name)
 		} else {
 			require.Contains(t, fmt.Sprint(Judge(h).Violations), "was not told", name)
+		}
+	}
+}
+
+// toldLater is a history in which the sixth lease is granted long after its turn had come.
+func toldLater(later int64) *History {
+	h := told(10)
+	for i := range h.Events {
+		if h.Events[i].Token >= 105 {
+			h.Events[i].At += later
+			h.Events[i].Wall += later / ms
+		}
+	}
+	for _, l := range h.Lives[5:] {
+		l.Gone += later / ms
+	}
+	return h
+}
+
+// A waiter is excused by a server that shows him somebody ahead who has long been gone: by
+// his own server, and while he waits.
+func TestMisledByAServer(t *testing.T) {
+	const later = 20 * second
+	h := toldLater(later)
+	granted, proc := h.event(Granted, 105).At, h.event(Granted, 105).Proc
+	for name, tt := range map[string]struct {
+		at      int64
+		proc    int
+		shows   string
+		excused bool
+	}{
+		"a ghost":                {granted - later/2, proc, "znode-103", true},
+		"another's server":       {granted - later/2, proc%4 + 1, "znode-103", false},
+		"after the wait":         {granted + second, proc, "znode-103", false},
+		"the server is behind":   {granted - later + second, proc, "znode-104", false},
+		"nobody ahead":           {granted - later/2, proc, "znode-105", false},
+		"nothing":                {granted - later/2, proc, "", false},
+		"what the logs know not": {granted - later/2, proc, "znode-99", false},
+	} {
+		h.Views = []View{{At: tt.at, Procs: []int{tt.proc}, Queues: map[string][]string{fencedPath: {tt.shows}}}}
+		v := Judge(h)
+		if tt.excused {
+			require.Empty(t, v.Violations, name)
+			require.Equal(t, 1, v.Excused[misled], name)
+		} else {
+			require.Contains(t, fmt.Sprint(v.Violations), "was not told", name)
 		}
 	}
 }

@@ -43,6 +43,7 @@ type History struct {
 	Faults  []Fault
 	Starved []Fault // processes that did not run, for whatever reason
 	Lives   []*Life
+	Views   []View
 	Offset  int64 // wall clock minus monotonic clock, in nanoseconds
 }
 

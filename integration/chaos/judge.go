@@ -22,6 +22,8 @@ type Verdict struct {
 	Excused    map[string]int // overlaps, by the fault that nobody could know of
 	Happened   map[What]int   // events
 	Quiet      time.Duration  // for how long at least the nemesis has left each process alone at some time
+	Views      int            // of what a server shows
+	Ghosts     []Ghost        // among that
 	Nearest    time.Duration  // from a context's end to the next grant, where the session expired; 0: none
 }
 
@@ -48,6 +50,7 @@ func Judge(h *History) *Verdict {
 		v.reads(h, path, holds)
 	}
 	v.log(h)
+	v.Views, v.Ghosts = len(h.Views), h.Ghosts()
 	v.rest(h)
 	v.rows(h)
 	v.marks(h)
@@ -205,6 +208,10 @@ func (v *Verdict) told(h *History, l *Life, hold *Hold, proc int, before *Life) 
 		return // mostly, and then without a look at all the faults
 	}
 	if wait := h.quiet(proc, l.Path, from, to); wait > toldLate {
+		if h.misled(l, proc, from, to) {
+			v.Excused[misled]++
+			return
+		}
 		v.violation(to, directory(l.Path), "%s of process %d was first for %v of quiet and was not told", l.Path, proc, time.Duration(wait))
 	}
 }

@@ -155,10 +155,11 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	o.NoNetem = hasNetem(ctx, r.servers)
 	n := &Nemesis{servers: r.servers, clients: r.clients, admin: r.admin, timeout: SessionTimeout, netem: o.NoNetem == nil, lacking: r.Peer.lacking()}
 	var errs []error
-	if err := r.harm(ctx, n); err != nil {
+	if err := r.harm(ctx, n, o.History); err != nil {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
 	o.Settled = r.settle(Now())
+	r.look(ctx, o.History)
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
 	}
@@ -221,10 +222,12 @@ func (r *run) calm(ctx context.Context) (rate float64) {
 const (
 	bout = 45 * time.Second // or a little longer
 	lull = 3 * SessionTimeout
+	// looks is how often a lull shows what the servers show.
+	looks = 3
 )
 
 // harm lets the nemesis work, to the end of the last bout.
-func (r *run) harm(ctx context.Context, n *Nemesis) error {
+func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 	if r.Peer == "" { // which have no tokens
 		if err := n.staleHolder(ctx, r.clients); err != nil {
 			return err
@@ -242,13 +245,21 @@ func (r *run) harm(ctx context.Context, n *Nemesis) error {
 	}
 	for i := range bouts {
 		if i > 0 {
-			pause(ctx, lull)
+			r.rest(ctx, h)
 		}
 		if err := together(ctx, length, hands); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// rest lets everybody be for a lull, and records what the servers show then.
+func (r *run) rest(ctx context.Context, h *History) {
+	for range looks {
+		pause(ctx, lull/looks)
+		r.look(ctx, h)
+	}
 }
 
 // together lets all hands work for a time, or until one fails: without servers there is
