@@ -139,6 +139,12 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	for _, g := range v.Ghosts {
 		fmt.Fprintf(&s, "    server %d, of processes %v: %s, gone for %v, %s\n", g.View.Server, g.View.Procs, g.Path, o.History.GoneFor(g), g.End)
 	}
+	fmt.Fprintf(&s, "  servers left, untold       %d\n", v.Happened[chaos.Untold])
+	for _, e := range o.History.Events {
+		if e.What == chaos.Untold {
+			fmt.Fprintf(&s, "    by %s: %s\n", e.By, e.Znode)
+		}
+	}
 	fmt.Fprintf(&s, "  left in peace for          %v, each process once at least\n", v.Quiet)
 	fmt.Fprintf(&s, "  nearest expiry to a grant  %v\n", v.Nearest)
 	fmt.Fprintf(&s, "  everybody served after     %v\n", o.Settled)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -174,4 +175,19 @@ func TestMisledByAServer(t *testing.T) {
 			require.Contains(t, fmt.Sprint(v.Violations), "was not told", name)
 		}
 	}
+}
+
+// Whoever leaves a server because it did not tell of the end of a znode is right: it is gone.
+func TestLeavesAServer(t *testing.T) {
+	h := told(10)
+	gone := h.monotonic(h.Lives[5].Gone)
+	leave := func(at int64) *History {
+		left := *h
+		left.Events = append(slices.Clone(h.Events), Event{What: Untold, At: at, By: "p1", Znode: h.Lives[5].Path})
+		return &left
+	}
+	v := Judge(leave(gone + second))
+	require.Empty(t, v.Violations)
+	require.Equal(t, 1, v.Happened[Untold])
+	require.Contains(t, fmt.Sprint(Judge(leave(gone-second)).Violations), "which is there")
 }

@@ -56,10 +56,7 @@ func (h *History) holds() map[string][]*Hold {
 	all := make(map[key]*Hold)
 	led := make(map[int64]*Hold)
 	called := make(map[key]int64)
-	lives := make(map[string]*Life)
-	for _, l := range h.Lives {
-		lives[l.Path] = l
-	}
+	lives := h.byPath()
 	byPath := make(map[string][]*Hold)
 	for _, e := range h.Events {
 		k := key{e.By, e.Try}
@@ -93,6 +90,15 @@ func (h *History) holds() map[string][]*Hold {
 		}
 	}
 	return byPath
+}
+
+// byPath are the lives of all znodes.
+func (h *History) byPath() map[string]*Life {
+	lives := make(map[string]*Life)
+	for _, l := range h.Lives {
+		lives[l.Path] = l
+	}
+	return lives
 }
 
 func (hold *Hold) tell(e Event) {

@@ -50,7 +50,7 @@ func Judge(h *History) *Verdict {
 		v.reads(h, path, holds)
 	}
 	v.log(h)
-	v.Views, v.Ghosts = len(h.Views), h.Ghosts()
+	v.views(h)
 	v.rest(h)
 	v.rows(h)
 	v.marks(h)

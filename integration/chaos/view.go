@@ -83,10 +83,7 @@ type Ghost struct {
 // Ghosts are the znodes that a server showed when they had been gone, by the logs of the
 // majority, for longer than a server may be behind without losing its place among the others.
 func (h *History) Ghosts() (all []Ghost) {
-	lives := make(map[string]*Life)
-	for _, l := range h.Lives {
-		lives[l.Path] = l
-	}
+	lives := h.byPath()
 	for _, view := range h.Views {
 		for path, names := range view.Queues {
 			for _, name := range names {
@@ -102,6 +99,20 @@ func (h *History) Ghosts() (all []Ghost) {
 // GoneFor is for how long the ghost's znode had been gone.
 func (h *History) GoneFor(g Ghost) time.Duration {
 	return time.Duration(g.View.At - h.monotonic(g.Gone))
+}
+
+// views: nobody leaves a server that has told all there was to tell.
+func (v *Verdict) views(h *History) {
+	v.Views, v.Ghosts = len(h.Views), h.Ghosts()
+	lives := h.byPath()
+	for _, e := range h.Events {
+		if e.What != Untold {
+			continue
+		}
+		if l := lives[e.Znode]; l != nil && (l.Gone == 0 || h.monotonic(l.Gone) > e.At+clockError) {
+			v.violation(e.At, directory(e.Znode), "%s leaves its server for the sake of %s, which is there", e.By, e.Znode)
+		}
+	}
 }
 
 // misled is the excuse of a waiter whose server shows him a ghost.

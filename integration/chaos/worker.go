@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -158,9 +160,28 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 // connect goes on trying: a process that was killed may come back while no server is there.
 func (w *worker) connect(ctx context.Context) (client *recipes.Client, err error) {
 	for client == nil && ctx.Err() == nil {
-		client, err = recipes.Connect(ctx, w.Servers, recipes.WithSessionTimeout(w.Timeout))
+		client, err = recipes.Connect(ctx, w.Servers, recipes.WithSessionTimeout(w.Timeout), recipes.WithLogger(slog.New(listener{slog.DiscardHandler, w})))
 	}
 	return client, err
+}
+
+// listener hears when the client leaves a server that did not tell.
+type listener struct {
+	slog.Handler // none
+	worker       *worker
+}
+
+func (l listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (l listener) Handle(_ context.Context, r slog.Record) error {
+	if !strings.Contains(r.Message, "did not tell") {
+		return nil
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		l.worker.record(Event{What: Untold, By: l.worker.name(), Znode: a.Value.String()})
+		return true
+	})
+	return nil
 }
 
 func (w *worker) contender(i int, path string) *contender {

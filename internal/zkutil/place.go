@@ -194,7 +194,8 @@ func (p *place) grant(ctx context.Context) (*Entry, error) {
 // prove gets the proof that a grant needs: none came since the connection was away.
 func (p *place) prove(ctx context.Context) error {
 	_, err := retry(ctx, p.s.cfg.Retry, transient, func() (struct{}, error) {
-		return struct{}{}, p.s.prove(ctx, p.path)
+		_, err := p.s.prove(ctx, p.path)
+		return struct{}{}, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return lostPlace(ErrNodeDeleted)

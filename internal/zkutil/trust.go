@@ -2,7 +2,6 @@ package zkutil
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -24,6 +23,7 @@ type trust struct {
 	beat     time.Time // when the heartbeat in flight was sent; zero: none is
 	beaten   time.Time // when the latest heartbeat was sent
 	cut      time.Time // when a hanging connection was last closed
+	audited  time.Time // when watches were last looked through
 }
 
 // period is the time between heartbeats, and how long one may take.
@@ -120,15 +120,6 @@ func (s *Session) trusted() bool {
 	return time.Now().Before(s.trust.until)
 }
 
-// prove commits an empty transaction: a check of a znode of ours, or of the root.
-func (s *Session) prove(ctx context.Context, path string) error {
-	_, err := do(ctx, s, request[struct{}]{write: true, run: func(conn *zk.Conn) (struct{}, error) {
-		_, err := conn.Multi(&zk.CheckVersionRequest{Path: path, Version: -1})
-		return struct{}{}, err
-	}})
-	return err
-}
-
 // keep is the goroutine that watches the clock for the session: it sends the
 // heartbeats, closes a socket that does not answer them, and ends holds whose
 // trust has run out.
@@ -204,9 +195,10 @@ func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
 	if s.connected && s.interest > 0 {
 		if !s.trust.beat.IsZero() {
 			hung = due(latest(s.trust.beat, s.trust.answered, s.trust.cut).Add(s.period()))
-		} else if due(latest(s.trust.proven, s.trust.beaten, s.wanted).Add(s.period())) {
-			s.startBeat(now)
-			due(now.Add(s.period()))
+		} else if beat, audit := due(s.beatAt()), due(s.auditAt()); beat || audit {
+			s.startBeat(now, beat, audit)
+			due(s.beatAt())
+			due(s.auditAt())
 		}
 	}
 	if hung {
@@ -215,42 +207,6 @@ func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
 	}
 	s.wakeAt = next
 	return next, hung
-}
-
-// startBeat sends a heartbeat from a task of its own: it checks a znode of ours, so that
-// its loss is noticed, too, or the root. Called under s.mu.
-func (s *Session) startBeat(now time.Time) {
-	const root = "/"
-	path := root
-	for path = range s.nodes {
-		break
-	}
-	s.trust.beat, s.trust.beaten = now, now
-	s.backgroundLocked(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, s.patience())
-		defer cancel()
-		err := s.prove(ctx, path)
-		if ctx.Err() != nil {
-			return // hung: the keeper sees to it
-		}
-		unfit := path != root && refused(err)
-		switch {
-		case !unfit:
-		case errors.Is(err, zk.ErrNoNode):
-			s.fire(path, zk.EventNodeDeleted)
-		default: // where it may not be read no event tells that it has gone
-			s.fire(path, zk.EventNotWatching)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.trust.beat.Equal(now) {
-			s.trust.beat = time.Time{}
-		}
-		if unfit {
-			s.trust.beaten = time.Time{} // another znode may still prove the session
-		}
-		s.wakeKeeper()
-	})
 }
 
 func latest(times ...time.Time) time.Time {

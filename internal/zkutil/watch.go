@@ -3,6 +3,7 @@ package zkutil
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,10 +14,12 @@ import (
 // zk.Conn can't remove a watch, so ten thousand waiters that came and went must not
 // leave ten thousand channels behind.
 type Watch struct {
-	fired chan struct{} // closed when the znode changed or went, or the watch is lost
-	event zk.EventType  // what happened; set before fired is closed
-	ready chan struct{} // closed once the server has answered
-	err   error         // of setting the watch; set before ready is closed
+	path    string
+	fired   chan struct{} // closed when the znode changed or went, or the watch is lost
+	event   zk.EventType  // what happened; set before fired is closed
+	ready   chan struct{} // closed once the server has answered
+	err     error         // of setting the watch; set before ready is closed
+	vouched time.Time     // when the znode was known to be there; guarded by Session.mu
 }
 
 func (w *Watch) hasFired() bool {
@@ -104,7 +107,7 @@ func (s *Session) sharedWatch(key watchKey) (w *Watch, shared bool) {
 	defer s.mu.Unlock()
 	w, shared = s.watches[key]
 	if !shared {
-		w = &Watch{fired: make(chan struct{}), ready: make(chan struct{})}
+		w = &Watch{path: key.path, fired: make(chan struct{}), ready: make(chan struct{})}
 		s.watches[key] = w
 	}
 	return w, shared
@@ -175,7 +178,7 @@ func get(path string) func(conn *zk.Conn) (node, error) {
 // the connection's channel has lost any.
 func (s *Session) armed(key watchKey, w *Watch, events <-chan zk.Event, err error) {
 	s.mu.Lock()
-	w.err = err
+	w.err, w.vouched = err, time.Now()
 	close(w.ready)
 	if err != nil && s.watches[key] == w {
 		delete(s.watches, key)

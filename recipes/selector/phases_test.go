@@ -22,6 +22,7 @@ func adopt(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Cl
 	t.Helper()
 	conn, events, err := zk.Connect(srv.Addrs(), timeout, zk.WithDialer(srv.Dialer()), zk.WithLogger(quiet{}))
 	require.NoError(t, err)
+	srv.Delay(zktest.OpAny, 10*time.Millisecond) // an early answer would race with zk.Conn's look for watches to set again
 	client, err := recipes.NewClient(conn, events, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
