@@ -64,8 +64,8 @@
 // quorum has committed, and nothing else: a server that is cut off from its quorum
 // goes on answering pings, reads and sync. So while something is held or awaited
 // the client commits an empty transaction every T/6, unless other writes flow. Every
-// T/2 that checks the znodes which it watches, at the leader: a server that has not told
-// that one is gone is left for another.
+// T/2 that checks the znodes which it watches, at the leader: no event may have told that
+// one is gone, and a server that still shows it is left for another.
 //
 // # Concurrency
 //

@@ -139,9 +139,9 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	for _, g := range v.Ghosts {
 		fmt.Fprintf(&s, "    server %d, of processes %v: %s, gone for %v, %s\n", g.View.Server, g.View.Procs, g.Path, o.History.GoneFor(g), g.End)
 	}
-	fmt.Fprintf(&s, "  servers left, untold       %d\n", v.Happened[chaos.Untold])
+	fmt.Fprintf(&s, "  servers left, for ghosts   %d\n", v.Happened[chaos.Haunted])
 	for _, e := range o.History.Events {
-		if e.What == chaos.Untold {
+		if e.What == chaos.Haunted {
 			fmt.Fprintf(&s, "    by %s: %s\n", e.By, e.Znode)
 		}
 	}

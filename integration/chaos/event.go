@@ -35,7 +35,7 @@ const (
 	Marked     What = "marked"   // the guarded znode was written, in transaction Zxid
 	Unmarked   What = "unmarked" // the servers refused that: the lease's znode is gone
 	Led        What = "led"      // HasLeadership said yes
-	Untold     What = "untold"   // the client has left its server, which did not tell that Znode is gone
+	Haunted    What = "haunted"  // the client has left its server, which shows Znode though it is gone
 	Starved    What = "starved"  // the process did not run from Value on
 	Idle       What = "idle"     // all of the process's contenders are done
 	Left       What = "left"     // the process is; Text tells of goroutines that it leaves

@@ -177,17 +177,17 @@ func TestMisledByAServer(t *testing.T) {
 	}
 }
 
-// Whoever leaves a server because it did not tell of the end of a znode is right: it is gone.
+// Whoever leaves a server because it shows a znode that is gone is right: it is.
 func TestLeavesAServer(t *testing.T) {
 	h := told(10)
 	gone := h.monotonic(h.Lives[5].Gone)
 	leave := func(at int64) *History {
 		left := *h
-		left.Events = append(slices.Clone(h.Events), Event{What: Untold, At: at, By: "p1", Znode: h.Lives[5].Path})
+		left.Events = append(slices.Clone(h.Events), Event{What: Haunted, At: at, By: "p1", Znode: h.Lives[5].Path})
 		return &left
 	}
 	v := Judge(leave(gone + second))
 	require.Empty(t, v.Violations)
-	require.Equal(t, 1, v.Happened[Untold])
+	require.Equal(t, 1, v.Happened[Haunted])
 	require.Contains(t, fmt.Sprint(Judge(leave(gone-second)).Violations), "which is there")
 }

@@ -101,12 +101,12 @@ func (h *History) GoneFor(g Ghost) time.Duration {
 	return time.Duration(g.View.At - h.monotonic(g.Gone))
 }
 
-// views: nobody leaves a server that has told all there was to tell.
+// views: nobody leaves a server that shows what is there.
 func (v *Verdict) views(h *History) {
 	v.Views, v.Ghosts = len(h.Views), h.Ghosts()
 	lives := h.byPath()
 	for _, e := range h.Events {
-		if e.What != Untold {
+		if e.What != Haunted {
 			continue
 		}
 		if l := lives[e.Znode]; l != nil && (l.Gone == 0 || h.monotonic(l.Gone) > e.At+clockError) {

@@ -165,7 +165,7 @@ func (w *worker) connect(ctx context.Context) (client *recipes.Client, err error
 	return client, err
 }
 
-// listener hears when the client leaves a server that did not tell.
+// listener hears when the client leaves a server that shows a ghost.
 type listener struct {
 	slog.Handler // none
 	worker       *worker
@@ -174,11 +174,10 @@ type listener struct {
 func (l listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
 func (l listener) Handle(_ context.Context, r slog.Record) error {
-	if !strings.Contains(r.Message, "did not tell") {
-		return nil
-	}
 	r.Attrs(func(a slog.Attr) bool {
-		l.worker.record(Event{What: Untold, By: l.worker.name(), Znode: a.Value.String()})
+		if a.Key == "znode" && strings.Contains(r.Message, "shows a znode that is gone") {
+			l.worker.record(Event{What: Haunted, By: l.worker.name(), Znode: a.Value.String()})
+		}
 		return true
 	})
 	return nil

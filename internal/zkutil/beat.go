@@ -11,66 +11,73 @@ import (
 )
 
 // A heartbeat proves the session by a transaction that checks znodes and changes nothing.
-// It also finds out what no event tells. A server that has lost a transaction goes on showing
-// what is gone everywhere else (ZOOKEEPER-4785 and its like), and one with the mend of
-// CVE-2024-23944 tells nobody who may not read the znode any more. Whoever relies on it would
-// wait for good. So each watch that stands is checked from time to time: an audit.
+// Now and then it checks the znodes that are watched: an audit. For no event may come when
+// one of them goes. A server that has lost a transaction shows what is gone everywhere else
+// (ZOOKEEPER-4785 and its like), and one with the mend of CVE-2024-23944 tells nobody who
+// may not read the znode any more.
 
 const (
 	auditsPerTimeout = 2
 	maxAudited       = 128 // watches in one transaction
 )
 
-// beatAt is when the next heartbeat is due. Called under s.mu, as all up to startBeat.
+// beatAt is when the next heartbeat is due. Called under s.mu.
 func (s *Session) beatAt() time.Time {
 	return latest(s.trust.proven, s.trust.beaten, s.wanted).Add(s.period())
 }
 
-// auditAt is when the next audit is due: not soon after a reconnect, which sets all watches
-// again.
+// auditAt is when the next audit is due. Called under s.mu.
 func (s *Session) auditAt() time.Time {
-	return latest(s.trust.audited, s.since, s.wanted).Add(s.auditPeriod())
+	return s.trust.audited.Add(s.period() * beatsPerTimeout / auditsPerTimeout)
 }
 
-func (s *Session) auditPeriod() time.Duration {
-	return s.period() * beatsPerTimeout / auditsPerTimeout
+// startBeat sends a heartbeat, an audit if one is due and there are watches to check.
+// Without a beat due it sends nothing else. Called under s.mu.
+func (s *Session) startBeat(now time.Time, beat, audit bool) {
+	failed := s.trust.beaten.IsZero() // the last one; a plain one follows
+	if audit && !(beat && failed) {
+		s.trust.audited = now
+		if watches := s.unseen(now.Add(-s.period())); len(watches) > 0 {
+			s.check(now, pathsOf(watches), watches)
+			return
+		}
+	}
+	if beat {
+		s.check(now, []string{s.anyNode()}, nil)
+	}
 }
 
-// unvouched returns the watches whose znodes nothing has vouched for of late, the oldest
-// first.
-func (s *Session) unvouched(now time.Time) (watches []*Watch) {
-	since := now.Add(-s.auditPeriod())
+// unseen returns the watches whose znodes nobody has seen since some moment, those that were
+// seen longest ago first. Called under s.mu.
+func (s *Session) unseen(since time.Time) (watches []*Watch) {
 	for key, w := range s.watches {
-		if key.kind == watchData && !w.vouched.IsZero() && !w.vouched.After(since) {
+		if key.kind == watchData && !w.seen.IsZero() && !w.seen.After(since) {
 			watches = append(watches, w)
 		}
 	}
-	slices.SortFunc(watches, func(a, b *Watch) int { return a.vouched.Compare(b.vouched) })
+	slices.SortFunc(watches, func(a, b *Watch) int { return a.seen.Compare(b.seen) })
 	return watches[:min(len(watches), maxAudited)]
 }
 
-// startBeat sends a heartbeat from a task of its own if one is due, or if an audit is and
-// there are watches to check. Else it checks a znode of ours, so that its loss is noticed,
-// too, or the root.
-func (s *Session) startBeat(now time.Time, beat, audit bool) {
-	const root = "/"
-	paths := []string{root}
-	for paths[0] = range s.nodes {
-		break
+func pathsOf(watches []*Watch) (paths []string) {
+	for _, w := range watches {
+		paths = append(paths, w.path)
 	}
-	var watches []*Watch
-	if audit {
-		s.trust.audited = now
-		watches = s.unvouched(now)
+	return paths
+}
+
+const root = "/"
+
+// anyNode is a znode of ours, so that its loss is noticed, or the root. Called under s.mu.
+func (s *Session) anyNode() string {
+	for path := range s.nodes {
+		return path
 	}
-	if len(watches) > 0 {
-		paths = nil
-		for _, w := range watches {
-			paths = append(paths, w.path)
-		}
-	} else if !beat {
-		return
-	}
+	return root
+}
+
+// check sends a heartbeat from a task of its own, about some znodes. Called under s.mu.
+func (s *Session) check(now time.Time, paths []string, watches []*Watch) {
 	epoch := s.epoch
 	s.trust.beat, s.trust.beaten = now, now
 	s.backgroundLocked(func(ctx context.Context) {
@@ -80,16 +87,20 @@ func (s *Session) startBeat(now time.Time, beat, audit bool) {
 		if ctx.Err() != nil {
 			return // hung: the keeper sees to it
 		}
-		unfit := culprit != root && refused(err)
+		unfit := refused(err) && culprit != root
 		if unfit && culprit != "" {
-			s.disproved(culprit, err, epoch)
+			s.disproved(ctx, culprit, err, epoch)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil {
-			for _, w := range watches {
-				w.vouched = now
+		for _, w := range watches {
+			if w.path == culprit {
+				s.trust.audited = time.Time{} // the rest is still to be checked
 			}
+			if err != nil && (culprit == "" || w.path == culprit) {
+				break
+			}
+			w.seen = now
 		}
 		if s.trust.beat.Equal(now) {
 			s.trust.beat = time.Time{}
@@ -101,8 +112,8 @@ func (s *Session) startBeat(now time.Time, beat, audit bool) {
 	})
 }
 
-// prove commits a transaction that checks whether znodes are there. Where one is not, or may
-// not be read, it is the culprit.
+// prove commits a transaction that checks whether znodes are there. The culprit is the one
+// for whose sake it was refused, if that is known.
 func (s *Session) prove(ctx context.Context, paths ...string) (culprit string, err error) {
 	checks := make([]any, len(paths))
 	for i, path := range paths {
@@ -113,7 +124,7 @@ func (s *Session) prove(ctx context.Context, paths ...string) (culprit string, e
 	}})
 	failed := slices.IndexFunc(answers, func(answer zk.MultiResponse) bool { return answer.Error != nil })
 	switch {
-	case err == nil:
+	case !refused(err):
 	case len(paths) == 1:
 		culprit = paths[0]
 	case failed >= 0 && failed < len(paths):
@@ -122,25 +133,28 @@ func (s *Session) prove(ctx context.Context, paths ...string) (culprit string, e
 	return culprit, err
 }
 
-// disproved acts on the leader's word that a znode is gone, or may not be read. Answers and
-// events come in their order: if a watch of this connection still stands, the server does
-// not know that the znode is gone, or does not tell. The next one will when it is asked to
-// set the watch again.
-func (s *Session) disproved(path string, err error, epoch uint64) {
-	if !errors.Is(err, zk.ErrNoNode) { // where it may not be read no event tells that it has gone
-		s.fire(path, zk.EventNotWatching)
+// disproved acts on the leader's word that a znode is gone, or may not be read: whoever
+// relies on it looks again. A server that still shows what is gone is left for another.
+func (s *Session) disproved(ctx context.Context, path string, err error, epoch uint64) {
+	gone := errors.Is(err, zk.ErrNoNode)
+	s.mu.Lock()
+	if hold := s.holds[path]; gone && hold != nil {
+		hold.deletedLocked()
+	}
+	s.mu.Unlock()
+	s.fire(path, zk.EventNotWatching)
+	if !gone || s.wire == nil {
+		return
+	}
+	line := s.wire.line()
+	if _, err := do(ctx, s, request[node]{run: get(path)}); err != nil {
 		return
 	}
 	s.mu.Lock()
-	w := s.watches[watchKey{path, watchData}]
-	untold := s.wire != nil && s.connected && s.epoch == epoch && w != nil && !w.vouched.IsZero()
+	same := s.connected && s.epoch == epoch
 	s.mu.Unlock()
-	if !untold {
-		s.fire(path, zk.EventNodeDeleted)
-		return
+	if same {
+		s.log(slog.LevelWarn, "the server shows a znode that is gone: closing the connection", "znode", path)
+		_ = line.Close()
 	}
-	s.log(slog.LevelWarn, "the server did not tell that a znode is gone: closing the connection", "znode", path)
-	s.wire.distrust()
-	s.fire(path, zk.EventNodeDeleted)
-	s.wire.cut()
 }

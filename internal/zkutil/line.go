@@ -32,7 +32,7 @@ type line struct {
 	pending map[int32]watchKey // requests that ask for a watch, by xid
 	auth    int32              // xid of the latest request to present a credential
 	closing bool               // the session's end has been asked for
-	deaf    bool               // the server does not tell what it should
+	deaf    bool               // the server has not set the watches again
 	armed   chan struct{}      // closed once the watches are set again; nil: nothing to wait for
 	limit   *time.Timer        // for armed
 }

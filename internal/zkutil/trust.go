@@ -197,8 +197,7 @@ func (s *Session) tick(now time.Time) (next time.Time, hung bool) {
 			hung = due(latest(s.trust.beat, s.trust.answered, s.trust.cut).Add(s.period()))
 		} else if beat, audit := due(s.beatAt()), due(s.auditAt()); beat || audit {
 			s.startBeat(now, beat, audit)
-			due(s.beatAt())
-			due(s.auditAt())
+			due(now.Add(s.period()))
 		}
 	}
 	if hung {

@@ -3,9 +3,7 @@ package zkutil
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -68,15 +66,11 @@ func (h *haunting) Write(frame []byte) (int, error) {
 
 func (h *haunting) Read(p []byte) (int, error) {
 	for len(h.rest) == 0 {
-		size := make([]byte, 4)
-		if _, err := io.ReadFull(h.Conn, size); err != nil {
+		frame, err := readFrame(h.Conn)
+		if err != nil {
 			return 0, err
 		}
-		frame := make([]byte, binary.BigEndian.Uint32(size))
-		if _, err := io.ReadFull(h.Conn, frame); err != nil {
-			return 0, err
-		}
-		h.rest = h.lie(frame)
+		h.rest = h.lie(frame[4:])
 	}
 	n := copy(p, h.rest)
 	h.rest = h.rest[n:]
@@ -129,7 +123,7 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 				}
 				pass(time.Second)
 				require.Empty(t, turn)
-				pass(found(timeout))
+				pass(found(timeout) + time.Second) // with a new connection
 				require.NotEmpty(t, turn)
 				got := <-turn
 				require.NoError(t, got.err)
@@ -142,12 +136,14 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 	}
 }
 
-// found is how long it may take until an audit finds what was not told, and the next
-// connection stands.
-func found(timeout time.Duration) time.Duration { return timeout + time.Second }
+// found is how long it may take until an audit finds what was not told.
+func found(timeout time.Duration) time.Duration {
+	return timeout/auditsPerTimeout + timeout/beatsPerTimeout + 100*time.Millisecond
+}
 
 // A server does not tell a waiter that the znode ahead is gone. He finds out, be his session
-// idle or so busy that it needs no heartbeats, his own connection or an adopted one.
+// idle or so busy that it needs no heartbeats, his own connection or an adopted one. It may
+// have been right not to tell: the connection is kept.
 func TestWaiterIsNotTold(t *testing.T) {
 	const timeout = 6 * time.Second
 	tests := map[string]struct{ busy, adopted bool }{
@@ -167,6 +163,7 @@ func TestWaiterIsNotTold(t *testing.T) {
 				turn := acquireLater(t.Context(), mutexOn(s, "/m"))
 				synctest.Wait()
 				pass(timeout)
+				dialled := srv.dialled()
 				untold(srv, func() { require.NoError(t, e.Leave()) })
 				for end := time.Now().Add(found(timeout)); time.Now().Before(end); pass(100 * time.Millisecond) {
 					if tt.busy {
@@ -177,6 +174,7 @@ func TestWaiterIsNotTold(t *testing.T) {
 				got := <-turn
 				require.NoError(t, got.err)
 				require.NoError(t, got.entry.Leave())
+				require.Equal(t, dialled, srv.dialled())
 			})
 		})
 	}
@@ -199,7 +197,7 @@ func TestOneOfManyIsNotTold(t *testing.T) {
 		pass(timeout)
 		for i := 0; i < many; i += maxAudited {
 			untold(srv, func() { require.NoError(t, holds[i].Leave()) })
-			pass(found(3 * timeout))
+			pass(time.Duration(2*many/maxAudited+2) * timeout / auditsPerTimeout) // their own znodes are watched, too
 			require.NotEmpty(t, turns[i], i)
 		}
 		cancel()
@@ -214,33 +212,48 @@ func TestOneOfManyIsNotTold(t *testing.T) {
 	})
 }
 
-// Somebody takes the right to read the znode ahead away from a waiter. He is not told when
-// that goes, so he does not wait on; and if it is gone already, it is his turn.
-func TestRightToReadIsTakenFromAWaiter(t *testing.T) {
-	const timeout = 6 * time.Second
-	for name, gone := range map[string]bool{"and the znode stays": false, "and the znode goes": true} {
+// Somebody takes the right to read the znodes ahead away from some waiters of a session.
+// They are not told when those go, so they do not wait on; where they are gone already, it is
+// their turn. Nothing else in the session is harmed.
+func TestRightToReadIsTakenFromWaiters(t *testing.T) {
+	const timeout, many = 6 * time.Second, 8
+	for name, gone := range map[string]bool{"and the znodes stay": false, "and the znodes go": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newEnsemble(t)
-				other, s := twoClients(t, srv, timeout)
-				e := acquire(t, mutexOn(other, "/m"))
-				turn := acquireLater(t.Context(), mutexOn(s, "/m"))
+				other := connect(t, srv.config(timeout, srv.a))
+				cfg := srv.config(timeout, srv.b)
+				cfg.SuspendEnds = true
+				s := connect(t, cfg)
+				beside := acquire(t, mutexOn(s, "/beside"))
+				var holds []*Entry
+				var turns []<-chan granted
+				for i := range many {
+					holds = append(holds, acquire(t, mutexOn(other, fmt.Sprintf("/m%d", i))))
+					turns = append(turns, acquireLater(t.Context(), mutexOn(s, fmt.Sprintf("/m%d", i))))
+				}
 				synctest.Wait()
-				_, err := other.Conn().SetACL(e.Path(), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-				require.NoError(t, err)
-				if gone {
-					require.NoError(t, e.Leave())
+				for _, e := range holds {
+					_, err := other.Conn().SetACL(e.Path(), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+					require.NoError(t, err)
+					if gone {
+						require.NoError(t, e.Leave())
+					}
 				}
 				pass(found(timeout))
-				require.NotEmpty(t, turn)
-				got := <-turn
-				if !gone {
-					require.ErrorIs(t, got.err, zk.ErrNoAuth)
-					require.NoError(t, e.Leave())
-					return
+				for i, turn := range turns {
+					require.NotEmpty(t, turn, i)
+					got := <-turn
+					if gone {
+						require.NoError(t, got.err)
+						require.NoError(t, got.entry.Leave())
+					} else {
+						require.ErrorIs(t, got.err, zk.ErrNoAuth)
+						require.NoError(t, holds[i].Leave())
+					}
 				}
-				require.NoError(t, got.err)
-				require.NoError(t, got.entry.Leave())
+				require.NoError(t, beside.Leave())
+				require.Len(t, srv.dialled(), 2)
 			})
 		})
 	}

@@ -14,12 +14,12 @@ import (
 // zk.Conn can't remove a watch, so ten thousand waiters that came and went must not
 // leave ten thousand channels behind.
 type Watch struct {
-	path    string
-	fired   chan struct{} // closed when the znode changed or went, or the watch is lost
-	event   zk.EventType  // what happened; set before fired is closed
-	ready   chan struct{} // closed once the server has answered
-	err     error         // of setting the watch; set before ready is closed
-	vouched time.Time     // when the znode was known to be there; guarded by Session.mu
+	path  string
+	fired chan struct{} // closed when the znode changed or went, or the watch is lost
+	event zk.EventType  // what happened; set before fired is closed
+	ready chan struct{} // closed once the server has answered
+	err   error         // of setting the watch; set before ready is closed
+	seen  time.Time     // when the znode was known to be there; guarded by Session.mu
 }
 
 func (w *Watch) hasFired() bool {
@@ -178,7 +178,7 @@ func get(path string) func(conn *zk.Conn) (node, error) {
 // the connection's channel has lost any.
 func (s *Session) armed(key watchKey, w *Watch, events <-chan zk.Event, err error) {
 	s.mu.Lock()
-	w.err, w.vouched = err, time.Now()
+	w.err, w.seen = err, time.Now()
 	close(w.ready)
 	if err != nil && s.watches[key] == w {
 		delete(s.watches, key)

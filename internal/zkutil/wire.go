@@ -87,21 +87,12 @@ func (w *wire) line() *line {
 	return w.current
 }
 
-// isDeaf reports whether the server does not tell what it should: nobody takes a turn by its
-// events alone.
+// isDeaf reports whether the server does not tell what the watches from before the
+// connection are for.
 func (w *wire) isDeaf() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.current != nil && w.current.deaf
-}
-
-// distrust notes that the server keeps things to itself.
-func (w *wire) distrust() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.current != nil {
-		w.current.deaf = true
-	}
 }
 
 // cut closes the socket, so that zk.Conn tries the next server.
