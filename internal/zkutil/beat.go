@@ -34,8 +34,8 @@ func (s *Session) auditAt() time.Time {
 // startBeat sends a heartbeat, an audit if one is due and there are watches to check.
 // Without a beat due it sends nothing else. Called under s.mu.
 func (s *Session) startBeat(now time.Time, beat, audit bool) {
-	failed := s.trust.beaten.IsZero() // the last one; a plain one follows
-	if audit && !(beat && failed) {
+	plain := beat && s.trust.beaten.IsZero() // the last one has failed: a plain one is surer
+	if audit && !plain {
 		s.trust.audited = now
 		if watches := s.unseen(now.Add(-s.period())); len(watches) > 0 {
 			s.check(now, pathsOf(watches), watches)
