@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,7 +102,16 @@ func TestNoExcuse(t *testing.T) {
 // That a later one has told him is no excuse.
 func TestNotToldInQuietTimes(t *testing.T) {
 	const later = 20 * second
-	h := toldLater(later)
+	h := told(10)
+	for i := range h.Events {
+		if h.Events[i].Token >= 105 {
+			h.Events[i].At += later
+			h.Events[i].Wall += later / ms
+		}
+	}
+	for _, l := range h.Lives[5:] {
+		l.Gone += later / ms
+	}
 	granted := h.event(Granted, 105).At
 	first, proc := granted-later, h.event(Granted, 105).Proc
 	cut := func(from, to int64) Fault { return Fault{Kind: "connection cut", Proc: proc, From: from, To: to} }
@@ -131,49 +141,29 @@ func TestNotToldInQuietTimes(t *testing.T) {
 	}
 }
 
-// toldLater is a history in which the sixth lease is granted long after its turn had come.
-func toldLater(later int64) *History {
+// A server shows a ghost if the znode has been gone for longer than servers are behind.
+func TestGhosts(t *testing.T) {
 	h := told(10)
-	for i := range h.Events {
-		if h.Events[i].Token >= 105 {
-			h.Events[i].At += later
-			h.Events[i].Wall += later / ms
-		}
-	}
-	for _, l := range h.Lives[5:] {
-		l.Gone += later / ms
-	}
-	return h
-}
-
-// A waiter is excused by a server that shows him somebody ahead who has long been gone: by
-// his own server, and while he waits.
-func TestMisledByAServer(t *testing.T) {
-	const later = 20 * second
-	h := toldLater(later)
-	granted, proc := h.event(Granted, 105).At, h.event(Granted, 105).Proc
+	gone := h.monotonic(h.Lives[3].Gone)
 	for name, tt := range map[string]struct {
-		at      int64
-		proc    int
-		shows   string
-		excused bool
+		at    int64
+		shows string
+		ghost bool
 	}{
-		"a ghost":                {granted - later/2, proc, "znode-103", true},
-		"another's server":       {granted - later/2, proc%4 + 1, "znode-103", false},
-		"after the wait":         {granted + second, proc, "znode-103", false},
-		"the server is behind":   {granted - later + second, proc, "znode-104", false},
-		"nobody ahead":           {granted - later/2, proc, "znode-105", false},
-		"nothing":                {granted - later/2, proc, "", false},
-		"what the logs know not": {granted - later/2, proc, "znode-99", false},
+		"long gone":                {gone + toldLate + second, "znode-103", true},
+		"the server is behind":     {gone + second, "znode-103", false},
+		"there":                    {h.monotonic(h.Lives[5].Created), "znode-105", false},
+		"what the logs don't know": {gone + toldLate + second, "znode-99", false},
 	} {
-		h.Views = []View{{At: tt.at, Procs: []int{tt.proc}, Queues: map[string][]string{fencedPath: {tt.shows}}}}
+		h.Views = []View{{At: tt.at, Server: 2, Procs: []int{1}, Queues: map[string][]string{fencedPath: {tt.shows}}}}
 		v := Judge(h)
-		if tt.excused {
-			require.Empty(t, v.Violations, name)
-			require.Equal(t, 1, v.Excused[misled], name)
-		} else {
-			require.Contains(t, fmt.Sprint(v.Violations), "was not told", name)
+		require.Equal(t, 1, v.Views, name)
+		if !tt.ghost {
+			require.Empty(t, v.Ghosts, name)
+			continue
 		}
+		require.Len(t, v.Ghosts, 1, name)
+		require.Equal(t, time.Duration(toldLate+second), h.GoneFor(v.Ghosts[0]))
 	}
 }
 

@@ -208,10 +208,6 @@ func (v *Verdict) told(h *History, l *Life, hold *Hold, proc int, before *Life) 
 		return // mostly, and then without a look at all the faults
 	}
 	if wait := h.quiet(proc, l.Path, from, to); wait > toldLate {
-		if h.misled(l, proc, from, to) {
-			v.Excused[misled]++
-			return
-		}
 		v.violation(to, directory(l.Path), "%s of process %d was first for %v of quiet and was not told", l.Path, proc, time.Duration(wait))
 	}
 }

@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -113,16 +112,4 @@ func (v *Verdict) views(h *History) {
 			v.violation(e.At, directory(e.Znode), "%s leaves its server for the sake of %s, which is there", e.By, e.Znode)
 		}
 	}
-}
-
-// misled is the excuse of a waiter whose server shows him a ghost.
-const misled = "a server shows what is gone"
-
-// misled reports whether the server of a waiter showed somebody ahead of him who was gone,
-// at some moment of a span of time.
-func (h *History) misled(l *Life, proc int, from, to int64) bool {
-	return slices.ContainsFunc(h.Ghosts(), func(g Ghost) bool {
-		return g.View.At >= from && g.View.At <= to && slices.Contains(g.View.Procs, proc) &&
-			directory(g.Path) == directory(l.Path) && g.Token < l.Token
-	})
 }
