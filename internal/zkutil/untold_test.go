@@ -136,6 +136,26 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 	}
 }
 
+// A server that shows what is gone is left, but not one that the client has come to since it
+// asked the leader: that one may be behind.
+func TestNextServerMayBeBehind(t *testing.T) {
+	for name, since := range map[string]uint64{"the same connection": 0, "the next one": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newEnsemble(t)
+				s := connect(t, srv.config(6*time.Second))
+				srv.Put("/ghost", nil)
+				s.mu.Lock()
+				epoch := s.epoch
+				s.mu.Unlock()
+				s.disproved(t.Context(), "/ghost", zk.ErrNoNode, epoch-since)
+				pass(time.Second)
+				require.Len(t, srv.dialled(), 2-int(since))
+			})
+		})
+	}
+}
+
 // found is how long it may take until an audit finds what was not told.
 func found(timeout time.Duration) time.Duration {
 	return timeout/auditsPerTimeout + timeout/beatsPerTimeout + 100*time.Millisecond
