@@ -61,6 +61,7 @@ func TestChaos(t *testing.T) {
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
 			require.Positive(t, v.Quiet, "void: somebody was never left in peace")
+			require.Positive(t, v.Views, "void: no server has shown what it has")
 			require.Empty(t, v.Violations)
 			require.Empty(t, linear)
 			require.Positive(t, o.Settled, "somebody never got the lock again")

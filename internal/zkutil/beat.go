@@ -31,8 +31,8 @@ func (s *Session) auditAt() time.Time {
 	return s.trust.audited.Add(s.period() * beatsPerTimeout / auditsPerTimeout)
 }
 
-// startBeat sends a heartbeat, an audit if one is due and there are watches to check.
-// Without a beat due it sends nothing else. Called under s.mu.
+// startBeat sends what is due: an audit, if there are watches to check, or else a plain
+// heartbeat. Called under s.mu.
 func (s *Session) startBeat(now time.Time, beat, audit bool) {
 	plain := beat && s.trust.beaten.IsZero() // the last one has failed: a plain one is surer
 	if audit && !plain {
