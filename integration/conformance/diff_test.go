@@ -53,5 +53,6 @@ func TestRandomRequestsToZktestAndARealServer(t *testing.T) {
 // startFake starts a zktest with the limits of the real server.
 func startFake(t *testing.T) conformance.Dial {
 	t.Helper()
-	return dial(zktest.NewServer(t, zktest.WithSessionTimeouts(time.Second, time.Minute), zktest.WithReapInterval(24*time.Hour)).Addr())
+	return dial(zktest.NewServer(t, zktest.WithSessionTimeouts(time.Second, time.Minute), zktest.WithReapInterval(24*time.Hour),
+		zktest.WithTTLNodes()).Addr())
 }

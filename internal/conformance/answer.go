@@ -41,6 +41,10 @@ func (r *Runner) result(op int32, body *proto.Decoder) string {
 		return names(body.Strings()) + r.stat(body.Stat())
 	case proto.OpGetACL:
 		return acls(body.ACL()) + r.stat(body.Stat())
+	case proto.OpAddWatch:
+		if code := body.Int32(); code != proto.CodeOK {
+			return fmt.Sprintf(" !%d", code)
+		}
 	case proto.OpMulti:
 		return r.multi(body)
 	}

@@ -24,7 +24,7 @@ func (r *Runner) request(s *session, step Step) (request, []byte, error) {
 	switch op {
 	case proto.OpAuth:
 		q.xid = proto.XidAuth
-	case proto.OpSetWatches:
+	case proto.OpSetWatches, proto.OpSetWatches2:
 		q.xid = proto.XidSetWatches
 	default:
 		s.xid++

@@ -139,10 +139,13 @@ func (g *generator) request() string {
 		{2, "getACL"},
 		{3, "setACL"},
 		{1, "sync"},
+		{1, "addWatch " + g.path() + g.pick([]choice{{2, " persistent"}, {1, " recursive"}})},
+		{2, "removeWatches " + g.path() + g.pick([]choice{{2, " any"}, {1, " data"}, {1, " child"}})},
+		{1, "checkWatches " + g.path() + g.pick([]choice{{2, " any"}, {1, " data"}, {1, " child"}})},
 		{1, "auth digest=" + g.pick([]choice{{3, "u:p"}, {1, "v:q"}})},
 	})
 	switch {
-	case strings.HasPrefix(op, "auth"):
+	case strings.Contains(op, " "): // complete
 		return op
 	case op == "setACL":
 		return op + " " + g.path() + g.acl() + g.version()

@@ -49,6 +49,14 @@ func opcode(s Step) (int32, error) {
 		return proto.OpAuth, nil
 	case "setWatches":
 		return proto.OpSetWatches, nil
+	case "setWatches2":
+		return proto.OpSetWatches2, nil
+	case "addWatch":
+		return proto.OpAddWatch, nil
+	case "checkWatches":
+		return proto.OpCheckWatches, nil
+	case "removeWatches":
+		return proto.OpRemoveWatches, nil
 	case "close":
 		return proto.OpCloseSession, nil
 	case "op":
@@ -88,12 +96,17 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 		return r.encodeMulti(e, s)
 	case "auth":
 		e.Int32(0).String(s.Args[0].Key).Buffer([]byte(s.Args[0].Value))
-	case "setWatches":
+	case "setWatches", "setWatches2":
 		zxid, err := r.zxid(s.get("zxid"))
 		if err != nil {
 			return err
 		}
 		e.Int64(zxid).Strings(s.all("data")).Strings(s.all("exist")).Strings(s.all("child"))
+		if s.Op == "setWatches2" {
+			e.Strings(s.all("persistent")).Strings(s.all("recursive"))
+		}
+	case "addWatch", "checkWatches", "removeWatches":
+		return encodeWatch(e.String(path), s)
 	case "op":
 		body, err := hex.DecodeString(s.get("hex"))
 		if err != nil {
@@ -102,6 +115,25 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 		e.Raw(body)
 	}
 	return nil
+}
+
+// encodeWatch writes which watch is meant: "mode=0" or "type=3" for numbers, or a word.
+func encodeWatch(e *proto.Encoder, s Step) error {
+	key, words := "type", map[string]int64{
+		"child": proto.WatchersOfChildren, "data": proto.WatchersOfData, "any": proto.WatchersOfAny,
+	}
+	if s.Op == "addWatch" {
+		key, words = "mode", map[string]int64{"persistent": proto.WatchPersistent, "recursive": proto.WatchRecursive}
+	}
+	n := int64(0)
+	for word, value := range words {
+		if s.has(word) {
+			n = value
+		}
+	}
+	n, err := s.number(key, n)
+	e.Int32(int32(n))
+	return err
 }
 
 func (r *Runner) encodeCreate(e *proto.Encoder, s Step, path string) error {

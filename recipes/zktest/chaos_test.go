@@ -175,6 +175,6 @@ func consistent(w world, srv *zktest.Server, conns []*zk.Conn) {
 		require.NotEmpty(w, n.Server)
 	}
 	require.Len(w, srv.Children("/all"), left)
-	srv.Expire(0)
+	srv.ExpireAll()
 	require.Empty(w, srv.Children("/all"))
 }

@@ -13,7 +13,7 @@ import (
 
 // The golden transcripts come from a real ZooKeeper; see internal/conformance.
 func TestConformance(t *testing.T) {
-	for _, kind := range []string{conformance.Extended, conformance.Reaping} {
+	for _, kind := range []string{conformance.Extended, conformance.Plain, conformance.Reaping} {
 		for name, reach := range map[string]func(*zktest.Server) conformance.Dial{"tcp": overTCP, "pipe": overPipe} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				conformance.Run(t, kind, reach(likeReal(t, kind)))
@@ -29,7 +29,11 @@ func likeReal(t *testing.T, kind string) *zktest.Server {
 	if kind == conformance.Reaping {
 		reap = 100 * time.Millisecond
 	}
-	return zktest.NewServer(t, zktest.WithSessionTimeouts(time.Second, time.Minute), zktest.WithReapInterval(reap))
+	opts := []zktest.Option{zktest.WithSessionTimeouts(time.Second, time.Minute), zktest.WithReapInterval(reap)}
+	if kind != conformance.Plain {
+		opts = append(opts, zktest.WithTTLNodes())
+	}
+	return zktest.NewServer(t, opts...)
 }
 
 func overTCP(s *zktest.Server) conformance.Dial {

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -36,7 +37,7 @@ func TestExpireAll(t *testing.T) {
 		a.did(create("/a", 1))
 		b.did(create("/b", 1))
 		b.did(create("/c", 0))
-		srv.Expire(0)
+		srv.ExpireAll()
 		a.end()
 		b.end()
 		require.Empty(w, srv.Sessions())
@@ -53,7 +54,7 @@ func TestExpireAllGoesByAge(t *testing.T) {
 		c.did(create(parent, 0))
 		c.did(create(parent+"/x", 1))
 	}
-	srv.Expire(0)
+	srv.ExpireAll()
 	var before int64
 	for _, parent := range parents {
 		_, stat, _ := srv.Get(parent)
@@ -62,12 +63,11 @@ func TestExpireAllGoesByAge(t *testing.T) {
 	}
 }
 
-func TestExpireOfNobodyDoesNothing(t *testing.T) {
+func TestExpireTwiceDoesNothing(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)
 		c.did(create("/a", 1))
-		srv.Expire(4711)
 		c.did(get("/a", false))
 		srv.Expire(c.id)
 		srv.Expire(c.id)
@@ -100,7 +100,7 @@ func TestExpireTellsTheRealClient(t *testing.T) {
 		require.NoError(w, err)
 		srv.Expire(old)
 		require.Error(w, done(w, gone).Err)
-		eventually(w, func() bool { return conn.SessionID() != old && conn.State() == zk.StateHasSession }, "a new session")
+		testkit.Eventually(w, func() bool { return conn.SessionID() != old && conn.State() == zk.StateHasSession }, "a new session")
 		found, _, err := conn.Exists("/a")
 		require.NoError(w, err)
 		require.False(w, found)

@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,15 +11,43 @@ import (
 
 // Expire ends a session at once, as if its time were over: its connection is cut (but
 // not while that is silent), its ephemeral znodes are gone when Expire returns, and its
-// client learns of it at the next handshake. 0 means every session.
+// client learns of it at the next handshake. A session that has ended stays so. The id of
+// a client without a session is 0: that panics, as any id that the server never gave out.
 func (s *Server) Expire(session int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(s.sessions)) { // the oldest first
-		if session == 0 || id == session {
-			s.end(s.sessions[id])
+	s.checkSessionsLocked([]int64{session})
+	if n := s.sessions[session]; n != nil {
+		s.end(n)
+	}
+}
+
+// ExpireAll ends every session, the oldest first, as [Server.Expire] does.
+func (s *Server) ExpireAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
+		s.end(s.sessions[id])
+	}
+}
+
+// checkSessionsLocked panics if one of ids was never a session's: a test must not pass
+// because its fault hits nobody.
+func (s *Server) checkSessionsLocked(ids []int64) {
+	for _, id := range ids {
+		switch {
+		case id == 0:
+			panic("zktest: session 0: the client has no session yet; ExpireAll, or a fault without ids, concerns all")
+		case id <= firstID || id > s.lastID:
+			panic(fmt.Sprintf("zktest: session %#x: this server has opened no such session", id))
 		}
 	}
+}
+
+func (s *Server) checkSessions(ids []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkSessionsLocked(ids)
 }
 
 // Disconnect cuts the connections of some sessions, or all connections if none is
@@ -26,6 +55,7 @@ func (s *Server) Expire(session int64) {
 func (s *Server) Disconnect(sessions ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checkSessionsLocked(sessions)
 	for l := range s.lines {
 		if concerns(sessions, l.claims) {
 			l.close()
@@ -38,28 +68,13 @@ func concerns(sessions []int64, id int64) bool {
 	return len(sessions) == 0 || slices.Contains(sessions, id)
 }
 
-// Partition makes the line silent, in both directions and without a reset, between the
-// servers and some sessions, or everybody if none is named: on their connections and on
-// those that they make. What is sent into the silence arrives after [Server.Heal],
-// even if the client has closed its connection since.
-func (s *Server) Partition(sessions ...int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cutAll = s.cutAll || len(sessions) == 0
-	for _, id := range sessions {
-		s.cut[id] = true
-	}
-	s.changed.Broadcast()
-}
-
 // Freeze pauses some servers, or all if none is named: their connections are silent,
 // new ones are accepted and get no answer. The sessions go on to age.
 func (s *Server) Freeze(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.named(servers) {
+	for _, m := range s.namedLocked(servers) {
 		m.frozen = true
-		m.unreport()
 	}
 	s.changed.Broadcast()
 }
@@ -71,7 +86,7 @@ func (s *Server) Freeze(servers ...string) {
 func (s *Server) Isolate(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.named(servers) {
+	for _, m := range s.namedLocked(servers) {
 		if !m.isolated() {
 			m.view, m.seen = s.tree.copy(), s.zxid
 			m.unreport()
@@ -79,24 +94,27 @@ func (s *Server) Isolate(servers ...string) {
 	}
 }
 
-// Heal ends every Partition, and the Freeze and Isolate of some servers, or of all if
-// none is named. Servers that were isolated drop their clients.
+// Heal ends every Partition and PartitionFrom, and the Freeze, Isolate and KeepShowing of
+// some servers, or of all if none is named. Servers that were isolated, or have shown what
+// is gone, drop their clients.
 func (s *Server) Heal(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cutAll = false
-	clear(s.cut)
-	for _, m := range s.named(servers) {
-		apart := m.isolated()
-		m.frozen, m.view = false, nil
-		if apart {
+	s.cut.heal(nil)
+	for _, m := range s.members {
+		m.cut.heal(nil)
+	}
+	for _, m := range s.namedLocked(servers) {
+		wrong := m.isolated() || m.ghosts != nil
+		if m.frozen {
+			m.report()
+		}
+		m.frozen, m.view, m.ghosts = false, nil, nil
+		if wrong {
 			m.drop()
 		}
 	}
-	for l := range s.lines {
-		l.wake()
-	}
-	s.changed.Broadcast()
+	s.resumeLocked()
 }
 
 // Stop stops some servers, or all if none is named: connections end, new ones are
@@ -104,39 +122,41 @@ func (s *Server) Heal(servers ...string) {
 func (s *Server) Stop(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.named(servers) {
-		m.stopped, m.frozen, m.view = true, false, nil
+	for _, m := range s.namedLocked(servers) {
+		m.stopped, m.frozen, m.view, m.ghosts = true, false, nil, nil
 		m.unlisten()
 		m.drop()
 	}
 }
 
 // Restart starts servers that were stopped, or all if none is named, on their old
-// addresses and with everything that was in ZooKeeper. If none was running, each
-// session gets its whole timeout again, as from a new leader. It starts those that it
+// addresses and with everything that was in ZooKeeper. If none was running, they have a
+// new leader: see [Server.ElectLeader]. It starts those that it
 // can, and returns an error for those whose address somebody else has taken since.
 func (s *Server) Restart(servers ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	idle := !s.running()
 	var failed error
-	for _, m := range s.named(servers) {
+	for _, m := range s.namedLocked(servers) {
 		if m.stopped && !s.closed {
 			failed = errors.Join(failed, m.restart())
 		}
 	}
 	if idle && s.running() {
-		const epoch = 32
-		s.zxid = (s.zxid>>epoch + 1) << epoch
-		for _, n := range s.sessions {
-			s.extend(n)
-		}
+		s.beginEpoch()
 	}
 	return failed
 }
 
-// named are the servers with these addresses. Called under the lock.
-func (s *Server) named(addresses []string) []*member {
+// namedLocked are the servers with these addresses, or all if there are none. It panics
+// if one is nobody's.
+func (s *Server) namedLocked(addresses []string) []*member {
+	for _, address := range addresses {
+		if !slices.ContainsFunc(s.members, func(m *member) bool { return m.address == address }) {
+			panic(fmt.Sprintf("zktest: no server has the address %q; see Addrs", address))
+		}
+	}
 	return slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool {
 		return len(addresses) > 0 && !slices.Contains(addresses, m.address)
 	})
@@ -149,6 +169,14 @@ func (s *Server) DropReply(op Op, n int, sessions ...int64) (remove func()) {
 	return s.next(op, n, sessions, Fault{Lost: ReplyLost})
 }
 
+// DropAnswer loses the answers to the next n requests of an operation, from some sessions
+// or from any if none is named, and nothing else: each request is executed, the connection
+// stays, and what is behind it is answered. No network does that; a client, a proxy or a
+// server with a fault does. Remove calls off what has not happened yet.
+func (s *Server) DropAnswer(op Op, n int, sessions ...int64) (remove func()) {
+	return s.next(op, n, sessions, Fault{Lost: AnswerLost})
+}
+
 // DropRequest loses the next n requests of an operation, from some sessions or from
 // any if none is named: they are not executed, and the connection ends. Remove calls off
 // what has not happened yet.
@@ -159,6 +187,7 @@ func (s *Server) DropRequest(op Op, n int, sessions ...int64) (remove func()) {
 // Delay holds back the answer to every request of an operation, from some sessions or
 // from any if none is named, and with it everything behind it on that connection.
 func (s *Server) Delay(op Op, by time.Duration, sessions ...int64) (remove func()) {
+	s.checkSessions(sessions)
 	return s.Inject(func(r Request) Fault {
 		if op.matches(r) && concerns(sessions, r.Session) {
 			return Fault{Delay: by}
@@ -169,6 +198,7 @@ func (s *Server) Delay(op Op, by time.Duration, sessions ...int64) (remove func(
 
 // next makes a fault of the next n requests that match.
 func (s *Server) next(op Op, n int, sessions []int64, f Fault) (remove func()) {
+	s.checkSessions(sessions)
 	var mu sync.Mutex // of n, and of remove as long as it is not there
 	mu.Lock()
 	defer mu.Unlock()

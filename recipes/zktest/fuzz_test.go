@@ -93,7 +93,7 @@ func disturb(t *testing.T, sent []byte, open func(world, *zktest.Server) *raw) {
 		require.Equal(w, "ok", proto.CodeName(witness.read().code))
 		require.EqualValues(w, proto.XidPing, witness.read().xid)
 		session(w, w.dial(srv), time.Second)
-		srv.Expire(0)
+		srv.ExpireAll()
 		srv.Reap()
 	})
 }

@@ -94,12 +94,6 @@ func (w world) conn(srv *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// eventually waits for a condition.
-func eventually(tb testing.TB, condition func() bool, what string) {
-	tb.Helper()
-	require.Eventually(tb, condition, patience, time.Millisecond, what)
-}
-
 // within is a context that ends before a test would hang.
 func within(tb testing.TB) context.Context {
 	tb.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -108,7 +109,7 @@ func TestPartitionInTheMiddleOfAPipeline(t *testing.T) {
 			requests = append(requests, create(fmt.Sprintf("/n%d", i), 0))
 		}
 		c.send(requests...)
-		eventually(w, func() bool { return len(srv.Children("/")) == 51 }, "fifty znodes beside /zookeeper")
+		testkit.Eventually(w, func() bool { return len(srv.Children("/")) == 51 }, "fifty znodes beside /zookeeper")
 		answered := 0 // some answers may be too late for their way back
 		for ; c.hears(); answered++ {
 			require.EqualValues(w, answered+1, c.read().xid)
@@ -182,9 +183,9 @@ func TestDelayEndsWithItsConnection(t *testing.T) {
 		c := w.session(srv)
 		srv.Delay(zktest.OpCreate, time.Hour)
 		c.send(create("/a", 1))
-		eventually(w, func() bool { return len(srv.Children("/")) == 2 }, "the znode")
+		testkit.Eventually(w, func() bool { return len(srv.Children("/")) == 2 }, "the znode")
 		require.NoError(w, c.conn.Close())
-		eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
+		testkit.Eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
 		c.again(w.dial(srv)).did(get("/a", false))
 	})
 }

@@ -20,9 +20,10 @@ type Request struct {
 type Loss int
 
 // A connection on which something is lost ends, as in a real network: there what
-// follows a lost packet can't arrive either.
+// follows a lost packet can't arrive either. AnswerLost is the exception.
 const (
 	NothingLost Loss = iota
+	AnswerLost       // it is executed and not answered, and the connection goes on
 	RequestLost      // it is not executed, and the connection ends
 	ReplyLost        // it is executed, and the connection ends without an answer
 	NoAnswer         // it is not executed, nothing behind it is answered, and nobody is told: a server that hangs

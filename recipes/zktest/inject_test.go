@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -66,7 +67,7 @@ func TestDropOfTheRealClientsCreate(t *testing.T) {
 		_, err := conn.Create("/a", nil, zk.FlagEphemeral, all)
 		require.Error(w, err)
 		require.NotErrorIs(w, err, zk.ErrNodeExists)
-		eventually(w, func() bool { return conn.State() == zk.StateHasSession }, "the session's return")
+		testkit.Eventually(w, func() bool { return conn.State() == zk.StateHasSession }, "the session's return")
 		_, err = conn.Create("/a", nil, zk.FlagEphemeral, all)
 		require.ErrorIs(w, err, zk.ErrNodeExists)
 	})

@@ -115,7 +115,7 @@ func TestSessionOfAnIsolatedServerExpiresOnTheQuorum(t *testing.T) {
 		require.Equal(w, []string{"zookeeper"}, srv.Children("/"))
 		c.did(ping()) // nobody has told this server
 		c.did(get("/a", false))
-		srv.Expire(0) // nor now
+		srv.ExpireAll() // nor now
 		c.did(get("/a", false))
 		srv.Heal()
 		c.end()

@@ -28,7 +28,7 @@ type line struct {
 	greeted bool  // it has been answered
 	session *session
 	who     []identity
-	watches map[watchKey]struct{}
+	watches map[watchKey]watchMode
 	inbox   []*arrival
 	backlog int // bytes in the inbox
 	outbox  []byte
@@ -37,6 +37,7 @@ type line struct {
 	asking  bool   // it is with the rules, for as long as they like
 	writing bool   // there is a writer
 	waiting bool   // an answer is delayed, and everything behind it
+	pending bool   // a write waits for its commit, and everything behind it
 	stuck   bool   // a request gets no answer, so nothing behind it does
 	hungUp  bool   // the client has closed its side, and all that it had sent is here
 	deaf    bool   // the client can't be told anything any more
@@ -51,9 +52,11 @@ const full = 4 << 20
 type arrival struct {
 	frame   []byte
 	at      time.Time
-	late    bool // it came into a silence
-	heard   bool // it has extended the session
-	asked   bool // what follows is known
+	late    bool      // it came into a silence
+	reached time.Time // when it got through; zero: not yet
+	due     time.Time // when it is committed if it is a write
+	heard   bool      // it has extended the session
+	asked   bool      // what follows is known
 	request Request
 	fault   Fault
 }
@@ -65,8 +68,8 @@ func (s *Server) carry(m *member, conn net.Conn) {
 		address = "127.0.0.1" // a pipe
 	}
 	l := &line{
-		srv: s, server: m, conn: conn,
-		who: []identity{{"ip", address}}, watches: map[watchKey]struct{}{},
+		srv: s, server: m, conn: s.secure(conn),
+		who: []identity{{"ip", address}}, watches: map[watchKey]watchMode{},
 	}
 	s.lines[l] = struct{}{}
 	s.work.Go(l.receive) // until the connection ends; joined by Close
@@ -96,6 +99,7 @@ func (l *line) take(frame []byte, err error) (more bool) {
 		return true
 	}
 	a := &arrival{frame: frame, at: time.Now(), late: l.silent()}
+	l.reach(a)
 	l.hear(a)
 	l.inbox = append(l.inbox, a)
 	l.backlog += len(frame)
@@ -145,7 +149,7 @@ func readFrame(in *bufio.Reader) ([]byte, error) {
 
 // silent tells whether nothing passes at present. Called under the lock.
 func (l *line) silent() bool {
-	return l.server.frozen || l.srv.cutAll || l.srv.cut[l.claims]
+	return l.server.frozen || l.srv.cut.concerns(l.claims) || l.server.cut.concerns(l.claims)
 }
 
 // hear notes a sign of life, once and when it gets through. Called under the lock.
@@ -158,7 +162,7 @@ func (l *line) hear(a *arrival) {
 
 // ready tells whether there is something for the worker. Called under the lock.
 func (l *line) ready() bool {
-	return len(l.inbox) > 0 && !l.closed && !l.last && !l.waiting && !l.silent() && len(l.outbox) <= full
+	return len(l.inbox) > 0 && !l.closed && !l.last && !l.waiting && !l.pending && !l.silent() && len(l.outbox) <= full
 }
 
 // over tells whether the connection has come to its end. Called under the lock.
@@ -204,11 +208,12 @@ func (l *line) work() {
 			s.changed.Wait()
 		case !a.asked:
 			l.ask(a)
+		case l.awaitCommit(a):
 		default:
 			l.inbox = l.inbox[1:]
 			l.backlog -= len(a.frame)
 			l.hear(a)
-			l.serve(a.frame, a.request, a.fault)
+			l.serve(a)
 		}
 	}
 	s.changed.Broadcast() // for the reader, and for later connections of the session
@@ -266,7 +271,7 @@ func (l *line) request(a *arrival) (Request, bool) {
 		return r, false
 	}
 	switch r.Op {
-	case OpPing, OpClose, OpAuth, OpSetWatches:
+	case OpPing, OpClose, OpAuth, OpSetWatches, OpSetWatches2:
 		return r, true
 	case OpMulti:
 		d.Int32()

@@ -9,22 +9,31 @@ import (
 
 // member is one server of the ensemble. The lock of the whole guards it.
 type member struct {
-	srv      *Server
-	address  string
-	listener net.Listener
-	stopped  bool
-	frozen   bool
-	view     *tree // what it still sees, if it is cut off from the others
-	seen     int64 // the zxid of that
+	srv        *Server
+	address    string
+	listener   net.Listener
+	stopped    bool
+	minTimeout time.Duration // what it grants in handshakes
+	maxTimeout time.Duration
+	frozen     bool
+	view       *tree            // what it still sees, if it is cut off from the others
+	ghosts     map[string]*node // znodes that it shows even where they are gone
+	cut        cut              // who can't reach it
+	seen       int64            // the zxid of that
 }
 
 func (m *member) isolated() bool { return m.view != nil }
 
-func (m *member) tree() *tree {
-	if m.isolated() {
-		return m.view
+// find returns a znode as this server shows it.
+func (m *member) find(path string) *node {
+	switch {
+	case m.isolated():
+		return m.view.find(path)
+	case len(m.ghosts) > 0:
+		return m.findWithGhosts(path)
+	default:
+		return m.srv.tree.find(path)
 	}
-	return m.srv.tree
 }
 
 // seenBy is the last zxid that a server has heard of.
@@ -91,6 +100,16 @@ func (m *member) drop() {
 	for l := range m.srv.lines {
 		if l.server == m {
 			l.dismiss()
+		}
+	}
+}
+
+// report tells the leader at once which sessions a server has heard of: the first thing that
+// one does which goes on after a pause, for the leader has asked meanwhile. Called under the lock.
+func (m *member) report() {
+	for _, n := range m.srv.sessions {
+		if n.heard && n.line != nil && n.line.server == m {
+			m.srv.extend(n)
 		}
 	}
 }

@@ -28,6 +28,7 @@ func (s *Server) Observe() *Log {
 
 // observe is called under the server's lock.
 func (s *Server) observe(r Request) {
+	s.trailLocked(r)
 	for _, g := range s.logs {
 		g.mu.Lock()
 		g.requests = append(g.requests, r)

@@ -28,6 +28,10 @@ const (
 	OpPing            Op = proto.OpPing
 	OpAuth            Op = proto.OpAuth
 	OpSetWatches      Op = proto.OpSetWatches
+	OpSetWatches2     Op = proto.OpSetWatches2
+	OpAddWatch        Op = proto.OpAddWatch
+	OpCheckWatches    Op = proto.OpCheckWatches
+	OpRemoveWatches   Op = proto.OpRemoveWatches
 )
 
 // String is the operation's name in ZooKeeper's documentation.
@@ -50,7 +54,8 @@ func (op Op) isWrite() bool {
 
 func (op Op) isRead() bool {
 	switch op {
-	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSync, OpSetWatches:
+	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSync, OpSetWatches,
+		OpSetWatches2, OpAddWatch, OpCheckWatches, OpRemoveWatches:
 		return true
 	default:
 		return false

@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"time"
 )
@@ -16,6 +17,8 @@ type config struct {
 	minTimeout time.Duration
 	maxTimeout time.Duration
 	reap       time.Duration
+	ttl        bool
+	tls        *tls.Config
 }
 
 func defaults() config {
@@ -78,15 +81,23 @@ func WithTouchInterval(d time.Duration) Option {
 }
 
 // WithSessionTimeouts bounds the session timeouts that clients get, whatever they ask
-// for. The default is 100 ms to an hour.
+// for. The default is 100 ms to an hour. [Server.SetSessionTimeouts] changes the bounds
+// later.
 func WithSessionTimeouts(shortest, longest time.Duration) Option {
 	return func(c *config) error {
-		if shortest < time.Millisecond || longest < shortest {
-			return fmt.Errorf("zktest: session timeouts from %v to %v", shortest, longest)
+		if err := checkTimeouts(shortest, longest); err != nil {
+			return err
 		}
 		c.minTimeout, c.maxTimeout = shortest, longest
 		return nil
 	}
+}
+
+func checkTimeouts(shortest, longest time.Duration) error {
+	if shortest < time.Millisecond || longest < shortest {
+		return fmt.Errorf("zktest: session timeouts from %v to %v", shortest, longest)
+	}
+	return nil
 }
 
 // WithReapInterval sets how often empty containers and znodes that have outlived their
@@ -97,6 +108,29 @@ func WithReapInterval(d time.Duration) Option {
 			return fmt.Errorf("zktest: reap interval %v", d)
 		}
 		c.reap = d
+		return nil
+	}
+}
+
+// WithTTLNodes lets clients make znodes with a TTL. A real server refuses them as
+// Unimplemented unless it is started with zookeeper.extendedTypesEnabled, and so does
+// this one by default.
+func WithTTLNodes() Option {
+	return func(c *config) error {
+		c.ttl = true
+		return nil
+	}
+}
+
+// WithTLS makes every connection one with TLS, through [Server.Dialer] too; settings
+// needs a certificate at least. Without it there is no TLS. A silence, such as that of
+// Partition, begins behind the handshake of TLS.
+func WithTLS(settings *tls.Config) Option {
+	return func(c *config) error {
+		if settings == nil {
+			return fmt.Errorf("zktest: no TLS settings")
+		}
+		c.tls = settings.Clone()
 		return nil
 	}
 }

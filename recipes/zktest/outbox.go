@@ -1,6 +1,10 @@
 package zktest
 
-import "github.com/zkrecipes/zkrecipes/internal/proto"
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
 
 // push sends a frame. Called under the lock.
 func (l *line) push(frame []byte) {
@@ -17,6 +21,9 @@ func (l *line) push(frame []byte) {
 // notify sends a watch event. Called under the lock.
 func (l *line) notify(e event) {
 	const connected = 3
+	if l.srv.loseEventLocked(l.claims) {
+		return
+	}
 	l.push(header(proto.XidEvent, -1, proto.CodeOK).Int32(e.kind).Int32(connected).String(e.path).Frame())
 }
 
@@ -37,9 +44,11 @@ func (l *line) takePen() bool {
 // send empties the outbox. Called under the lock, which it gives up.
 func (l *line) send() {
 	for !l.closed && !l.silent() && len(l.outbox) > 0 {
-		batch := l.outbox
-		l.outbox = nil
+		batch, pause := l.takeBatch()
 		l.srv.mu.Unlock()
+		if pause > 0 {
+			<-time.After(pause)
+		}
 		_, err := l.conn.Write(batch)
 		l.srv.mu.Lock()
 		if err != nil {
@@ -63,10 +72,27 @@ func (l *line) dismiss() {
 	if l.server.isolated() {
 		return // it learns of nothing
 	}
+	l.leaveCommits()
 	l.detach()
 	l.inbox, l.outbox, l.held, l.backlog, l.last = nil, nil, nil, 0, true
 	if !l.silent() {
 		l.close()
+	}
+}
+
+// retire is what becomes of a connection whose session has gone to another server: what
+// was executed and the writes that wait for their commit are answered, and that is all.
+// Called under the lock.
+func (l *line) retire() {
+	if l.silent() || l.server.isolated() {
+		l.dismiss()
+		return
+	}
+	waiting := l.leaveCommits()
+	l.detach()
+	l.inbox, l.backlog = nil, 0
+	if waiting == 0 {
+		l.finish()
 	}
 }
 
@@ -76,6 +102,7 @@ func (l *line) close() {
 		return
 	}
 	l.closed = true
+	l.leaveCommits()
 	_ = l.conn.Close()
 	delete(l.srv.lines, l)
 	l.disclaim()

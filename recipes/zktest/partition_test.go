@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -55,7 +56,7 @@ func TestWhatWasSentIntoTheSilenceArrivesAfterIt(t *testing.T) {
 		c.send(create("/a", 0), create("/b", 0))
 		require.NoError(w, c.conn.Close())
 		srv.Heal()
-		eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
+		testkit.Eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
 		require.Equal(w, []string{"a", "b", "zookeeper"}, srv.Children("/"))
 	})
 }
@@ -75,7 +76,7 @@ func TestWhatWasSentArrivesBehindAFailedAnswer(t *testing.T) {
 			c.send(all...)
 			require.NoError(w, c.conn.Close())
 			srv.Heal()
-			eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
+			testkit.Eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
 			require.Len(w, srv.Children("/"), requests+1)
 		})
 	}
@@ -96,7 +97,7 @@ func TestWhatWasSentArrivesEvenIfTheAnswersCannot(t *testing.T) {
 			return zktest.Fault{}
 		})
 		srv.Heal()
-		eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
+		testkit.Eventually(w, func() bool { return srv.Connections() == 0 }, "the connection's end")
 		require.Equal(w, []string{"a", "b", "event", "zookeeper"}, srv.Children("/"))
 	})
 }
@@ -280,7 +281,7 @@ func TestRealClientLivesThroughAPartition(t *testing.T) {
 		_, _, err = conn.Get("/a")
 		require.ErrorIs(w, err, zk.ErrConnectionClosed)
 		srv.Heal()
-		eventually(w, func() bool { return conn.State() == zk.StateHasSession }, "the session's return")
+		testkit.Eventually(w, func() bool { return conn.State() == zk.StateHasSession }, "the session's return")
 		require.Equal(w, id, conn.SessionID())
 		_, stat, err := conn.Get("/a")
 		require.NoError(w, err)

@@ -10,7 +10,7 @@ import (
 
 // read executes one read on the tree as the server sees it, and sets the watch that
 // it asks for.
-func (l *line) read(op int32, d *proto.Decoder, t *tree) (body *proto.Encoder, code int32) {
+func (l *line) read(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
 	path, watch := d.String(), false
 	switch op {
 	case proto.OpExists, proto.OpGetData, proto.OpGetChildren, proto.OpGetChildren2:
@@ -23,13 +23,13 @@ func (l *line) read(op int32, d *proto.Decoder, t *tree) (body *proto.Encoder, c
 	if op == proto.OpSync {
 		return body.String(strings.ToValidUTF8(path, "\uFFFD")), proto.CodeOK
 	}
-	n := t.find(path)
+	n := l.server.find(path)
 	if op == proto.OpExists {
 		switch {
 		case strings.ContainsRune(path, 0):
 			return nil, proto.CodeBadArguments
 		case watch:
-			l.srv.watches.add(dataWatch, path, l)
+			l.srv.watches.add(dataWatch, path, l, oneShot)
 		}
 		if n == nil {
 			return nil, proto.CodeNoNode
@@ -49,7 +49,7 @@ func (l *line) read(op int32, d *proto.Decoder, t *tree) (body *proto.Encoder, c
 	switch op {
 	case proto.OpGetData:
 		if watch {
-			l.srv.watches.add(dataWatch, path, l)
+			l.srv.watches.add(dataWatch, path, l, oneShot)
 		}
 		return body.Buffer(n.data).Stat(n.view()), proto.CodeOK
 	case proto.OpGetACL:
@@ -60,49 +60,11 @@ func (l *line) read(op int32, d *proto.Decoder, t *tree) (body *proto.Encoder, c
 		return body.ACL(acl).Stat(n.view()), proto.CodeOK
 	}
 	if watch {
-		l.srv.watches.add(childWatch, path, l)
+		l.srv.watches.add(childWatch, path, l, oneShot)
 	}
 	body.Strings(n.list())
 	if op == proto.OpGetChildren2 {
 		body.Stat(n.view())
 	}
 	return body, proto.CodeOK
-}
-
-// setWatches is what a client sends after a reconnect: what has changed since the
-// last zxid that it saw is told at once, the rest is watched again.
-func (l *line) setWatches(d *proto.Decoder, t *tree) (code int32) {
-	since := d.Int64()
-	data, exist, children := d.Strings(), d.Strings(), d.Strings()
-	if d.Err() != nil {
-		return proto.CodeMarshallingError
-	}
-	for _, path := range data {
-		switch n := t.find(path); {
-		case n == nil:
-			l.notify(event{proto.EventDeleted, path})
-		case n.stat.Mzxid > since:
-			l.notify(event{proto.EventDataChanged, path})
-		default:
-			l.srv.watches.add(dataWatch, path, l)
-		}
-	}
-	for _, path := range exist {
-		if t.find(path) != nil {
-			l.notify(event{proto.EventCreated, path})
-		} else {
-			l.srv.watches.add(dataWatch, path, l)
-		}
-	}
-	for _, path := range children {
-		switch n := t.find(path); {
-		case n == nil:
-			l.notify(event{proto.EventDeleted, path})
-		case n.stat.Pzxid > since:
-			l.notify(event{proto.EventChildrenChanged, path})
-		default:
-			l.srv.watches.add(childWatch, path, l)
-		}
-	}
-	return proto.CodeOK
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -98,7 +99,7 @@ func TestRealClientMovesToAnotherServer(t *testing.T) {
 		id := conn.SessionID()
 		at, _ := srv.Session(id)
 		srv.Stop(at.Server)
-		eventually(w, func() bool {
+		testkit.Eventually(w, func() bool {
 			now, _ := srv.Session(id)
 			return now.Server != "" && now.Server != at.Server && conn.State() == zk.StateHasSession
 		}, "the session elsewhere")
@@ -136,7 +137,7 @@ func TestRestartAfterAFailedOneGivesSessionsTheirTime(t *testing.T) {
 	require.Error(t, srv.Restart())
 	require.NoError(t, taken.Close())
 	require.NoError(t, srv.Restart())
-	eventually(t, func() bool { return len(srv.Sessions()) == 0 }, "the session's end")
+	testkit.Eventually(t, func() bool { return len(srv.Sessions()) == 0 }, "the session's end")
 }
 
 func TestDisconnect(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 
 // serve executes a request, or lets happen to it what a fault says. Called under the
 // lock.
-func (l *line) serve(frame []byte, r Request, trouble Fault) {
-	s := l.srv
-	s.observe(r)
+func (l *line) serve(a *arrival) {
+	frame, r, trouble := a.frame, a.request, a.fault
+	l.srv.observe(r)
 	switch {
 	case trouble.Lost == RequestLost:
 		l.after(trouble.Delay, l.finish)
@@ -28,13 +28,14 @@ func (l *line) serve(frame []byte, r Request, trouble Fault) {
 		answer, last = l.answer(frame, r.Op, trouble)
 	} else {
 		answer, last = l.greet(frame)
+		trouble.Delay = max(trouble.Delay, l.slowHandshake(a))
 	}
 	l.after(trouble.Delay, func() {
 		if trouble.Lost == ReplyLost || answer == nil {
 			l.finish()
 			return
 		}
-		if len(answer) > 0 {
+		if len(answer) > 0 && trouble.Lost != AnswerLost {
 			l.push(answer)
 		}
 		if last {
@@ -82,13 +83,15 @@ func (l *line) greet(frame []byte) (answer []byte, last bool) {
 		return nil, true
 	}
 	modern := d.Len() > 0 // it says whether it wants read-only servers, and is told
-	timeout := min(max(time.Duration(asked)*time.Millisecond, s.cfg.minTimeout), s.cfg.maxTimeout)
+	timeout := min(max(time.Duration(asked)*time.Millisecond, l.server.minTimeout), l.server.maxTimeout)
 	n := s.sessions[id]
 	switch {
 	case id == 0:
 		n = s.open(timeout)
+	case n != nil && n.line != nil && n.line.server != l.server:
+		n.line.retire() // even for a wrong password
 	case n != nil && n.line != nil:
-		n.line.dismiss() // even for a wrong password
+		n.line.dismiss()
 	}
 	e := proto.NewEncoder().Int32(0)
 	if n == nil || id != 0 && !bytes.Equal(password, s.password(id)) {
@@ -118,7 +121,10 @@ func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last b
 	switch {
 	case op == OpClose:
 		n := l.session
-		l.session, n.line = nil, nil // the answer has to go out
+		l.session = nil
+		if n.line == l {
+			n.line = nil // the answer has to go out
+		}
 		s.end(n)
 		return header(xid, s.zxid, proto.CodeOK).Frame(), true
 	case op == OpPing:
@@ -151,14 +157,18 @@ func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last b
 
 func (l *line) execute(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
 	switch {
-	case op == proto.OpSetWatches:
-		return nil, l.setWatches(d, l.server.tree())
+	case op == proto.OpSetWatches, op == proto.OpSetWatches2:
+		return nil, l.setWatches(op, d)
+	case op == proto.OpAddWatch:
+		return l.addWatch(d)
+	case op == proto.OpCheckWatches, op == proto.OpRemoveWatches:
+		return nil, l.askWatches(op, d)
 	case op == proto.OpMulti:
 		return l.multi(d)
 	case Op(op).isWrite():
 		return l.write(op, d)
 	default:
-		return l.read(op, d, l.server.tree())
+		return l.read(op, d)
 	}
 }
 

@@ -35,17 +35,20 @@ type Server struct {
 	lines    map[*line]struct{}
 	claims   map[int64][]*line // the connections of each session, in the order of their handshakes' arrival
 	watches  watches
-	cutAll   bool
-	cut      map[int64]bool
+	cut      cut
+	deafness []*eventLoss
+	trail    []Request
 	rules    []*rule // replaced, never changed
 	logs     []*Log
+	pace     pace
 	reporter *time.Timer
 	reaper   *time.Timer
 }
 
 // NewServer starts a server that is closed at the end of the test, and fails the test
-// if it can't. In a bubble of testing/synctest the server's clock is the bubble's, and
-// clients reach it through [Server.Dialer] alone.
+// if it can't. A test that has failed by then shows the latest requests in its log. In a
+// bubble of testing/synctest the server's clock is the bubble's, and clients reach it
+// through [Server.Dialer] alone.
 func NewServer(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -53,6 +56,7 @@ func NewServer(tb testing.TB, opts ...Option) *Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
+		s.logTrail(tb)
 		if err := s.Close(); err != nil {
 			tb.Error(err)
 		}
@@ -69,8 +73,8 @@ func Start(opts ...Option) (*Server, error) {
 		}
 	}
 	s := &Server{
-		cfg: cfg, began: time.Now(), tree: newTree(), zxid: 1 << 32, lastID: 1 << 56,
-		sessions: map[int64]*session{}, lines: map[*line]struct{}{}, claims: map[int64][]*line{}, watches: watches{}, cut: map[int64]bool{},
+		cfg: cfg, began: time.Now(), tree: newTree(), zxid: 1 << epochShift, lastID: firstID,
+		sessions: map[int64]*session{}, lines: map[*line]struct{}{}, claims: map[int64][]*line{}, watches: watches{},
 	}
 	s.changed = sync.NewCond(&s.mu)
 	_, _ = rand.Read(s.secret[:]) // never fails
@@ -88,10 +92,10 @@ func (s *Server) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.cfg.servers {
-		m := &member{srv: s, address: s.cfg.address}
+		m := &member{srv: s, address: s.cfg.address, minTimeout: s.cfg.minTimeout, maxTimeout: s.cfg.maxTimeout}
 		s.members = append(s.members, m)
 		if inBubble() {
-			m.address = fmt.Sprintf("127.0.0.1:%d", i+1)
+			m.address = fmt.Sprintf("[::1%%use-Server.Dialer]:%d", i+1)
 			continue
 		}
 		if err := m.listen(); err != nil {
@@ -110,7 +114,7 @@ func (s *Server) start() error {
 func inBubble() bool { return time.Now().Year() < 2020 }
 
 // Addr is the address of the first server, host:port. In a synctest bubble nothing
-// listens there: it is a name for [Server.Dialer].
+// listens there: it is a name for [Server.Dialer], and says so to those who dial it.
 func (s *Server) Addr() string { return s.Addrs()[0] }
 
 // Addrs are the addresses of all servers.
@@ -140,7 +144,7 @@ func (s *Server) dial(address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.member(address)
-	if late := s.stall(timeout); late {
+	if late := s.stall(m, timeout); late {
 		return nil, os.ErrDeadlineExceeded
 	}
 	if s.closed || m.stopped {
@@ -153,7 +157,7 @@ func (s *Server) dial(address string, timeout time.Duration) (net.Conn, error) {
 
 // stall keeps a dialer waiting while nothing comes through, as a lost SYN does, and
 // tells whether its time is over; 0 is no limit. Called under the lock, which it gives up.
-func (s *Server) stall(timeout time.Duration) (late bool) {
+func (s *Server) stall(m *member, timeout time.Duration) (late bool) {
 	if timeout > 0 {
 		timer := time.AfterFunc(timeout, func() {
 			s.mu.Lock()
@@ -163,7 +167,7 @@ func (s *Server) stall(timeout time.Duration) (late bool) {
 		})
 		defer timer.Stop()
 	}
-	for s.cutAll && !s.closed && !late {
+	for (s.cut.everybody || m.cut.everybody) && !s.closed && !late {
 		s.changed.Wait()
 	}
 	return late
@@ -211,7 +215,7 @@ func (s *Server) shut() {
 
 // change begins a transaction with the latest zxid. Called under the lock.
 func (s *Server) change() *change {
-	return &change{tree: s.tree, zxid: s.zxid, now: time.Now().UnixMilli()}
+	return &change{tree: s.tree, zxid: s.zxid, now: time.Now().UnixMilli(), ttl: s.cfg.ttl}
 }
 
 // commit tells the watchers what a transaction did. Called under the lock.

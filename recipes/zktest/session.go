@@ -12,12 +12,16 @@ import (
 // session is a client's, as the quorum knows it. The server's lock guards it.
 type session struct {
 	id      int64
-	timeout time.Duration
+	created time.Duration // the timeout with which it was made: all that a new leader knows
+	timeout time.Duration // that of its latest handshake
 	expiry  time.Time
 	heard   bool // since the last report of the servers
 	timer   *time.Timer
 	line    *line // nil while it has no connection
 }
+
+// firstID is below the id of the first session.
+const firstID = 1 << 56
 
 // password follows from the id and a secret of this server's.
 func (s *Server) password(id int64) []byte {
@@ -29,7 +33,7 @@ func (s *Server) password(id int64) []byte {
 func (s *Server) open(timeout time.Duration) *session {
 	s.zxid++
 	s.lastID++
-	n := &session{id: s.lastID, timeout: timeout}
+	n := &session{id: s.lastID, created: timeout, timeout: timeout}
 	s.sessions[n.id] = n
 	n.timer = time.AfterFunc(time.Hour, func() { s.overdue(n) })
 	s.extend(n)
@@ -85,7 +89,7 @@ func (s *Server) report() {
 		return
 	}
 	for _, n := range s.sessions {
-		if n.heard && s.running() {
+		if n.heard && s.running() && (n.line == nil || !n.line.server.frozen) {
 			s.extend(n)
 		}
 	}

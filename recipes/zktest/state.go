@@ -81,35 +81,6 @@ func (s *Server) Get(path string) (data []byte, stat zk.Stat, ok bool) {
 	return slices.Clone(n.data), n.view(), true
 }
 
-// Put sets a znode's data behind the back of every client, whose watches fire. It
-// makes the znode, and those above it, where there are none: persistent and open to all.
-// It panics on a path that the server would refuse.
-func (s *Server) Put(path string, data []byte) {
-	if !isValid(path) {
-		panic(fmt.Sprintf("zktest: invalid path %q", path))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for dir := dirOf(path); dir != ""; dir = dirOf(dir) {
-		if n := s.tree.find(dir); n != nil && n.isEphemeral() {
-			panic(fmt.Sprintf("zktest: %q is ephemeral and has no children", dir))
-		}
-	}
-	s.zxid++
-	c := s.change()
-	if s.tree.find(path) != nil {
-		c.put(path, slices.Clone(data))
-	} else {
-		for i := 1; i < len(path); i++ {
-			if dir := path[:i]; path[i] == '/' && s.tree.find(dir) == nil {
-				c.add(dir, []byte{}, zk.WorldACL(zk.PermAll), 0)
-			}
-		}
-		c.add(path, slices.Clone(data), zk.WorldACL(zk.PermAll), 0)
-	}
-	s.commit(c)
-}
-
 // Delete removes a znode and all below it behind the back of every client, whose
 // watches fire. It does nothing where there is none.
 func (s *Server) Delete(path string) {

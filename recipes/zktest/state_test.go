@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -33,7 +34,7 @@ func TestSessionsTellWhatTheServerKnows(t *testing.T) {
 		require.Equal(w, 2, srv.Connections())
 
 		require.NoError(w, b.conn.Close())
-		eventually(w, func() bool { return srv.Connections() == 1 }, "the connection's end")
+		testkit.Eventually(w, func() bool { return srv.Connections() == 1 }, "the connection's end")
 		got, alive = srv.Session(b.id)
 		require.True(w, alive)
 		require.Empty(w, got.Server)
@@ -118,7 +119,7 @@ func TestPutPanicsWhereTheServerWouldRefuse(t *testing.T) {
 	}
 	require.Equal(t, []string{"e", "zookeeper"}, srv.Children("/"))
 	srv.Put("/e", []byte("fine"))
-	srv.Expire(0)
+	srv.ExpireAll()
 	require.Equal(t, []string{"zookeeper"}, srv.Children("/"))
 }
 
@@ -198,7 +199,7 @@ func TestReap(t *testing.T) {
 
 func TestReapInterval(t *testing.T) {
 	bubble(t, func(w world) {
-		srv := zktest.NewServer(w, zktest.WithReapInterval(10*time.Second))
+		srv := zktest.NewServer(w, zktest.WithReapInterval(10*time.Second), zktest.WithTTLNodes())
 		c := session(w, w.dial(srv), time.Hour)
 		c.did(container("/c"))
 		c.did(create("/c/x", 0))
@@ -224,7 +225,7 @@ func TestReapInterval(t *testing.T) {
 
 func TestReapIntervalIsAMinute(t *testing.T) {
 	bubble(t, func(w world) {
-		srv := zktest.NewServer(w)
+		srv := zktest.NewServer(w, zktest.WithTTLNodes())
 		c := session(w, w.dial(srv), time.Hour)
 		c.did(ttl("/short", time.Millisecond))
 		until(began.Add(time.Minute - 1))

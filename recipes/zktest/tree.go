@@ -143,6 +143,7 @@ type change struct {
 	zxid    int64
 	now     int64 // milliseconds
 	inMulti bool
+	ttl     bool // znodes with one may be made
 	events  []deed
 	undo    []func()
 }

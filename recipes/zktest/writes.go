@@ -69,6 +69,9 @@ func (c *change) create(op int32, d *proto.Decoder, by caller) result {
 		return failed(proto.CodeBadArguments)
 	}
 	timed := flags == proto.FlagTTL || flags == proto.FlagTTLSequential
+	if timed && !c.ttl {
+		return failed(proto.CodeUnimplemented)
+	}
 	if timed != (ttl >= 0) || timed && (ttl == 0 || ttl > maxTTL) {
 		return failed(proto.CodeBadArguments)
 	}

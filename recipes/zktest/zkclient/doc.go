@@ -1,0 +1,2 @@
+// Package zkclient connects tests to the ZooKeeper of package zktest.
+package zkclient

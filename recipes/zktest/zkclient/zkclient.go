@@ -1,0 +1,34 @@
+package zkclient
+
+import (
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// Connect returns a client that is connected to a server, and closes it at the end of
+// the test. It works in a bubble of testing/synctest and outside, because it goes through
+// [zktest.Server.Dialer]; it knows all servers of an ensemble. Options come after those.
+// The test fails if there is no connection, or if the client can't be closed because a
+// callback does not return.
+func Connect(tb testing.TB, server *zktest.Server, opts ...recipes.Option) *recipes.Client {
+	tb.Helper()
+	return ConnectTo(tb, server, server.Addrs(), opts...)
+}
+
+// ConnectTo is Connect for a client that knows only some servers of the ensemble.
+func ConnectTo(tb testing.TB, server *zktest.Server, addresses []string, opts ...recipes.Option) *recipes.Client {
+	tb.Helper()
+	opts = append([]recipes.Option{recipes.WithDialer(server.Dialer())}, opts...)
+	client, err := recipes.Connect(tb.Context(), addresses, opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return client
+}
