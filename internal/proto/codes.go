@@ -18,10 +18,15 @@ const (
 	OpCheck           = 13
 	OpMulti           = 14
 	OpCreate2         = 15
+	OpReconfig        = 16
+	OpCheckWatches    = 17
+	OpRemoveWatches   = 18
 	OpCreateContainer = 19
 	OpCreateTTL       = 21
 	OpAuth            = 100
 	OpSetWatches      = 101
+	OpSetWatches2     = 105 // with persistent watches
+	OpAddWatch        = 106
 	OpCreateSession   = -10 // the handshake, which has no header
 	OpCloseSession    = -11
 	OpError           = -1 // a part of a Multi's answer that was refused, and its end mark
@@ -58,6 +63,12 @@ func OpName(op int32) string {
 		return "multi"
 	case OpCreate2:
 		return "create2"
+	case OpReconfig:
+		return "reconfig"
+	case OpCheckWatches:
+		return "checkWatches"
+	case OpRemoveWatches:
+		return "removeWatches"
 	case OpCreateContainer:
 		return "createContainer"
 	case OpCreateTTL:
@@ -66,6 +77,10 @@ func OpName(op int32) string {
 		return "auth"
 	case OpSetWatches:
 		return "setWatches"
+	case OpSetWatches2:
+		return "setWatches2"
+	case OpAddWatch:
+		return "addWatch"
 	case OpCreateSession:
 		return "connect"
 	case OpCloseSession:
@@ -101,6 +116,7 @@ const (
 	CodeInvalidACL              = -114
 	CodeAuthFailed              = -115
 	CodeSessionMoved            = -118
+	CodeNoWatcher               = -121
 )
 
 // Types of watch events.
@@ -109,6 +125,19 @@ const (
 	EventDeleted         = 2
 	EventDataChanged     = 3
 	EventChildrenChanged = 4
+)
+
+// What removeWatches and checkWatches are about.
+const (
+	WatchersOfChildren = 1
+	WatchersOfData     = 2
+	WatchersOfAny      = 3
+)
+
+// Modes of addWatch.
+const (
+	WatchPersistent = 0
+	WatchRecursive  = 1
 )
 
 // Flags of a create request.

@@ -37,6 +37,8 @@ func CodeName(code int32) string {
 		return "AuthFailed"
 	case CodeSessionMoved:
 		return "SessionMoved"
+	case CodeNoWatcher:
+		return "NoWatcher"
 	}
 	return "error " + strconv.Itoa(int(code))
 }

@@ -25,7 +25,7 @@ func greeted(t *testing.T, watches int) *line {
 	if watches > 0 {
 		l.wire.watches[watchKey{"/a", watchData}] = struct{}{}
 	}
-	l.wire.patience = func() time.Duration { return time.Second }
+	l.wire.period = func() time.Duration { return time.Second }
 	_, err := io.ReadFull(l, make([]byte, len(greeting(7))))
 	require.NoError(t, err)
 	return l
@@ -48,23 +48,31 @@ func reconnected(t *testing.T, watches int) (l *line, delivered <-chan error) {
 var setWatches = proto.NewEncoder().Int32(7).Int32(proto.OpSetWatches).Int64(98).
 	Strings([]string{"/a"}).Strings(nil).Strings(nil).Frame()
 
+// setWatches2 is the form of the same request that has persistent watches, too.
+var setWatches2 = proto.NewEncoder().Int32(7).Int32(105).Int64(98).
+	Strings([]string{"/a"}).Strings(nil).Strings(nil).Strings(nil).Strings(nil).Frame()
+
 // zk.Conn builds setWatches out of the last zxid that it has seen, so it may see none
 // of this connection before it has done so.
 func TestAnswersWaitForSetWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, delivered := reconnected(t, 1)
-		pass(900 * time.Millisecond)
-		require.Empty(t, delivered)
-		_, err := l.Write(ask(6, proto.OpGetData, "/b", false))
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Empty(t, delivered, "another request does not count")
-		_, err = l.Write(setWatches)
-		require.NoError(t, err)
-		synctest.Wait()
-		require.NoError(t, <-delivered)
-		l.wire.shut()
-	})
+	for _, request := range [][]byte{setWatches, setWatches2} {
+		synctest.Test(t, func(t *testing.T) {
+			l, delivered := reconnected(t, 1)
+			pass(900 * time.Millisecond)
+			require.Empty(t, delivered)
+			_, err := l.Write(ask(6, proto.OpGetData, "/b", false))
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Empty(t, delivered, "another request does not count")
+			_, err = l.Write(request)
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Len(t, delivered, 1)
+			require.NoError(t, <-delivered)
+			require.True(t, l.setsWatches(7))
+			l.wire.shut()
+		})
+	}
 }
 
 // But for the one to a credential, which zk.Conn waits for before it sends anything: a

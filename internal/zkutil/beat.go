@@ -18,17 +18,23 @@ import (
 
 const (
 	auditsPerTimeout = 2
-	maxAudited       = 128 // watches in one transaction
+	maxAudited       = 128       // watches in one transaction
+	maxAuditedBytes  = 128 << 10 // of their checks: what zk.Conn allows itself to set watches again, too
 )
 
-// beatAt is when the next heartbeat is due. Called under s.mu.
+// beatAt is when the next heartbeat is due. Where nothing is held a heartbeat that follows a
+// slow write would only hold up what comes behind it. Called under s.mu.
 func (s *Session) beatAt() time.Time {
-	return latest(s.trust.proven, s.trust.beaten, s.wanted).Add(s.period())
+	last := latest(s.trust.proven, s.trust.beaten, s.wanted)
+	if len(s.holds) == 0 && s.wire != nil {
+		last = latest(last, s.wire.lastWritten())
+	}
+	return last.Add(s.periodLocked())
 }
 
 // auditAt is when the next audit is due. Called under s.mu.
 func (s *Session) auditAt() time.Time {
-	return s.trust.audited.Add(s.period() * beatsPerTimeout / auditsPerTimeout)
+	return latest(s.trust.audited, s.wanted).Add(s.periodLocked() * beatsPerTimeout / auditsPerTimeout)
 }
 
 // startBeat sends what is due: an audit, if there are watches to check, or else a plain
@@ -37,7 +43,7 @@ func (s *Session) startBeat(now time.Time, beat, audit bool) {
 	plain := beat && s.trust.beaten.IsZero() // the last one has failed: a plain one is surer
 	if audit && !plain {
 		s.trust.audited = now
-		if watches := s.unseen(now.Add(-s.period())); len(watches) > 0 {
+		if watches := s.unseen(now.Add(-s.periodLocked())); len(watches) > 0 {
 			s.check(now, pathsOf(watches), watches)
 			return
 		}
@@ -56,7 +62,22 @@ func (s *Session) unseen(since time.Time) (watches []*Watch) {
 		}
 	}
 	slices.SortFunc(watches, func(a, b *Watch) int { return a.seen.Compare(b.seen) })
-	return watches[:min(len(watches), maxAudited)]
+	return watches[:auditable(watches)]
+}
+
+// auditable is how many of some watches fit into one transaction. A server closes the
+// connection on a frame that is too long (1 MB by default).
+func auditable(watches []*Watch) (n int) {
+	const header = 4 + 1 + 4 + 4 + 4 // of a check, with the length of its path and its version
+	bytes := 0
+	for n < min(len(watches), maxAudited) {
+		bytes += header + len(watches[n].path)
+		if n > 0 && bytes > maxAuditedBytes {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 func pathsOf(watches []*Watch) (paths []string) {
@@ -79,13 +100,11 @@ func (s *Session) anyNode() string {
 // check sends a heartbeat from a task of its own, about some znodes. Called under s.mu.
 func (s *Session) check(now time.Time, paths []string, watches []*Watch) {
 	epoch := s.epoch
-	s.trust.beat, s.trust.beaten = now, now
-	s.backgroundLocked(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, s.patience())
-		defer cancel()
+	s.trust.beats, s.trust.beaten = append(s.trust.beats, now), now
+	s.backgroundLocked(func(ctx context.Context) { // zk.Conn answers at a disconnect at the latest
 		culprit, err := s.prove(ctx, paths...)
 		if ctx.Err() != nil {
-			return // hung: the keeper sees to it
+			return
 		}
 		unfit := refused(err) && culprit != root
 		if unfit && culprit != "" {
@@ -102,9 +121,7 @@ func (s *Session) check(now time.Time, paths []string, watches []*Watch) {
 			}
 			w.seen = now
 		}
-		if s.trust.beat.Equal(now) {
-			s.trust.beat = time.Time{}
-		}
+		s.trust.beats = slices.DeleteFunc(s.trust.beats, func(sent time.Time) bool { return sent.Equal(now) })
 		if unfit {
 			s.trust.beaten = time.Time{} // another znode may still prove the session
 		}

@@ -149,9 +149,7 @@ func TestHeartbeatMissesOurZnode(t *testing.T) {
 		srv := newEnsemble(t)
 		s := connect(t, srv.config(6*time.Second))
 		e := acquire(t, mutexOn(s, "/m"))
-		srv.mu.Lock()
-		srv.deaf = true // as if the server had lost the watch
-		srv.mu.Unlock()
+		srv.DropEvent(1, sessionID(s)) // as if the server had lost the watch
 		srv.Delete(e.Path())
 		start := time.Now()
 		at, cause := ended(t, e)

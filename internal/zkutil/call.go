@@ -27,6 +27,7 @@ type outcome[T any] struct {
 type ticket struct {
 	conn *zk.Conn
 	id   int64 // the session at that moment
+	line *line // the connection at that moment; nil if it is adopted
 }
 
 // do runs a request when the gate is open, for as long as ctx lasts.
@@ -54,12 +55,12 @@ type call[T any] struct {
 // start sends a request that has passed the gate, and does not wait for the answer.
 func start[T any](s *Session, t ticket, r request[T]) call[T] {
 	c := call[T]{s, r, make(chan outcome[T], 1)}
-	sent := time.Now()
+	sent := s.clock.now()
 	go func() { // counted by enter; ends when zk.Conn answers or loses the connection
 		result, err := r.run(t.conn)
 		answered := err == nil || refused(err)
 		if r.write && answered && t.conn.SessionID() == t.id {
-			s.settle(sent, t.id, err)
+			s.recordAnswer(sentWrite{sent, t.id, t.line}, err)
 		}
 		c.answer <- outcome[T]{result, err}
 		s.leave(answered)
@@ -113,7 +114,10 @@ func (s *Session) enter(ctx context.Context, cleanup bool) (ticket, error) {
 		if s.connected && s.conn != nil {
 			s.calls.Add(1)
 			s.attend(+1)
-			t := ticket{s.conn, s.id}
+			t := ticket{conn: s.conn, id: s.id}
+			if s.wire != nil {
+				t.line = s.wire.line()
+			}
 			s.mu.Unlock()
 			return t, nil
 		}
@@ -138,11 +142,22 @@ func (s *Session) enter(ctx context.Context, cleanup bool) (ticket, error) {
 func (s *Session) leave(answered bool) {
 	s.mu.Lock()
 	if answered {
-		s.trust.answered = time.Now()
+		s.trust.answered = s.clock.now()
 	}
 	s.attend(-1)
 	s.mu.Unlock()
 	s.calls.Done()
+}
+
+// connectionError is the failure of a connection. A dial that took too long matches
+// context.DeadlineExceeded, but that is not the context of whoever waits for the connection.
+type connectionError struct{ error }
+
+func (e connectionError) Unwrap() error {
+	if isAny(e.error, context.Canceled, context.DeadlineExceeded) {
+		return nil
+	}
+	return e.error
 }
 
 // unavailable says why a request has had no answer yet.
@@ -155,5 +170,5 @@ func (s *Session) unavailable() error {
 	case s.failure == nil:
 		return errUnavailable
 	}
-	return fmt.Errorf("%w: %w", errUnavailable, s.failure)
+	return fmt.Errorf("%w: %w", errUnavailable, connectionError{s.failure})
 }

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
-	"runtime"
-	"runtime/debug"
 	"sync"
 )
 
@@ -58,7 +55,8 @@ func (c *callbacks) finish() <-chan struct{} {
 // Callbacks runs functions of the user one at a time, in the order in which they
 // were posted, under no lock. A panic in one is contained and logged.
 type Callbacks struct {
-	s *Session
+	s     *Session
+	scope scope // of the candidate whose functions they are, 0 if they are the session's own
 
 	mu      sync.Mutex // protects what is below
 	queue   []func()
@@ -67,6 +65,12 @@ type Callbacks struct {
 
 // Callbacks returns a new, empty order of callbacks.
 func (s *Session) Callbacks() *Callbacks { return &Callbacks{s: s} }
+
+// Callbacks returns a new, empty order of callbacks, inside which Wait of the candidate does
+// not wait.
+func (c *Candidate) Callbacks() *Callbacks {
+	return &Callbacks{s: c.queue.Session, scope: c.scope}
+}
 
 // Post appends fn. It never blocks. Once the session is closed it does nothing.
 func (c *Callbacks) Post(fn func()) {
@@ -103,11 +107,17 @@ func (c *Callbacks) drain() {
 
 func (c *Callbacks) contain(fn func()) {
 	defer func() {
-		if v := recover(); v != nil && c != c.s.logs {
-			c.s.log(slog.LevelError, "panic in a callback", "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+		v := recover()
+		if v == nil || c == c.s.logs { // nobody is left to tell of a panic in the logger
+			return
 		}
+		stack := string(stackWithoutScopes())
+		// In this goroutine: the session may be closed, and take no callback any more.
+		c.s.logs.contain(func() {
+			c.s.logger().Log(c.s.ctx, slog.LevelError, "panic in a callback", "err", fmt.Sprint(v), "stack", stack)
+		})
 	}()
-	userCode(fn)
+	runUserCode(fn, c.s.scope, c.scope)
 }
 
 // Barrier returns a channel that is closed once all that was posted before has run.
@@ -117,63 +127,42 @@ func (c *Callbacks) Barrier() <-chan struct{} {
 	return done
 }
 
-// Call runs a function of the user in a goroutine of its own and waits for it. A panic
-// becomes an error, and so does an end of the goroutine (runtime.Goexit).
-func Call(fn func() error) (err error) {
+// Call runs a function of the user in a goroutine of its own and waits for it; Wait of
+// the candidate does not wait inside it. A panic becomes the error that panicked
+// makes of it, and an end of the goroutine (runtime.Goexit) becomes an error, too.
+func (c *Candidate) Call(fn func() error, panicked func(value any, stack []byte) error) (err error) {
 	err = errors.New("the function has ended its goroutine")
 	done := make(chan struct{})
 	go func() { // ends with the user's function; joined below
 		defer close(done)
 		defer func() {
-			switch v := recover().(type) {
-			case nil:
-			case error:
-				err = fmt.Errorf("panic: %w\n%s", v, debug.Stack())
-			default:
-				err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			if v := recover(); v != nil {
+				err = panicked(v, stackWithoutScopes())
 			}
 		}()
-		userCode(func() { err = fn() })
+		runUserCode(func() { err = fn() }, c.queue.Session.scope, c.scope)
 	}()
 	<-done
 	return err
 }
 
-// userCode marks the stack for InCallback.
-//
-//go:noinline
-func userCode(fn func()) { fn() }
-
-// InCallback reports whether the caller was called by a function of the user's that
-// this library runs. Waiting for such functions would be waiting for itself then.
-func InCallback() bool {
-	mark := reflect.ValueOf(userCode).Pointer()
-	pcs := make([]uintptr, 64)
-	for skip := 2; ; skip += len(pcs) {
-		n := runtime.Callers(skip, pcs)
-		for frames := runtime.CallersFrames(pcs[:n]); ; {
-			frame, more := frames.Next()
-			if frame.Entry == mark {
-				return true
-			}
-			if !more {
-				break
-			}
-		}
-		if n < len(pcs) {
-			return false
-		}
-	}
-}
-
 // Log hands a record of a recipe to the user's logger.
 func (s *Session) Log(level slog.Level, msg string, args ...any) { s.log(level, msg, args...) }
+
+// logger is the user's logger, or the program's default of the moment.
+func (s *Session) logger() *slog.Logger {
+	if s.cfg.Logger != nil {
+		return s.cfg.Logger
+	}
+	return slog.Default()
+}
 
 // log hands a record to the user's logger. The handler is the user's code too: it
 // must not run under our locks, nor in zk.Conn's goroutines.
 func (s *Session) log(level slog.Level, msg string, args ...any) {
-	if s.cfg.Logger.Handler() == slog.DiscardHandler {
+	logger := s.logger()
+	if logger.Handler() == slog.DiscardHandler {
 		return
 	}
-	s.logs.Post(func() { s.cfg.Logger.Log(s.ctx, level, msg, args...) })
+	s.logs.Post(func() { logger.Log(s.ctx, level, msg, args...) })
 }

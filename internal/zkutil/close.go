@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -9,7 +10,9 @@ import (
 // ZooKeeper, and joins every goroutine. On an own connection closing the session
 // removes all znodes at once; on an adopted one each is deleted, for at most an
 // operation timeout, and the connection stays open. It is idempotent, and waits again
-// when called again. From inside a function of the user it only asks for all that.
+// when called again. Inside a function of the user that this session runs, it only asks for
+// all that. It returns within a bounded time, whatever the user's code does; its error says
+// what is still running.
 func (s *Session) Close() error {
 	s.closing.Do(func() {
 		s.abort()
@@ -19,18 +22,31 @@ func (s *Session) Close() error {
 			close(s.over)
 		}()
 	})
-	if InCallback() {
+	if s.scope.isOnStack() {
 		return nil
 	}
 	if !within(s.campaigns.finish(), s.cfg.OperationTimeout) {
 		// Nobody else may lead while the user's function still does.
-		return errors.New("close: a leader's function is still running; the session ends when it returns")
+		return fmt.Errorf("close: %w after %v; the session ends when it returns", ErrStepDownGrace, s.cfg.OperationTimeout)
 	}
-	<-s.over
+	if !within(s.over, s.closeLimit()) {
+		return errors.New("close: the connection is still being closed: what the dialer returned does not return from a call")
+	}
+	if !within(s.foreign.calls.finish(), s.period()) {
+		return errors.New("close: a dialer or a host provider is still running")
+	}
 	if !within(s.callbacks.finish(), s.cfg.OperationTimeout) {
 		return errors.New("close: a callback is still running")
 	}
 	return nil
+}
+
+// closeLimit is how long Close may take once no function of the user's runs any more: the
+// deletions on an adopted connection, what hangUp waits for, and zk.Conn's own waits, of two
+// seconds and one.
+func (s *Session) closeLimit() time.Duration {
+	const ofConn = 5 * time.Second
+	return s.cfg.OperationTimeout + 4*s.period() + ofConn
 }
 
 // abort ends every hold and wait with ErrClosed, and refuses new calls. It is the
@@ -94,9 +110,9 @@ func (s *Session) hangUp() {
 		s.calls.Wait()
 		close(idle)
 	}()
-	if !within(idle, s.patience()) {
+	if !within(idle, s.period()) {
 		s.wire.cut()
-		if !within(idle, s.patience()) {
+		if !within(idle, s.period()) {
 			s.wire.shut()
 		}
 	}
@@ -105,14 +121,15 @@ func (s *Session) hangUp() {
 		// There is no session to close. zk.Conn.Close waits a second for an answer all
 		// the same, unless zk.Conn is looking for a server: there it ends at once.
 		s.wire.shut()
-		limit := time.NewTimer(s.patience())
+		limit := time.NewTimer(s.period())
 		defer limit.Stop()
 		select {
-		case <-s.wire.parked:
+		case <-s.inPause:
 		case <-s.ended:
 		case <-limit.C: // in the user's dialer, say
 		}
 	}
+	close(s.quitting)
 	if conn := s.Conn(); conn != nil {
 		conn.Close()
 	}

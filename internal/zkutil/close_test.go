@@ -249,7 +249,7 @@ func TestAdoptedSessionExpires(t *testing.T) {
 
 // zk.Conn sets the watches again by a request of its own, which may be on its way.
 func TestCloseRightAfterReconnect(t *testing.T) {
-	for range 300 {
+	for range shorter(300) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newEnsemble(t)
 			s := connect(t, srv.config(6*time.Second))

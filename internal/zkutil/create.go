@@ -22,7 +22,7 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 	path := Join(dir, protection+uuid+"-"+prefix)
 	uncertain := false
 	var made []string // parents
-	created, err := retry(ctx, s.cfg.Retry, transient, func() (string, error) {
+	created, err := retry(ctx, s.cfg.Retry, s.judge(ctx), func() (string, error) {
 		if uncertain {
 			found, err := s.search(ctx, dir, uuid, false)
 			if err != nil {
@@ -64,7 +64,8 @@ func (s *Session) createProtected(ctx context.Context, dir, prefix string, data 
 func (s *Session) createIn(ctx context.Context, dir, path string, data []byte, made *[]string, undo func(context.Context, string, error)) (string, error) {
 	for {
 		created, err := do(ctx, s, request[string]{write: true, undo: undo, run: func(conn *zk.Conn) (string, error) {
-			return conn.Create(path, data, zk.FlagEphemeralSequential, s.cfg.ACL)
+			created, err := conn.Create(path, data, zk.FlagEphemeralSequential, s.cfg.ACL)
+			return created, denied(err, "create children of", dir)
 		}})
 		if !errors.Is(err, zk.ErrNoNode) {
 			return created, err
@@ -100,7 +101,7 @@ func (s *Session) makeContainer(ctx context.Context, dir string, made *[]string)
 			}
 			return conn.Create(dir, []byte{}, flag, s.cfg.ACL)
 		}})
-		return err
+		return denied(err, "create children of", parentOf(dir))
 	}
 	for {
 		err := create(zk.FlagContainer)
@@ -128,12 +129,13 @@ func (s *Session) makeContainer(ctx context.Context, dir string, made *[]string)
 // server catch up: after a reconnect it may lag behind the one that executed the
 // create.
 func (s *Session) search(ctx context.Context, dir, uuid string, cleanup bool) ([]string, error) {
-	children, err := do(ctx, s, request[[]string]{cleanup: cleanup, run: func(conn *zk.Conn) ([]string, error) {
-		if _, err := conn.Sync(dir); err != nil {
-			return nil, err
-		}
-		children, _, err := conn.Children(dir)
-		return children, err
+	t, err := s.enter(ctx, cleanup)
+	if err != nil {
+		return nil, err
+	}
+	children, err := launch(ctx, s, t, request[[]string]{cleanup: cleanup, run: func(conn *zk.Conn) ([]string, error) {
+		children, err := syncedChildren(conn, t.line, dir)
+		return children, denied(err, "list the children of", dir)
 	}})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 // dialer returns the function that opens a socket for the wire: the user's dialer
 // or net.Dialer, with TLS on top where it is configured. The handshake of TLS
 // counts into the time that one dial may take.
-func dialer(ctx context.Context, cfg Config, nameOf func(address string) string) func(string, string, time.Duration) (net.Conn, error) {
+func dialer(ctx context.Context, cfg Config, nameOf func(address string) string) dialFunc {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

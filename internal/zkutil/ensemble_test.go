@@ -1,8 +1,6 @@
 package zkutil
 
 import (
-	"encoding/binary"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -30,7 +27,6 @@ type ensemble struct {
 	dials   []string
 	ends    []*clientEnd
 	onWrite func(frame []byte) error // of every frame that a client writes
-	deaf    bool                     // no watch event reaches a client
 }
 
 // tick is the unit of the servers' clock, and as short as it may be.
@@ -184,7 +180,6 @@ type clientEnd struct {
 	server string
 	once   sync.Once
 	closed chan struct{} // closed by Close
-	rest   []byte        // of a frame, of the reader
 }
 
 func (c *clientEnd) Close() error {
@@ -202,35 +197,4 @@ func (c *clientEnd) Write(frame []byte) (int, error) {
 		}
 	}
 	return c.Conn.Write(frame)
-}
-
-// Read gives what the server has sent, without events while it is to be deaf. It must know
-// where a frame begins: bytes are taken from the connection by whole frames alone.
-func (c *clientEnd) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 {
-		frame, err := readFrame(c.Conn)
-		if err != nil {
-			return 0, err
-		}
-		c.e.mu.Lock()
-		deaf := c.e.deaf
-		c.e.mu.Unlock()
-		if !deaf || int32(binary.BigEndian.Uint32(frame[4:])) != proto.XidEvent {
-			c.rest = frame
-		}
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-// readFrame returns a frame with its length before it.
-func readFrame(from io.Reader) ([]byte, error) {
-	frame := make([]byte, 4)
-	if _, err := io.ReadFull(from, frame); err != nil {
-		return nil, err
-	}
-	frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame))...)
-	_, err := io.ReadFull(from, frame[4:])
-	return frame, err
 }

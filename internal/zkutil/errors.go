@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -20,7 +21,11 @@ var (
 	ErrSuspended         = errors.New("connection suspended")
 	ErrReleased          = errors.New("released")
 	ErrNodeDeleted       = errors.New("znode deleted by someone else")
-	ErrClosed            = errors.New("client closed")
+	ErrClosed            = errors.New("closed")
+	ErrNotStarted        = errors.New("not started")
+	ErrAlreadyStarted    = errors.New("already started")
+	ErrStepDownGrace     = errors.New("step-down: the leader's function is still running")
+	ErrNodeNotDeleted    = errors.New("znode not deleted")
 	ErrSequenceExhausted = errors.New("sequence numbers of the parent znode are exhausted")
 	ErrInvalidArgument   = errors.New("invalid argument")
 )
@@ -38,8 +43,12 @@ var (
 	errShut = errors.New("session closed")
 	// errNotZooKeeper: a handshake was answered by something else.
 	errNotZooKeeper = errors.New("the answer is not ZooKeeper's")
+	// errMalformed: a frame in an established connection that is none.
+	errMalformed = errors.New("the server has sent a malformed frame")
 	// errWatchesRefused: after a reconnect, the server did not take the watches back.
 	errWatchesRefused = errors.New("the server does not set the watches again")
+	// errLeft: the connection was given up for another.
+	errLeft = errors.New("the server did not answer in time")
 	// errStale: something changed since the last look.
 	errStale = errors.New("queue has to be read again")
 )
@@ -77,12 +86,24 @@ func isAny(err error, targets ...error) bool {
 // not read-only, request timeout, throttled.
 var passing = []int{-1, -4, -7, -12, -119, -122, -127} //nolint:gochecknoglobals // a constant list
 
-// refused reports whether err is an answer that will be the same the next time.
+// lasting are the codes without a name in zk.Conn that say that the same request will never
+// be executed: unimplemented, ephemeral znode on a local session, session without SASL.
+var lasting = []int{-6, -120, -124} //nolint:gochecknoglobals // a constant list
+
+// refused reports whether err is a server's answer that the request was not executed. It is
+// final unless its code is unknown to us.
 func refused(err error) bool {
 	if code, ok := unnamed(err); ok {
 		return !slices.Contains(passing, code)
 	}
 	return isAny(err, answers...)
+}
+
+// unknownAnswer reports whether a server has refused a request with a code that is not known
+// here, such as -125 for an exceeded quota. The same request may succeed later.
+func unknownAnswer(err error) bool {
+	code, ok := unnamed(err)
+	return ok && !slices.Contains(passing, code) && !slices.Contains(lasting, code)
 }
 
 // unnamed returns the code of a server's answer for which zk.Conn has a text alone.
@@ -106,9 +127,29 @@ func unimplemented(err error) bool {
 
 // transient reports whether the same call may succeed later.
 func transient(err error) bool {
-	return err != nil && !refused(err) &&
+	return err != nil && (!refused(err) || unknownAnswer(err)) &&
 		!isAny(err, ErrClosed, ErrSequenceExhausted, errPlaceLost,
 			context.Canceled, context.DeadlineExceeded)
+}
+
+// judge returns what tells, for the attempts at one step that a caller waits for, whether to
+// go on after a failure: if it is transient. An answer with an unknown code is repeated for
+// one operation timeout only, because a caller whose context has no end would never hear of it;
+// and not at all for a candidate, who does so itself and reports it.
+func (s *Session) judge(ctx context.Context) func(error) bool {
+	var since time.Time // of the first unknown answer
+	return func(err error) bool {
+		switch _, candidate := ctx.Value(leftoversKey{}).(*leftovers); {
+		case !unknownAnswer(err):
+			return transient(err)
+		case candidate:
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return time.Since(since) < s.cfg.OperationTimeout
+	}
 }
 
 // unanswered reports whether the call that returned err may have been executed:
@@ -117,6 +158,10 @@ func unanswered(err error) bool {
 	return err != nil && !refused(err) &&
 		!isAny(err, zk.ErrNoServer, zk.ErrSessionMoved, errUnavailable)
 }
+
+// EndOf is the error of a wait that the end of ctx has ended: it matches ctx.Err() and the cause
+// of ctx.
+func EndOf(ctx context.Context) error { return interrupted(ctx, nil) }
 
 // interrupted is the error of a call whose ctx ended: it matches ctx.Err(), the
 // cause of ctx, and last, the failure that was being retried.

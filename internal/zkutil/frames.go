@@ -22,13 +22,13 @@ type watchKey struct {
 	kind watchKind
 }
 
-// outgoing notes a request that asks for a watch, and returns the request's
+// outgoing notes a request that asks for a watch, and returns the request's xid and
 // operation code.
-func (l *line) outgoing(frame []byte) int32 {
+func (l *line) outgoing(frame []byte) (xid, op int32) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
 	d := proto.NewDecoder(frame)
-	_, xid, op := d.Int32(), d.Int32(), d.Int32() // the length first
+	_, xid, op = d.Int32(), d.Int32(), d.Int32() // the length first
 	var kind watchKind
 	switch op {
 	case proto.OpGetData:
@@ -37,23 +37,23 @@ func (l *line) outgoing(frame []byte) int32 {
 		kind = watchExists
 	case proto.OpGetChildren, proto.OpGetChildren2:
 		kind = watchChildren
-	case proto.OpSetWatches:
+	case proto.OpSetWatches, proto.OpSetWatches2:
 		l.pending[xid] = watchKey{kind: watchAgain}
-		return op
+		return xid, op
 	case proto.OpAuth:
 		l.auth = xid
-		return op
+		return xid, op
 	case proto.OpCloseSession:
 		l.closing = true
 		l.armLocked()
-		return op
+		return xid, op
 	default:
-		return op
+		return xid, op
 	}
 	if path := d.String(); d.Len() == 1 && d.Bool() {
 		l.pending[xid] = watchKey{path, kind}
 	}
-	return op
+	return xid, op
 }
 
 // next waits for a frame and finds out what it means. What follows from it takes
@@ -64,13 +64,13 @@ func (l *line) next() error {
 		return err
 	}
 	size := int(binary.BigEndian.Uint32(head))
-	l.left = 4 + size
+	l.left, l.isAnswer, l.layout = 4+size, false, layout{}
 	if !l.isOpen() {
 		return l.peekHandshake(size)
 	}
 	const header = 4 + 16
 	if size < header-4 {
-		return nil // malformed: zk.Conn gives up on it
+		return l.refuse()
 	}
 	if head, err = l.in.Peek(header); err != nil {
 		l.left = 0
@@ -78,10 +78,19 @@ func (l *line) next() error {
 	}
 	d := proto.NewDecoder(head[4:])
 	xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
+	l.isAnswer = xid >= 0
+	var request sentFrame
+	if xid != proto.XidEvent {
+		request, _ = l.contact.receive(xid)
+	}
 	switch {
 	case xid == proto.XidEvent:
+		l.layout = layoutOf(header, size-(header-4), eventParts)
 		return l.peekEvent(size)
 	case xid >= 0:
+		if code == proto.CodeOK {
+			l.layout = layoutOf(header, size-(header-4), answerParts(request.op))
+		}
 		credential := l.isCredential(xid)
 		if zxid > 0 && !credential {
 			if err := l.awaitArmed(); err != nil {
@@ -103,6 +112,18 @@ func (l *line) next() error {
 	return nil
 }
 
+// refuse ends the connection to a server whose frame is none: zk.Conn gets nothing of the
+// rest.
+func (l *line) refuse() error {
+	l.left, l.complete = 0, nil
+	if !l.isOpen() {
+		return errNotZooKeeper
+	}
+	l.wire.failed(l.address, errMalformed)
+	_ = l.Close()
+	return errMalformed
+}
+
 // setsWatches reports whether xid is a request to set the watches again.
 func (l *line) setsWatches(xid int32) bool {
 	l.wire.mu.Lock()
@@ -110,20 +131,22 @@ func (l *line) setsWatches(xid int32) bool {
 	return l.pending[xid].kind == watchAgain
 }
 
-// peekHandshake reads protocol version, timeout and session id of the connect response.
+// peekHandshake reads the connect response: protocol version, timeout, session id, password.
 func (l *line) peekHandshake(size int) error {
-	const header, limit = 4 + 4 + 4 + 8, 1 << 10
-	if size < header-4 || size > limit { // zk.Conn would make room for whatever it is told
-		l.left = 0
-		return errNotZooKeeper
+	const shortest, limit = 4 + 4 + 8 + 4, 1 << 10
+	if size < shortest || size > limit { // zk.Conn would make room for whatever it is told
+		return l.refuse()
 	}
-	head, err := l.in.Peek(header)
+	frame, err := l.in.Peek(4 + size)
 	if err != nil {
 		l.left = 0
 		return err
 	}
-	d := proto.NewDecoder(head[8:])
+	d := proto.NewDecoder(frame[8:])
 	timeout, id := time.Duration(d.Int32())*time.Millisecond, d.Int64()
+	if d.Buffer(); d.Err() != nil || id != 0 && timeout <= 0 {
+		return l.refuse()
+	}
 	l.complete = func() { l.opened(id, timeout) }
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -20,6 +21,14 @@ func connect(t *testing.T, cfg Config) *Session {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	pass(10 * time.Millisecond) // whatever belongs to the connection is done
 	return s
+}
+
+// shorter is how often something is tried: a tenth of n where tests have to be short.
+func shorter(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
 }
 
 // mutexOn is the queue of an InterProcessMutex.
@@ -67,14 +76,10 @@ func sessionID(s *Session) int64 {
 // eventually waits in virtual time until condition holds.
 func eventually(t *testing.T, limit time.Duration, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; {
+	testkit.EventuallyIn(t, limit, func() bool {
 		synctest.Wait()
-		if condition() {
-			return
-		}
-		require.True(t, time.Now().Before(end), "not within %v", limit)
-		pass(10 * time.Millisecond)
-	}
+		return condition()
+	}, "the condition")
 }
 
 // pass lets virtual time go by.

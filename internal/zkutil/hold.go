@@ -29,14 +29,6 @@ type Hold struct {
 	removal *removal
 }
 
-// Entry is one acquisition of a hold: the first, or a re-entry.
-type Entry struct {
-	hold   *Hold
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	left   bool // guarded by Session.mu
-}
-
 // holdKey is what a hold is found by in a context.
 type holdKey struct {
 	session     *Session
@@ -51,6 +43,7 @@ func (s *Session) holdLocked(ctx context.Context, p *place) *Entry {
 	}
 	h.ctx, h.stop = context.WithCancel(s.ctx)
 	s.holds[h.path] = h
+	s.noteHoldsLocked()
 	s.attend(+1)
 	if !s.trust.until.IsZero() {
 		s.keeperBy(s.trust.until)
@@ -62,11 +55,10 @@ func (s *Session) holdLocked(ctx context.Context, p *place) *Entry {
 	return h.enterLocked(ctx)
 }
 
-func (q *Queue) key() holdKey { return holdKey{q.Session, q.Dir, q.Recipe} }
-
 // Reenter enters the hold that ctx carries for this queue. Both results are nil if
 // it carries none. If that hold has ended, the error is why: a context never
-// silently stands for a new hold.
+// silently stands for a new hold. If only ctx has ended, the error is a WaitError, because
+// nothing was entered.
 func (q *Queue) Reenter(ctx context.Context) (*Entry, error) {
 	h, ok := ctx.Value(q.key()).(*Hold)
 	if !ok {
@@ -83,7 +75,7 @@ func (q *Queue) Reenter(ctx context.Context) (*Entry, error) {
 		return nil, h.cause
 	}
 	if over != nil {
-		return nil, over
+		return nil, &WaitError{Err: over}
 	}
 	return h.enterLocked(ctx), nil
 }
@@ -112,8 +104,9 @@ func (h *Hold) endLocked(cause error) {
 		return
 	}
 	s := h.s
-	h.cause, h.until = cause, s.trust.until
+	h.cause, h.until = cause, earliest(s.trust.until, s.clock.now())
 	delete(s.holds, h.path)
+	s.noteHoldsLocked()
 	for e := range h.entries {
 		e.cancel(cause)
 	}
@@ -122,7 +115,11 @@ func (h *Hold) endLocked(cause error) {
 		h.removal = s.removeLocked(h.path)
 	}
 	s.attend(-1)
-	if !errors.Is(cause, ErrReleased) {
+	switch {
+	case errors.Is(cause, ErrReleased):
+	case errors.Is(cause, ErrClosed): // which somebody has asked for
+		s.log(slog.LevelDebug, "hold ended", "znode", h.path, "err", cause)
+	default:
 		s.log(slog.LevelWarn, "hold lost", "znode", h.path, "err", cause)
 	}
 }
@@ -173,7 +170,7 @@ func (h *Hold) follow(own *Watch, epoch uint64) {
 // rarely than heartbeats are sent.
 func (h *Hold) readOwn() (n node, own *Watch, err error) {
 	warned := false
-	policy, often := h.s.cfg.Retry.patient(), h.s.patience()*2/3 // on which the jitter comes
+	policy, often := h.s.cfg.Retry.patient(), h.s.period()
 	policy.InitialInterval, policy.MaxInterval = min(policy.InitialInterval, often), min(policy.MaxInterval, often)
 	there := func(err error) bool { return !errors.Is(err, zk.ErrNoNode) }
 	n, err = retry(h.ctx, policy, there, func() (n node, err error) {
@@ -204,94 +201,4 @@ func (h *Hold) revokeLocked() {
 	if h.onRevoked != nil {
 		h.onRevoked()
 	}
-}
-
-// OnRevoked has fn posted to order when a revocation comes, or now if it has come.
-func (e *Entry) OnRevoked(order *Callbacks, fn func()) {
-	h := e.hold
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	h.onRevoked = func() { order.Post(fn) }
-	select {
-	case <-h.revoked:
-		h.onRevoked()
-	default:
-	}
-}
-
-// Context ends with Leave or with the hold, the reason as its cause. It keeps the
-// values of the context that entered, and carries the hold.
-func (e *Entry) Context() context.Context { return e.ctx }
-
-// Token is the czxid of the hold's znode.
-func (e *Entry) Token() int64 { return e.hold.token }
-
-// Path is the path of the hold's znode.
-func (e *Entry) Path() string { return e.hold.path }
-
-// Revoked is closed when a peer has asked for the hold.
-func (e *Entry) Revoked() <-chan struct{} { return e.hold.revoked }
-
-// TrustedUntil is until when the hold stands unless it is renewed; once it has
-// ended, the last such time. Zero while the session timeout is unknown.
-func (e *Entry) TrustedUntil() time.Time {
-	h := e.hold
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if h.cause != nil {
-		return h.until
-	}
-	return h.s.trust.until
-}
-
-// Leave gives the entry back; the last one deletes the znode, unless the queue keeps
-// it. It returns ErrNotHeld when called again, and what ended the hold if that was a
-// loss.
-func (e *Entry) Leave() error {
-	h, s := e.hold, e.hold.s
-	s.mu.Lock()
-	if e.left {
-		s.mu.Unlock()
-		return ErrNotHeld
-	}
-	e.left = true
-	h.checkLocked()
-	if h.cause != nil {
-		defer s.mu.Unlock()
-		return h.cause
-	}
-	e.cancel(ErrReleased)
-	delete(h.entries, e)
-	if len(h.entries) > 0 {
-		s.mu.Unlock()
-		return nil
-	}
-	h.endLocked(ErrReleased)
-	removal := h.removal
-	s.mu.Unlock()
-	if removal == nil {
-		return nil
-	}
-	return removal.wait(s, s.cfg.OperationTimeout)
-}
-
-// vacate begins to delete the znode of a hold that has ended and was kept.
-func (e *Entry) vacate() *removal {
-	h := e.hold
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if h.removal == nil {
-		h.removal = h.s.removeLocked(h.path)
-	}
-	return h.removal
-}
-
-// Stands reports whether the hold does, by the clock: the keeper may be late, as after
-// a pause of the process.
-func (e *Entry) Stands() bool {
-	h := e.hold
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	h.checkLocked()
-	return h.cause == nil && !e.left
 }

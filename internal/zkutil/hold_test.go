@@ -178,7 +178,7 @@ func TestRefusedDelete(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		require.ErrorContains(t, e.Leave(), "not authenticated")
+		require.ErrorContains(t, e.Leave(), "no permission to delete children of /m")
 		remove()
 		eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})

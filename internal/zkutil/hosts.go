@@ -23,7 +23,6 @@ type hosts struct {
 	inner    zk.HostProvider // the user's, or nil
 	resolve  bool            // false with a user's dialer, who resolves
 	patience func() time.Duration
-	looking  func()               // called by Next
 	haste    func() time.Duration // the pause that is wanted instead of zk.Conn's; 0: none
 
 	mu       sync.Mutex // protects what is below
@@ -34,6 +33,7 @@ type hosts struct {
 	since    time.Time      // when a server last answered
 	rush     bool           // and that was soon after the time before
 	last     string         // the address handed out last
+	known    int            // how many addresses there were at the last attempt
 	tries    int            // since the last success or pause
 	refusals map[string]int // how often in a row an address has refused us for good
 }
@@ -63,10 +63,16 @@ func (h *hosts) Len() int {
 	return len(h.names)
 }
 
+// addresses is how many there are to try.
+func (h *hosts) addresses() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known
+}
+
 // Next returns the next server; retryStart asks zk.Conn for a pause of a second.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.pause()
-	h.looking()
 	server, retryStart = h.choose()
 	if !retryStart || h.haste == nil {
 		return server, retryStart
@@ -98,6 +104,7 @@ func (h *hosts) choose() (server string, retryStart bool) {
 		h.next++
 		h.last = server
 	}
+	h.known = n
 	if h.tries >= n {
 		retryStart = true
 	}

@@ -11,7 +11,7 @@ import (
 
 func newHosts(t *testing.T, servers ...string) *hosts {
 	t.Helper()
-	h := &hosts{ctx: t.Context(), looking: func() {}, patience: func() time.Duration { return time.Second }}
+	h := &hosts{ctx: t.Context(), patience: func() time.Duration { return time.Second }}
 	require.NoError(t, h.Init(servers))
 	return h
 }
@@ -110,7 +110,7 @@ func (r *restless) Connected() { r.connected++ }
 // zk.Conn would spin.
 func TestHostsPauseForAProviderThatDoesNot(t *testing.T) {
 	inner := &restless{}
-	h := &hosts{inner: inner, looking: func() {}}
+	h := &hosts{inner: inner}
 	require.Error(t, h.Init([]string{"a:1"}))
 	require.NoError(t, h.Init([]string{"a:1", "b:1"}))
 	require.Equal(t, 2, h.Len())

@@ -20,15 +20,25 @@ type line struct {
 	in      *bufio.Reader
 	dialled time.Time
 	began   time.Time // of the handshake
+	contact *contact
 	once    sync.Once
 	done    chan struct{} // closed by Close
+	leaving chan struct{} // closed by leave
+	handed  chan struct{} // closed by listenOn
+	dropped chan struct{} // closed when nothing more is expected of a line that was left
 
 	// Of the reader.
 	left     int    // bytes of the current frame still to be handed out
+	isAnswer bool   // the current frame answers a request
+	listens  bool   // listenOn has taken over
+	layout   layout // of the current frame
 	complete func() // what the current frame means, once it was handed out
 
 	// Guarded by wire.mu.
 	open    bool               // the handshake is done
+	greeted bool               // the request of the handshake went out
+	id      int64              // of the session
+	silence time.Duration      // for how long zk.Conn waits for bytes
 	pending map[int32]watchKey // requests that ask for a watch, by xid
 	auth    int32              // xid of the latest request to present a credential
 	closing bool               // the session's end has been asked for
@@ -37,14 +47,22 @@ type line struct {
 	limit   *time.Timer        // for armed
 }
 
-// Close is safe to call from anywhere, more than once.
+// Close is safe to call from anywhere, more than once. It waits for nobody else's Close. A
+// line that was left is closed by listenOn.
 func (l *line) Close() error {
-	err := net.ErrClosed
+	first := false
 	l.once.Do(func() {
 		close(l.done)
-		err = l.Conn.Close()
+		first = true
 	})
-	return err
+	switch {
+	case !first:
+		return net.ErrClosed
+	case l.isLeft():
+		return nil
+	default:
+		return l.Conn.Close()
+	}
 }
 
 func (l *line) isOpen() bool {
@@ -53,12 +71,30 @@ func (l *line) isOpen() bool {
 	return l.open
 }
 
-// SetReadDeadline is ignored during the handshake, which has a deadline of its own.
+// SetReadDeadline is ignored during the handshake, which has a deadline of its own. The time
+// counts from the last byte that has come, not from the call: an answer may be long, and the
+// line slow.
 func (l *line) SetReadDeadline(t time.Time) error {
-	if !l.isOpen() {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	l.silence = 0
+	if !t.IsZero() {
+		l.silence = time.Until(t)
+	}
+	if !l.open || l.isLeft() {
 		return nil
 	}
 	return l.Conn.SetReadDeadline(t)
+}
+
+// prolong begins the time of SetReadDeadline anew, because bytes have come.
+func (l *line) prolong() {
+	l.contact.move()
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	if l.silence > 0 && l.open && !l.isLeft() {
+		_ = l.Conn.SetReadDeadline(time.Now().Add(l.silence)) // a dead socket says so at the next read
+	}
 }
 
 // SetWriteDeadline is ignored during the handshake, which has a deadline of its own.
@@ -73,26 +109,56 @@ func (l *line) SetWriteDeadline(t time.Time) error {
 // next read alone.
 func (l *line) Write(frame []byte) (int, error) {
 	if !l.isOpen() {
+		l.wire.mu.Lock()
+		l.greeted = true
+		l.wire.mu.Unlock()
 		_, _ = l.Conn.Write(frame)
 		return len(frame), nil
 	}
-	op := l.outgoing(frame)
-	if _, err := l.Conn.Write(frame); err != nil {
+	xid, op := l.outgoing(frame)
+	if err := l.send(xid, op, frame); err != nil {
 		_ = l.Close()
-	} else if op == proto.OpSetWatches {
+	} else if op == proto.OpSetWatches || op == proto.OpSetWatches2 {
 		l.watchesSent()
 	}
 	return len(frame), nil
 }
 
+// send sends a frame of an open line.
+func (l *line) send(xid, op int32, frame []byte) error {
+	return l.contact.send(xid, op, func() error {
+		if l.isLeft() {
+			return net.ErrClosed
+		}
+		_, err := l.Conn.Write(frame)
+		return err
+	})
+}
+
 // Read hands out the bytes of one frame at most.
 func (l *line) Read(p []byte) (int, error) {
-	n, err := l.read(p)
+	n, err := 0, errLeft
+	if hasBegun := l.left > 0 && l.in.Buffered() >= l.left; hasBegun || !l.isLeft() {
+		n, err = l.read(p) // zk.Conn gets the rest of what it has begun to read
+	}
+	if err != nil && l.isLeft() {
+		l.listenOn()
+		return 0, errLeft
+	}
 	if err != nil && !l.isOpen() {
 		l.wire.gaveUp(l.address, l.whole, err)
+		if l.isGreeted() {
+			l.wire.unanswered(l.began)
+		}
 		l.wire.failed(l.address, fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), withoutAnswer(err)))
 	}
 	return n, err
+}
+
+func (l *line) isGreeted() bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.greeted
 }
 
 func (l *line) read(p []byte) (int, error) {
@@ -103,6 +169,12 @@ func (l *line) read(p []byte) (int, error) {
 	}
 	n, err := l.in.Read(p[:min(len(p), l.left)])
 	l.left -= n
+	if l.isAnswer && l.left > 0 {
+		l.prolong()
+	}
+	if !l.layout.fits(p[:n]) {
+		return 0, l.refuse()
+	}
 	if l.left == 0 && l.complete != nil {
 		l.complete()
 		l.complete = nil
@@ -128,7 +200,7 @@ func (l *line) watchesSent() {
 // heartbeat, in which a server that goes on refusing serves everything else; then the next
 // connection tries again, and whoever waits for something looks again.
 func (l *line) withoutWatches() {
-	patience := l.wire.patience()
+	patience := l.wire.period()
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
 	l.deaf = true
@@ -191,6 +263,8 @@ func (l *line) awaitArmed() error {
 	case <-armed:
 	case <-l.done:
 		return net.ErrClosed
+	case <-l.leaving:
+		return errLeft
 	case <-l.limit.C:
 		l.wire.mu.Lock()
 		defer l.wire.mu.Unlock()
@@ -201,10 +275,15 @@ func (l *line) awaitArmed() error {
 
 // opened ends the handshake: the deadlines are zk.Conn's from here on.
 func (l *line) opened(id int64, timeout time.Duration) {
-	w, patience := l.wire, l.wire.patience()
+	w := l.wire
+	lifetime := w.greeted(id, timeout, l.began)
+	l.contact.open(l.began, lifetime)
+	patience := w.period()
 	w.mu.Lock()
-	l.open, w.took = true, time.Since(l.dialled)
-	if id == 0 {
+	l.open, l.id, w.took = true, id, time.Since(l.dialled)
+	if id != 0 {
+		w.slow = 0
+	} else {
 		clear(w.watches) // zk.Conn gives its watches up with the session
 	}
 	l.armed = make(chan struct{})
@@ -214,12 +293,11 @@ func (l *line) opened(id int64, timeout time.Duration) {
 	} else {
 		l.limit = time.NewTimer(settling)
 	}
-	if id != 0 && timeout > 0 && !w.closed {
-		w.tasks.Go(func() { l.ping(timeout / pingsPerTimeout) }) // ends with the line
+	if id != 0 && lifetime > 0 && !w.closed {
+		w.tasks.Go(func() { l.ping(lifetime / pingsPerTimeout) }) // ends with the line
 	}
 	w.mu.Unlock()
 	_ = l.SetDeadline(time.Time{}) // a dead socket says so at the next read
-	w.greeted(id, timeout, l.began)
 }
 
 // ping keeps the session active at the server. zk.Conn takes the answers for those to
@@ -231,9 +309,11 @@ func (l *line) ping(every time.Duration) {
 	for {
 		select {
 		case <-ticker.C:
-			if _, err := l.Conn.Write(frame); err != nil {
+			if err := l.send(proto.XidPing, proto.OpPing, frame); err != nil {
 				return // zk.Conn finds out by itself
 			}
+		case <-l.leaving:
+			return
 		case <-l.done:
 			return
 		}

@@ -45,7 +45,7 @@ func (q *Queue) list(ctx context.Context) ([]Contender, error) {
 func (q *Queue) listOnce(ctx context.Context) ([]Contender, error) {
 	children, err := do(ctx, q.Session, request[[]string]{run: func(conn *zk.Conn) ([]string, error) {
 		children, _, err := conn.Children(q.Dir)
-		return children, err
+		return children, denied(err, "list the children of", q.Dir)
 	}})
 	return contenders(children, q.Markers), err
 }

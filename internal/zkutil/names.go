@@ -29,6 +29,16 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
+// protectionOf returns what comes before the prefix in the name of a protected znode: the
+// protection, the uuid and a dash; "" for any other name.
+func protectionOf(name string) string {
+	const length = len(protection) + 36 + 1
+	if len(name) < length || !strings.HasPrefix(name, protection) {
+		return ""
+	}
+	return name[:length]
+}
+
 // sequenceOf returns the sequence number at the end of a child's name: the text
 // after the last of the markers, if it is ten digits or a minus and digits. Any
 // other child is no contender.

@@ -1,11 +1,13 @@
 package zkutil
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 )
 
@@ -141,4 +143,15 @@ func TestExclusive(t *testing.T) {
 	for own := range queue {
 		require.Equal(t, own-1, Exclusive(queue, own))
 	}
+}
+
+// A refusal is the same whichever znode of ours it names.
+func TestSameFailure(t *testing.T) {
+	refusal := func(what, znode string) error { return fmt.Errorf("%s /e/%s: %w", what, znode, zk.ErrNoAuth) }
+	first, second := protection+newUUID()+"-latch-0000000001", protection+newUUID()+"-latch-0000000022"
+	require.True(t, isSameFailure(refusal("read", first), refusal("read", second)))
+	require.False(t, isSameFailure(refusal("read", first), refusal("create", second)))
+	require.False(t, isSameFailure(refusal("read", first), refusal("read", "config")))
+	require.False(t, isSameFailure(refusal("read", first), nil))
+	require.False(t, isSameFailure(nil, nil))
 }

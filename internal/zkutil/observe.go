@@ -12,7 +12,7 @@ import (
 func (q *Queue) Leader(ctx context.Context) (Participant, error) {
 	ctx, cancel := q.Session.whileOpen(ctx)
 	defer cancel()
-	return retry(ctx, q.Session.cfg.Retry, transient, func() (Participant, error) { return q.leader(ctx) })
+	return retry(ctx, q.Session.cfg.Retry, q.Session.judge(ctx), func() (Participant, error) { return q.leader(ctx) })
 }
 
 func (q *Queue) leader(ctx context.Context) (Participant, error) {
@@ -21,9 +21,9 @@ func (q *Queue) leader(ctx context.Context) (Participant, error) {
 		if path == "" || err != nil {
 			return Participant{}, err
 		}
-		n, err := do(ctx, q.Session, request[node]{run: get(path)})
+		n, err := q.Session.readPeer(ctx, path)
 		if !errors.Is(err, zk.ErrNoNode) { // else it has just left
-			return Participant{path, n.data}, err
+			return participantOf(path, n), err
 		}
 	}
 }
@@ -63,14 +63,21 @@ func Observe[P any](ctx context.Context, q *Queue, convert func(Participant) P) 
 func observe[P any](ctx context.Context, q *Queue, leaders chan<- P, convert func(Participant) P) {
 	s := q.Session
 	told := Participant{Path: "nobody was told yet"}
+	var refusal error // the latest one, until the leader has been seen
 	for {
 		s.mu.Lock()
 		epoch := s.epoch
 		s.mu.Unlock()
-		now, err := q.sightPatiently(ctx)
+		now, err := q.sightPatiently(ctx, func(err error) {
+			if !isSameFailure(err, refusal) {
+				refusal = err
+				q.unseen(err)
+			}
+		})
 		if err != nil {
 			return
 		}
+		refusal = nil
 		out := leaders
 		if told.Path == now.leader.Path {
 			out = nil
@@ -100,17 +107,24 @@ type sight struct {
 	watch  *Watch
 }
 
-// sightPatiently is watchFirst until it succeeds or ctx ends.
-func (q *Queue) sightPatiently(ctx context.Context) (sight, error) {
-	s := q.Session
+// sightPatiently is watchFirst until it succeeds or ctx ends. Refusals go to onRefused.
+func (q *Queue) sightPatiently(ctx context.Context, onRefused func(error)) (sight, error) {
 	again := func(error) bool { return true }
-	return retry(ctx, s.cfg.Retry.patient(), again, func() (sight, error) {
+	return retry(ctx, q.Session.cfg.Retry.patient(), again, func() (sight, error) {
 		seen, err := q.watchFirst(ctx)
-		if err != nil && ctx.Err() == nil && refused(err) && !errors.Is(err, zk.ErrNoNode) {
-			s.log(slog.LevelWarn, "leader can't be observed, will be repeated", "path", q.Dir, "err", err)
+		if ctx.Err() == nil && refused(err) && !errors.Is(err, zk.ErrNoNode) {
+			onRefused(err)
 		}
 		return seen, err
 	})
+}
+
+// unseen reports that the server refuses to show who leads.
+func (q *Queue) unseen(err error) {
+	q.Session.log(slog.LevelWarn, "leader can't be observed, will be repeated", "path", q.Dir, "err", err)
+	if q.OnUnseen != nil {
+		q.OnUnseen(err)
+	}
 }
 
 // watchFirst looks who is first, and watches that.
@@ -120,11 +134,11 @@ func (q *Queue) watchFirst(ctx context.Context) (sight, error) {
 		return sight{}, err
 	}
 	if path != "" {
-		n, w, err := q.Session.readWatch(ctx, path)
+		n, w, err := q.Session.readWatchPeer(ctx, path)
 		if errors.Is(err, zk.ErrNoNode) {
 			return q.watchFirst(ctx) // it has just left
 		}
-		return sight{Participant{path, n.data}, w}, err
+		return sight{participantOf(path, n), w}, err
 	}
 	w, err := q.Session.watchArrival(ctx, q.Dir)
 	if err != nil {

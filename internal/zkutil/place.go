@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -19,14 +20,17 @@ type place struct {
 	path string
 	self Contender
 
-	epoch   uint64 // of the connection at the last look
-	owner   int64  // session of the znode
-	token   int64  // czxid of the znode
-	own     *Watch // on the znode
-	revoked bool   // a revocation has been seen already
+	epoch   uint64      // of the connection at the last look
+	owner   int64       // session of the znode
+	token   int64       // czxid of the znode
+	own     *Watch      // on the znode
+	revoked bool        // a revocation has been seen already
+	twins   []Contender // other znodes of our uuid, which are being deleted
 
 	blocker string // path of the contender to wait for; "": none
 	next    bool   // nobody else stands in the way once the blocker is gone
+
+	standing *Standing // as of the last look; nil if nobody asks for it
 }
 
 // turn waits until nobody is ahead, and takes the hold.
@@ -39,23 +43,34 @@ func (p *place) turn(ctx context.Context, wait bool) (*Entry, error) {
 			if !wait {
 				return nil, ErrNotAcquired
 			}
-			if p.q.Behind != nil {
-				p.q.Behind()
-			}
 			if mine, err := p.wait(ctx); err != nil {
 				return nil, err
 			} else if !mine {
 				continue
 			}
 		}
-		entry, err := p.grant(ctx)
-		switch {
-		case errors.Is(err, errUntrusted):
-			if err := p.prove(ctx); err != nil {
-				return nil, err
-			}
-		case !errors.Is(err, errStale):
+		entry, err := p.grantProven(ctx)
+		if !errors.Is(err, errStale) {
 			return entry, err
+		}
+	}
+}
+
+// grantProven is grant once the session is proven. The queue is not read again for that, because
+// the contenders ahead can only become fewer: a newcomer has a higher number. See Rule.
+func (p *place) grantProven(ctx context.Context) (*Entry, error) {
+	var began time.Time // of the latest proof; zero: none yet
+	for {
+		entry, err := p.grant(ctx)
+		if !errors.Is(err, errUntrusted) {
+			return entry, err
+		}
+		if !began.IsZero() { // a gap is so near that no proof is enough yet
+			Pause(ctx, p.s.period()/2-time.Since(began))
+		}
+		began = time.Now()
+		if err := p.prove(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -63,7 +78,7 @@ func (p *place) turn(ctx context.Context, wait bool) (*Entry, error) {
 // look reads the own znode and the queue, side by side. The own znode is read again
 // only if it may have changed without our hearing of it.
 func (p *place) look(ctx context.Context) error {
-	_, err := retry(ctx, p.s.cfg.Retry, transient, func() (struct{}, error) {
+	_, err := retry(ctx, p.s.cfg.Retry, p.s.judge(ctx), func() (struct{}, error) {
 		return struct{}{}, p.lookOnce(ctx)
 	})
 	return err
@@ -97,17 +112,45 @@ func (p *place) lookOnce(ctx context.Context) error {
 		return err
 	}
 	p.epoch = epoch
+	queue = p.withoutTwins(ctx, queue)
 	own, listed := slices.BinarySearchFunc(queue, p.self, Contender.compare)
 	if !listed {
 		return lostPlace(ErrNodeDeleted)
 	}
 	p.blocker, p.next = "", false
+	if p.standing != nil {
+		*p.standing = Standing{own + 1, Participant{Path: Join(p.q.Dir, queue[0].Name)}}
+	}
 	if b := p.q.Rule(queue, own); b >= 0 {
 		p.blocker = Join(p.q.Dir, queue[b].Name)
 		// Only an own connection tells events in their order, see wait.
 		p.next = b == 0 && p.s.wire != nil && p.q.Rule(queue[1:], own-1) < 0
 	}
 	return nil
+}
+
+// withoutTwins returns the queue without the other znodes that carry our uuid, and has them
+// deleted: they are ours, made by a create that was executed twice, and whoever waited for
+// one would wait for himself.
+func (p *place) withoutTwins(ctx context.Context, queue []Contender) []Contender {
+	uuid := protectionOf(p.self.Name)
+	isTwin := func(c Contender) bool { return uuid != "" && c != p.self && protectionOf(c.Name) == uuid }
+	if !slices.ContainsFunc(queue, isTwin) {
+		return queue
+	}
+	alone := make([]Contender, 0, len(queue)) // the listing is shared
+	for _, c := range queue {
+		switch {
+		case !isTwin(c):
+			alone = append(alone, c)
+		case !slices.Contains(p.twins, c):
+			p.twins = append(p.twins, c)
+			path := Join(p.q.Dir, c.Name)
+			p.s.log(slog.LevelWarn, "second znode of our own in the queue: deleting it", "znode", path)
+			leaves(ctx, p.s.remove(path).done)
+		}
+	}
+	return alone
 }
 
 // readOwn reads the own znode. That one read gives the token, the owner, a watch
@@ -143,6 +186,12 @@ func (p *place) wait(ctx context.Context) (mine bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if p.standing != nil && p.standing.Holder.Path == p.blocker {
+		p.standing.Holder.Data = blocker.data
+	}
+	if p.q.Behind != nil { // after the watch, because a server that refuses to set it is still in the way
+		p.q.Behind()
+	}
 	for {
 		p.s.mu.Lock()
 		stale, changed := p.stale(), p.s.changed
@@ -162,8 +211,14 @@ func (p *place) wait(ctx context.Context) (mine bool, err error) {
 	}
 }
 
+// watchBlocker fails if the blocker may not be read, unless it is a candidate that waits: that
+// one has no caller to tell, and goes by the clock.
 func (p *place) watchBlocker(ctx context.Context) (*Watch, error) {
-	return retry(ctx, p.s.cfg.Retry, transient, func() (*Watch, error) { return p.s.watch(ctx, p.blocker) })
+	watch := p.s.watch
+	if p.q.Keep {
+		watch = p.s.watchPeer
+	}
+	return retry(ctx, p.s.cfg.Retry, p.s.judge(ctx), func() (*Watch, error) { return watch(ctx, p.blocker) })
 }
 
 // stale reports whether the last look may no longer hold: the connection was away,
@@ -193,7 +248,7 @@ func (p *place) grant(ctx context.Context) (*Entry, error) {
 
 // prove gets the proof that a grant needs: none came since the connection was away.
 func (p *place) prove(ctx context.Context) error {
-	_, err := retry(ctx, p.s.cfg.Retry, transient, func() (struct{}, error) {
+	_, err := retry(ctx, p.s.cfg.Retry, p.s.judge(ctx), func() (struct{}, error) {
 		_, err := p.s.prove(ctx, p.path)
 		return struct{}{}, err
 	})

@@ -158,7 +158,9 @@ func TestParticipants(t *testing.T) {
 		all, err := q.Participants(t.Context())
 		require.NoError(t, err)
 		require.Len(t, all, 40)
-		require.Equal(t, Participant{Path: e.Path(), Data: []byte("me")}, all[0])
+		_, stat, there := srv.Get(e.Path())
+		require.True(t, there)
+		require.Equal(t, Participant{Path: e.Path(), Data: []byte("me"), Token: e.Token(), Created: time.UnixMilli(stat.Ctime)}, all[0])
 		for i, p := range all[1:] {
 			if i > 0 {
 				require.Greater(t, p.Path, all[i].Path)

@@ -58,12 +58,12 @@ func (s *Session) delete(ctx context.Context, path string, failed func(error)) e
 	again := func(err error) bool { return !errors.Is(err, ErrClosed) && ctx.Err() == nil }
 	_, err := retry(ctx, s.cfg.Retry.patient(), again, func() (struct{}, error) {
 		_, err := do(ctx, s, request[struct{}]{write: true, cleanup: true, run: func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, conn.Delete(path, -1)
+			return struct{}{}, denied(conn.Delete(path, -1), "delete children of", parentOf(path))
 		}})
 		if err == nil || errors.Is(err, zk.ErrNoNode) {
 			return struct{}{}, nil
 		}
-		if !transient(err) && s.replaced(owner) {
+		if (refused(err) || !transient(err)) && s.replaced(owner) {
 			return struct{}{}, nil // refused, but the server has removed it with its session
 		}
 		if ctx.Err() == nil {
@@ -99,5 +99,9 @@ func (r *removal) wait(s *Session, limit time.Duration) error {
 	if failure == nil {
 		failure = s.unavailable()
 	}
-	return fmt.Errorf("znode not deleted after %v, deletion goes on: %w", limit, failure)
+	return notDeleted(limit, failure)
+}
+
+func notDeleted(limit time.Duration, why error) error {
+	return fmt.Errorf("%w after %v, deletion goes on: %w", ErrNodeNotDeleted, limit, why)
 }

@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -69,7 +70,7 @@ func retryAfter[T any](ctx context.Context, policy Retry, again func(error) bool
 // Pace hands out the pauses in a row of failures, for those who do not just repeat a step.
 type Pace struct {
 	policy Retry
-	pauses *backoff.ExponentialBackOff
+	pauses cappedBackOff
 	count  int
 	began  time.Time // the first failure
 }
@@ -98,11 +99,41 @@ func (p *Pace) Next() (pause time.Duration, ok bool) {
 	return pause, !late && p.count != p.policy.MaxAttempts
 }
 
+// AfterTerm returns the pause after a term of leadership that took led: the next one of the row
+// after a failure; and the first one after a term shorter than that, because each term costs a
+// sequence number, and a term that ends at once would use them up. A term that the loss of its
+// session has ended is followed by none, unless it failed. Not ok: the policy gives up.
+func (p *Pace) AfterTerm(led time.Duration, failed bool, loss error) (pause time.Duration, ok bool) {
+	if led > p.policy.MaxInterval {
+		p.Reset()
+	}
+	if failed {
+		return p.Next()
+	}
+	p.Reset()
+	if led < p.policy.InitialInterval && !errors.Is(loss, ErrSessionLost) {
+		pause, _ = p.Next()
+		p.Reset()
+	}
+	return pause, true
+}
+
+// Pause waits for a pause, or until ctx ends.
+func Pause(ctx context.Context, pause time.Duration) { within(ctx.Done(), pause) }
+
+// cappedBackOff keeps MaxInterval the longest of its pauses: the jitter that
+// ExponentialBackOff adds goes beyond.
+type cappedBackOff struct{ *backoff.ExponentialBackOff }
+
+func (c cappedBackOff) NextBackOff() time.Duration {
+	return min(c.ExponentialBackOff.NextBackOff(), c.MaxInterval)
+}
+
 // exponential returns the pauses as the policy wants them to grow.
-func (r Retry) exponential() *backoff.ExponentialBackOff {
+func (r Retry) exponential() cappedBackOff {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = r.InitialInterval, r.MaxInterval
-	return pauses
+	return cappedBackOff{pauses}
 }
 
 // patient is the policy of work that has to be done in the end: the same pace,

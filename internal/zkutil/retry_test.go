@@ -60,7 +60,7 @@ func TestRetry(t *testing.T) {
 				} else {
 					require.Equal(t, test.calls, calls)
 				}
-				require.LessOrEqual(t, time.Since(start), time.Duration(calls)*3*time.Second, "no wait is longer than MaxInterval and its jitter")
+				require.LessOrEqual(t, time.Since(start), time.Duration(calls)*2*time.Second, "no wait is longer than MaxInterval")
 			})
 		})
 	}
@@ -89,4 +89,31 @@ func TestRetryReportsARefusalBesideAnEndedContext(t *testing.T) {
 		return 0, zk.ErrNoAuth
 	})
 	require.ErrorIs(t, err, zk.ErrNoAuth)
+}
+
+// MaxInterval is the longest wait: jitter adds nothing to it.
+func TestNoWaitIsLongerThanMaxInterval(t *testing.T) {
+	for name, policy := range map[string]Retry{
+		"default":            Retry{}.WithDefaults(),
+		"of a selector":      {InitialInterval: time.Second, MaxInterval: 30 * time.Second},
+		"one interval alone": {InitialInterval: time.Second, MaxInterval: time.Second},
+		"the wrong way":      {InitialInterval: 3 * time.Second / 2, MaxInterval: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var longest time.Duration
+			waits := map[time.Duration]bool{}
+			for range 20 {
+				pace := policy.Pace()
+				for range 50 {
+					wait, ok := pace.Next()
+					require.True(t, ok)
+					require.LessOrEqual(t, wait, policy.MaxInterval)
+					longest = max(longest, wait)
+					waits[wait] = true
+				}
+			}
+			require.Greater(t, longest, policy.MaxInterval*9/10, "and waits come near it")
+			require.Greater(t, len(waits), 20, "with jitter")
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ type Config struct {
 	Auth             []Auth
 	ACL              []zk.ACL
 	Retry            Retry
-	SuspendEnds      bool // a hold ends when the connection does (StandardErrorPolicy)
-	Logger           *slog.Logger
+	SuspendEnds      bool                 // a hold ends when the connection does (StandardErrorPolicy)
+	Logger           *slog.Logger         // nil: slog.Default(), as it is at each record
+	Suspended        func() time.Duration // how long the machine has been suspended in all; nil: asks the system
 }
 
 // maxFrame bounds what the server may send: about 280,000 waiters in one listing.
@@ -38,22 +40,28 @@ const maxFrame = 16 << 20
 // Session is one ZooKeeper session and whatever is held or awaited in it. Create
 // it with [Connect] or [Adopt]. All methods may be called concurrently.
 type Session struct {
-	cfg     Config
-	wire    *wire              // nil on an adopted connection
-	ended   chan struct{}      // closed when the owned zk.Conn has ended
-	ctx     context.Context    // of the tasks; ends in Close
-	cancel  context.CancelFunc // ends ctx
-	slots   chan struct{}      // of calls that run apart
-	calls   sync.WaitGroup     // requests in zk.Conn; joined in Close
-	tasks   sync.WaitGroup     // our own goroutines; joined in Close
-	done    <-chan struct{}    // closed when Close begins
-	open    context.Context    // ends then
-	shut    context.CancelFunc // ends open
-	closing sync.Once
-	over    chan struct{} // closed when nothing of the session is left but callbacks
+	cfg      Config
+	clock    *clock
+	scope    scope              // of the user's functions
+	wire     *wire              // nil on an adopted connection
+	ended    chan struct{}      // closed when the owned zk.Conn has ended
+	ctx      context.Context    // of the tasks; ends in Close
+	cancel   context.CancelFunc // ends ctx
+	slots    chan struct{}      // of calls that run apart
+	calls    sync.WaitGroup     // requests in zk.Conn; joined in Close
+	tasks    sync.WaitGroup     // our own goroutines; joined in Close
+	done     <-chan struct{}    // closed when Close begins
+	open     context.Context    // ends then
+	shut     context.CancelFunc // ends open
+	closing  sync.Once
+	inPause  chan struct{} // closed when zk.Conn waits for its Close alone
+	pausing  sync.Once
+	quitting chan struct{} // closed when that comes
+	over     chan struct{} // closed when nothing of the session is left but callbacks
 
 	campaigns callbacks  // of candidates; joined in Close, while the session still stands
 	callbacks callbacks  // the user's functions; joined in Close
+	foreign   *foreign   // the user's dialer and host provider; joined in Close, for a while
 	logs      *Callbacks // among them the handler behind cfg.Logger
 
 	mu        sync.Mutex // protects everything below
@@ -62,7 +70,9 @@ type Session struct {
 	connected bool // from handshake to disconnect
 	id        int64
 	epoch     uint64        // counts handshakes
-	timeout   time.Duration // negotiated; 0 while unknown
+	timeout   time.Duration // negotiated in the latest handshake; 0 while unknown
+	created   time.Duration // negotiated in the handshake that made the session; 0 while unknown
+	least     time.Duration // the least that any server has granted
 	changed   chan struct{} // closed and replaced whenever something above changes
 	closed    bool          // Close has begun: no new calls but cleanup
 	sealed    bool          // no new tasks
@@ -82,16 +92,19 @@ type Session struct {
 }
 
 func newSession(cfg Config) *Session {
+	if cfg.Suspended == nil {
+		cfg.Suspended = suspendedTime
+	}
 	ctx, cancel := context.WithCancel(context.Background()) // the session's own; Close ends it
 	open, shut := context.WithCancelCause(ctx)
 	s := &Session{
-		cfg: cfg, ctx: ctx, cancel: cancel, open: open, shut: func() { shut(errShut) }, done: open.Done(), timeout: cfg.SessionTimeout,
-		ended: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1), slots: make(chan struct{}, maxApart),
+		cfg: cfg, clock: &clock{suspended: cfg.Suspended}, scope: newScope(), ctx: ctx, cancel: cancel, open: open, shut: func() { shut(errShut) }, done: open.Done(), timeout: cfg.SessionTimeout,
+		ended: make(chan struct{}), inPause: make(chan struct{}), quitting: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}), kick: make(chan struct{}, 1), slots: make(chan struct{}, maxApart),
 		nodes: map[string]struct{}{}, holds: map[string]*Hold{},
 		watches: map[watchKey]*Watch{}, listers: map[listerKey]*listing{}, readers: map[*reader]struct{}{},
 	}
+	s.foreign = &foreign{ctx: ctx, running: map[string]int{}}
 	s.logs = s.Callbacks()
-	s.background(s.keep)
 	return s
 }
 
@@ -100,23 +113,38 @@ func newSession(cfg Config) *Session {
 // bounds nothing later.
 func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	s := newSession(cfg)
-	hosts := &hosts{ctx: s.ctx, inner: cfg.Hosts, resolve: cfg.Dialer == nil, patience: s.patience, looking: func() { s.wire.looking() }, haste: s.haste}
+	hosts := &hosts{ctx: s.ctx, inner: s.foreign.hostsOf(cfg.Hosts), resolve: cfg.Dialer == nil, patience: s.handshakePatience, haste: s.pauseOfRounds}
+	dial := s.foreign.dialer(dialer(s.ctx, cfg, hosts.nameOf)) //nolint:contextcheck // dials go on when ctx is over
 	s.wire = &wire{
-		dial:     dialer(s.ctx, cfg, hosts.nameOf), //nolint:contextcheck // dials go on when ctx is over
-		patience: s.patience,
-		greeted: func(id int64, timeout time.Duration, began time.Time) {
+		dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
+			if deadline, bounded := ctx.Deadline(); bounded && s.neverConnected() {
+				timeout = min(timeout, time.Until(deadline)) // a dialer of the user's knows no context
+			}
+			if timeout <= 0 {
+				return nil, s.whyNot()
+			}
+			return dial(network, address, timeout)
+		},
+		now:      s.clock.now,
+		period:   s.period,
+		servers:  hosts.addresses,
+		patience: s.handshakePatience,
+		isSaving: s.isSaving,
+		greeted: func(id int64, timeout time.Duration, began time.Time) time.Duration {
 			if id == 0 { // zk.Conn calls Connected only for a session
 				hosts.reached()
-				return
+				return 0
 			}
-			s.onGreeting(id, timeout, began)
+			return s.onGreeting(id, timeout, began)
 		},
+		unanswered: s.onLostGreeting,
+		proven:     func(w sentWrite) { s.recordAnswer(w, nil) },
 		failed: func(address string, err error) {
 			s.onFailure(err, hosts.failed(address, refusedByTLS(err)))
 		},
 		watches: map[watchKey]struct{}{},
-		parked:  make(chan struct{}),
 	}
+	s.background(s.keep)
 	conn, events, err := zk.Connect(cfg.Servers, cfg.SessionTimeout,
 		zk.WithDialer(s.wire.Dial),
 		zk.WithHostProvider(hosts),
@@ -146,6 +174,23 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 	return s, nil
 }
 
+// pauseOfRounds is haste; and until the first handshake zk.Conn's pause, so that Close can end it.
+// Once Close has, it holds zk.Conn until Conn.Close has queued its request, in a millisecond at
+// most: zk.Conn answers that when it then ends, while Conn.Close would wait a second for the
+// answer if zk.Conn had ended before.
+func (s *Session) pauseOfRounds() time.Duration {
+	if !s.neverConnected() {
+		return s.haste()
+	}
+	if s.ctx.Err() == nil {
+		return time.Second
+	}
+	s.pausing.Do(func() { close(s.inPause) })
+	<-s.quitting
+	time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells of the request
+	return 0
+}
+
 // introduce waits for the session and presents the credentials.
 func (s *Session) introduce(ctx context.Context) error {
 	if err := s.await(ctx, func() bool { return s.connected || s.hopeless != nil }); err != nil {
@@ -155,7 +200,7 @@ func (s *Session) introduce(ctx context.Context) error {
 		return why
 	}
 	for _, auth := range s.cfg.Auth {
-		_, err := retry(ctx, s.cfg.Retry, transient, func() (struct{}, error) {
+		_, err := retry(ctx, s.cfg.Retry, s.judge(ctx), func() (struct{}, error) {
 			return do(ctx, s, request[struct{}]{run: func(conn *zk.Conn) (struct{}, error) {
 				return struct{}{}, conn.AddAuth(auth.Scheme, auth.Credential)
 			}})
@@ -199,6 +244,7 @@ func Adopt(conn *zk.Conn, events <-chan zk.Event, cfg Config) *Session {
 	s.mu.Lock()
 	s.conn = conn
 	s.mu.Unlock()
+	s.background(s.keep)
 	s.reconcile()
 	s.background(func(ctx context.Context) {
 		for {

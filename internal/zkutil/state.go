@@ -21,16 +21,36 @@ const (
 )
 
 // onGreeting is called by the wire when a handshake that began at began has been
-// answered, just before zk.Conn says so.
-func (s *Session) onGreeting(id int64, timeout time.Duration, began time.Time) {
+// answered, just before zk.Conn says so. It returns the timeout by which the session has
+// to be kept alive.
+func (s *Session) onGreeting(id int64, timeout time.Duration, began time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.epoch > 0 && timeout < s.timeout {
+		s.log(slog.LevelWarn, "the server grants a shorter session timeout than the one before: the servers' bounds differ, or were lowered", "session_timeout", timeout, "before", s.timeout)
+	}
 	s.timeout = timeout
+	if s.least == 0 || timeout < s.least {
+		s.least = timeout
+	}
+	if id != s.id {
+		s.created = timeout
+	}
 	s.bind(id)
-	// A server may grant the same session less than the one before.
-	if until := began.Add(s.horizon()); until.Before(s.trust.until) {
-		s.trust.until = until
-		s.wakeKeeper()
+	s.trust.lostAt, s.trust.ceiling = time.Time{}, time.Time{}
+	s.shortenLocked(began.Add(s.horizonLocked())) // a server may grant the same session less than the one before
+	return s.lifetimeLocked()
+}
+
+// onLostGreeting is called by the wire when a handshake that began at began has failed after
+// the session was named to the server. That may have set the session's timeout to what it
+// grants, which can be as little as any server has granted before.
+func (s *Session) onLostGreeting(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.least > 0 && s.least < s.lifetimeLocked() {
+		s.trust.lostAt, s.trust.ceiling = began, began.Add(s.least*2/3)
+		s.shortenLocked(s.trust.ceiling)
 	}
 }
 
@@ -84,7 +104,7 @@ func (s *Session) onConnected() {
 	}
 	first := s.epoch == 0
 	s.epoch++
-	s.connected, s.since, s.failure = true, time.Now(), nil
+	s.connected, s.since, s.failure = true, s.clock.now(), nil
 	switch {
 	case first:
 		s.enterState(Connected)
@@ -100,8 +120,8 @@ func (s *Session) onDisconnected() {
 	if !s.connected {
 		return
 	}
-	s.connected, s.since = false, time.Now()
-	s.trust.beat, s.trust.beaten = time.Time{}, time.Time{} // an overdue one is sent once we are back
+	s.connected, s.since = false, s.clock.now()
+	s.trust.beats, s.trust.beaten = nil, time.Time{} // an overdue one is sent once we are back
 	if s.cfg.SuspendEnds {
 		for _, hold := range s.holds {
 			hold.endLocked(ErrSuspended)

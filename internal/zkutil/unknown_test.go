@@ -29,3 +29,45 @@ func TestUnknownSessionIsNoRefusal(t *testing.T) {
 		require.NoError(t, e.Leave())
 	})
 }
+
+// quotaExceeded is an answer that zk.Conn has no name for, and that may be another one later.
+const quotaExceeded zktest.Refusal = -125
+
+// An answer with an unknown code may pass. Who waits for a lock does not wait on for ever
+// because of one: after an operation timeout its caller gets it.
+func TestUnknownAnswer(t *testing.T) {
+	for name, op := range map[string]zktest.Op{"create": zktest.OpCreate, "list": zktest.OpGetChildren2, "read": zktest.OpGetData} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := newEnsemble(t)
+				s := connect(t, srv.config(6*time.Second))
+				allow := srv.onRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op == op {
+						return zktest.Fault{Refusal: quotaExceeded}
+					}
+					return zktest.Fault{}
+				})
+				turn := acquireLater(t.Context(), mutexOn(s, "/m"))
+				pass(s.cfg.OperationTimeout / 2)
+				require.Empty(t, turn)
+				allow()
+				pass(s.cfg.Retry.MaxInterval * 3 / 2)
+				got := <-turn
+				require.NoError(t, got.err)
+				require.NoError(t, got.entry.Leave())
+
+				srv.onRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op == op {
+						return zktest.Fault{Refusal: quotaExceeded}
+					}
+					return zktest.Fault{}
+				})
+				start := time.Now()
+				_, err := mutexOn(s, "/m").Acquire(t.Context())
+				require.ErrorContains(t, err, "unknown error: -125")
+				require.WithinDuration(t, start.Add(s.cfg.OperationTimeout), time.Now(), s.cfg.Retry.MaxInterval*3/2)
+				eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
+			})
+		})
+	}
+}

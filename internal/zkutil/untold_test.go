@@ -1,12 +1,12 @@
 package zkutil
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"fmt"
-	"net"
-	"strings"
-	"sync"
+	"math"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,83 +20,10 @@ import (
 
 // untold runs something of which no client is told.
 func untold(srv *ensemble, what func()) {
-	srv.mu.Lock()
-	srv.deaf = true
-	srv.mu.Unlock()
+	remove := srv.DropEvent(math.MaxInt)
 	what()
 	synctest.Wait()
-	srv.mu.Lock()
-	srv.deaf = false
-	srv.mu.Unlock()
-}
-
-// haunting is the net.Conn of a client whose server goes on showing a znode that is gone.
-type haunting struct {
-	net.Conn
-	dir, name string
-	rest      []byte // of an answer
-
-	mu    sync.Mutex
-	asked map[int32]int32 // operations whose answers are false, by xid; guarded by mu
-}
-
-// haunt makes the server that a session comes to first show a ghost.
-func haunt(dial zk.Dialer, dir, name string) zk.Dialer {
-	first := ""
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		first = cmp.Or(first, address)
-		conn, err := dial(network, address, timeout)
-		if err == nil && address == first {
-			conn = &haunting{Conn: conn, dir: dir, name: name, asked: map[int32]int32{}}
-		}
-		return conn, err
-	}
-}
-
-func (h *haunting) Write(frame []byte) (int, error) {
-	d := proto.NewDecoder(frame[4:])
-	switch xid, op, path := d.Int32(), d.Int32(), d.String(); {
-	case op == proto.OpGetChildren2 && path == h.dir, op == proto.OpGetData && path == Join(h.dir, h.name):
-		h.mu.Lock()
-		h.asked[xid] = op
-		h.mu.Unlock()
-	}
-	return h.Conn.Write(frame)
-}
-
-func (h *haunting) Read(p []byte) (int, error) {
-	for len(h.rest) == 0 {
-		frame, err := readFrame(h.Conn)
-		if err != nil {
-			return 0, err
-		}
-		h.rest = h.lie(frame[4:])
-	}
-	n := copy(p, h.rest)
-	h.rest = h.rest[n:]
-	return n, nil
-}
-
-// lie returns what is to be read in place of a frame, if anything.
-func (h *haunting) lie(frame []byte) []byte {
-	d := proto.NewDecoder(frame)
-	e := proto.NewEncoder()
-	xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
-	h.mu.Lock()
-	op := h.asked[xid]
-	delete(h.asked, xid)
-	h.mu.Unlock()
-	switch {
-	case xid == proto.XidEvent && strings.Contains(string(frame), h.name):
-		return nil
-	case op == proto.OpGetChildren2 && code == proto.CodeOK && !strings.Contains(string(frame), h.name):
-		e.Int32(xid).Int64(zxid).Int32(code).Int32(d.Int32() + 1).String(h.name).Raw(frame[len(frame)-d.Len():])
-	case op == proto.OpGetData && code == proto.CodeNoNode:
-		e.Int32(xid).Int64(zxid).Int32(proto.CodeOK).Buffer(nil).Raw(make([]byte, 68)) // a stat of zeros
-	default:
-		e.Raw(frame)
-	}
-	return e.Frame()
+	remove()
 }
 
 // The waiter's server goes on showing the znode ahead, which is gone everywhere else. He
@@ -106,13 +33,12 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 	for name, late := range map[string]bool{"to a waiter": false, "to a newcomer": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				srv := newEnsemble(t)
-				other := connect(t, srv.config(timeout, srv.a))
+				srv := newEnsemble(t, zktest.WithServers(3))
+				other := connect(t, srv.config(timeout, srv.Addrs()[2]))
 				e := acquire(t, mutexOn(other, "/m"))
-				dir, ghost := split(e.Path())
-				cfg := srv.config(timeout, srv.a, srv.b)
-				cfg.Dialer = haunt(cfg.Dialer, dir, ghost)
-				s := connect(t, cfg)
+				s := connect(t, srv.config(timeout, srv.a, srv.b))
+				at, _ := srv.Session(sessionID(s))
+				srv.KeepShowing(e.Path(), at.Server)
 				if late {
 					require.NoError(t, e.Leave())
 				}
@@ -279,7 +205,8 @@ func TestRightToReadIsTakenFromWaiters(t *testing.T) {
 	}
 }
 
-// An audit takes a heartbeat's place, and a server that tells everything is not left.
+// Twice a session timeout an audit of a waiter takes a heartbeat's place, and a server that
+// tells everything is not left.
 func TestAuditsOfAWaiter(t *testing.T) {
 	const timeout = 6 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +215,23 @@ func TestAuditsOfAWaiter(t *testing.T) {
 		e := acquire(t, mutexOn(other, "/m"))
 		ctx, cancel := context.WithCancel(t.Context())
 		turn := acquireLater(ctx, mutexOn(s, "/m"))
+		synctest.Wait()
+		queue := srv.Children("/m")
+		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
+		var audits atomic.Int32 // of the waiter: both znodes in one transaction
+		srv.mu.Lock()
+		srv.onWrite = func(frame []byte) error {
+			if opOf(frame) == proto.OpMulti && bytes.Contains(frame, []byte(e.Path())) && bytes.Contains(frame, []byte(own)) {
+				audits.Add(1)
+			}
+			return nil
+		}
+		srv.mu.Unlock()
 		pass(10*timeout + time.Millisecond)
+		srv.mu.Lock()
+		srv.onWrite = nil
+		srv.mu.Unlock()
+		require.InDelta(t, 10*auditsPerTimeout, audits.Load(), 1)
 		require.LessOrEqual(t, len(srv.log.Requests(zktest.OpMulti)), 2*10*beatsPerTimeout)
 		require.Len(t, srv.dialled(), 2)
 		cancel()

@@ -17,9 +17,12 @@ type Watch struct {
 	path  string
 	fired chan struct{} // closed when the znode changed or went, or the watch is lost
 	event zk.EventType  // what happened; set before fired is closed
-	ready chan struct{} // closed once the server has answered
 	err   error         // of setting the watch; set before ready is closed
-	seen  time.Time     // when the znode was known to be there; guarded by Session.mu
+	data  []byte        // of the znode, when the watch was set by reading it; set before ready is closed
+
+	// Guarded by Session.mu.
+	seen  time.Time     // when the znode was known to be there
+	ready chan struct{} // closed once the server has answered; nil from then on, because a watch may stand for days
 }
 
 func (w *Watch) hasFired() bool {
@@ -50,17 +53,22 @@ func (s *Session) watch(ctx context.Context, path string) (*Watch, error) {
 		_, w, err := s.readWatch(ctx, path)
 		return w, err
 	}
-	return w, w.wait(ctx)
+	return w, s.awaitWatch(ctx, w)
 }
 
-// wait blocks until the server has said whether the watch stands.
-func (w *Watch) wait(ctx context.Context) error {
-	select {
-	case <-w.ready:
-		return w.err
-	case <-ctx.Done():
-		return interrupted(ctx, nil)
+// awaitWatch blocks until the server has said whether the watch stands.
+func (s *Session) awaitWatch(ctx context.Context, w *Watch) error {
+	s.mu.Lock()
+	ready := w.ready
+	s.mu.Unlock()
+	if ready != nil {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return interrupted(ctx, nil)
+		}
 	}
+	return w.err
 }
 
 // readWatch reads path and makes sure that a watch stands from that read on.
@@ -90,6 +98,8 @@ func (s *Session) startRead(ctx context.Context, path string) (watchedRead, erro
 	if !shared {
 		run = func(conn *zk.Conn) (node, error) {
 			data, stat, events, err := conn.GetW(path)
+			err = denied(err, "read", path)
+			w.data = data
 			s.armed(key, w, events, err)
 			if err != nil {
 				return node{}, err
@@ -143,13 +153,14 @@ func (s *Session) watchDir(ctx context.Context, key watchKey) (*Watch, error) {
 				err = errStale
 			}
 		}
+		err = denied(err, "list the children of", key.path)
 		if !shared {
 			s.armed(key, w, events, err)
 		}
 		return struct{}{}, err
 	}})
 	if err == nil {
-		err = w.wait(ctx)
+		err = s.awaitWatch(ctx, w)
 	}
 	return w, err
 }
@@ -157,7 +168,7 @@ func (s *Session) watchDir(ctx context.Context, key watchKey) (*Watch, error) {
 func (r watchedRead) wait(ctx context.Context) (node, *Watch, error) {
 	n, err := r.call.wait(ctx)
 	if err == nil && r.shared {
-		err = r.watch.wait(ctx)
+		err = r.s.awaitWatch(ctx, r.watch)
 	}
 	return n, r.watch, err
 }
@@ -167,7 +178,7 @@ func get(path string) func(conn *zk.Conn) (node, error) {
 	return func(conn *zk.Conn) (node, error) {
 		data, stat, err := conn.Get(path)
 		if err != nil {
-			return node{}, err
+			return node{}, denied(err, "read", path)
 		}
 		return node{data, *stat}, nil
 	}
@@ -178,8 +189,9 @@ func get(path string) func(conn *zk.Conn) (node, error) {
 // the connection's channel has lost any.
 func (s *Session) armed(key watchKey, w *Watch, events <-chan zk.Event, err error) {
 	s.mu.Lock()
-	w.err, w.seen = err, time.Now()
+	w.err, w.seen = err, s.clock.now()
 	close(w.ready)
+	w.ready = nil
 	if err != nil && s.watches[key] == w {
 		delete(s.watches, key)
 	}

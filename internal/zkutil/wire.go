@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,7 +21,7 @@ import (
 //   - turns a failed write into a closed socket: the error would be told to a request
 //     more often than its channel has room for, and zk.Conn waits for itself for good
 //     (go-zookeeper PR 163 has it for the resend of credentials);
-//   - pings every T/8 (zk.Conn does every T/3), so that the leader's record of when the
+//   - pings every T/10 (zk.Conn does every T/3), so that the leader's record of when the
 //     session was last active is never far behind: see Session.horizon;
 //   - after a reconnect, holds answers back until the watches are set again.
 //
@@ -29,19 +30,28 @@ import (
 // would never be reported.
 type wire struct {
 	dial     func(network, address string, timeout time.Duration) (net.Conn, error)
-	patience func() time.Duration                                   // for a dial, a handshake, the watches
-	greeted  func(id int64, timeout time.Duration, began time.Time) // handshake done; id 0: session expired
-	failed   func(address string, err error)                        // a dial or a handshake failed
+	now      func() time.Time     // the session's clock
+	period   func() time.Duration // between heartbeats
+	servers  func() int           // how many addresses there are
+	patience func() time.Duration // for a dial or a handshake
+	isSaving func() bool          // a hold outlives a reconnect in time
+	// greeted is called when a handshake is done; id 0: the session has expired. It returns the
+	// timeout by which the session has to be kept alive.
+	greeted    func(id int64, timeout time.Duration, began time.Time) time.Duration
+	unanswered func(began time.Time)           // a handshake has failed after the request went out
+	proven     func(w sentWrite)               // a write was committed, on a connection that was left
+	failed     func(address string, err error) // a dial or a handshake failed
 
 	tasks   sync.WaitGroup // of the lines; joined in shut
-	parked  chan struct{}  // closed when zk.Conn looks for a server after shut
-	parking sync.Once
+	holding atomic.Bool    // set by the session: something is held
 
 	mu      sync.Mutex // protects what is below
 	current *line
 	dialled string               // the address of the latest dial
 	silent  map[string]time.Time // when a server last let us wait in vain, by address
 	took    time.Duration        // the latest dial and handshake that went well
+	slow    int                  // handshakes in a row that took too long
+	left    []*line              // connections that were left: see line.leave
 	closed  bool
 	watches map[watchKey]struct{} // the watches that zk.Conn has registered
 	unsent  int                   // requests to set them again that zk.Conn has queued
@@ -65,7 +75,7 @@ func (w *wire) Dial(network, address string, _ time.Duration) (net.Conn, error) 
 		w.failed(address, err)
 		return nil, err
 	}
-	l := &line{Conn: conn, wire: w, address: address, whole: whole, dialled: dialled, in: bufio.NewReaderSize(conn, 16<<10), began: time.Now(), pending: map[int32]watchKey{}, done: make(chan struct{})}
+	l := &line{Conn: conn, wire: w, address: address, whole: whole, dialled: dialled, in: bufio.NewReaderSize(conn, 16<<10), began: w.now(), pending: map[int32]watchKey{}, done: make(chan struct{}), leaving: make(chan struct{}), handed: make(chan struct{}), dropped: make(chan struct{}), contact: newContact(w.now, &w.holding)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -102,13 +112,26 @@ func (w *wire) cut() {
 	}
 }
 
-// looking is called when zk.Conn looks for a server.
-func (w *wire) looking() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		w.parking.Do(func() { close(w.parked) })
+// lastMoved is when bytes of an answer came last.
+func (w *wire) lastMoved() time.Time {
+	if l := w.line(); l != nil {
+		return l.contact.lastMoved()
 	}
+	return time.Time{}
+}
+
+// lastWritten is when the latest answer to a write came, a refusal too.
+func (w *wire) lastWritten() time.Time {
+	if l := w.line(); l != nil {
+		return l.contact.lastWritten()
+	}
+	return time.Time{}
+}
+
+// awaitsWrite reports whether a write has not been answered yet.
+func (w *wire) awaitsWrite() bool {
+	l := w.line()
+	return l != nil && l.contact.awaitsWriteAfter(time.Time{})
 }
 
 // shut cuts, refuses every further dial, and joins the tasks of the lines.
@@ -117,6 +140,7 @@ func (w *wire) shut() {
 	w.closed = true
 	w.mu.Unlock()
 	w.cut()
+	w.dropLeft()
 	w.tasks.Wait()
 }
 

@@ -96,6 +96,49 @@ func TestTimeoutIsTheServers(t *testing.T) {
 	})
 }
 
+// The same session may be granted another timeout by each handshake.
+func TestTimeoutOfOneSessionIsTheLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := newEnsemble(t)
+		cfg := srv.config(12 * time.Second)
+		grants := []time.Duration{12 * time.Second, 6 * time.Second, 3 * time.Second, 9 * time.Second}
+		handshakes := 0
+		cfg.Dialer = mangle(cfg.Dialer, func(op int32, body []byte) []byte {
+			if op != proto.OpCreateSession {
+				return nil
+			}
+			handshakes++
+			return framed(lengthAt(body, 4, uint32(grants[handshakes-1]/time.Millisecond)))
+		})
+		s := connect(t, cfg)
+		id := sessionID(s)
+		e := acquire(t, mutexOn(s, "/m"))
+		least := grants[0]
+		for i, granted := range grants {
+			if i > 0 {
+				// Between two heartbeats, because one that is just being sent waits for the next
+				// connection, where another one is sent beside it.
+				pass(least / beatsPerTimeout / 4)
+				srv.Disconnect()
+				eventually(t, time.Second, func() bool { return handshakes == i+1 && s.State() == Connected })
+			}
+			least = min(least, granted)
+			require.Equal(t, id, sessionID(s))
+			require.Equal(t, granted, s.Timeout())
+			start := time.Now()
+			pass(granted)
+			require.NoError(t, e.Context().Err())
+			require.LessOrEqual(t, time.Until(e.TrustedUntil()), 2*granted/3)
+			require.GreaterOrEqual(t, len(times(srv.log.Requests(zktest.OpMulti), start)), beatsPerTimeout-1)
+			if granted == least {
+				require.LessOrEqual(t, len(times(srv.log.Requests(zktest.OpMulti), start)), beatsPerTimeout+1)
+				require.Greater(t, time.Until(e.TrustedUntil()), granted/3)
+			}
+		}
+		require.NoError(t, e.Leave())
+	})
+}
+
 // opOf is the operation code of a frame that zk.Conn writes.
 func opOf(frame []byte) int32 { return int32(binary.BigEndian.Uint32(frame[8:])) }
 
@@ -168,7 +211,7 @@ func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
 // their way right at the reconnect: had zk.Conn seen one before it built setWatches,
 // the server would find nothing to report, and the change would never be told.
 func TestChangeInTheGapIsReported(t *testing.T) {
-	for range 100 {
+	for range shorter(100) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newEnsemble(t)
 			s := connect(t, srv.config(6*time.Second))
@@ -198,7 +241,7 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 
 // The same with requests that zk.Conn itself had in its queue: they bypass the gate.
 func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
-	for range 100 {
+	for range shorter(100) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := newEnsemble(t)
 			s := connect(t, srv.config(6*time.Second))

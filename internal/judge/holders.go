@@ -1,0 +1,30 @@
+package judge
+
+import "slices"
+
+// Holders judges exclusion on one path, grant after grant. The zero value is ready for use, by one goroutine at a time.
+type Holders[T any] struct {
+	// Window bounds with how many of the grants after it a term is compared; 0: with all.
+	Window   int
+	standing []standing[T]
+	grants   int
+}
+
+type standing[T any] struct {
+	term T
+	nth  int
+}
+
+// Grant notes a grant, and returns the earlier terms that stand beside it. A term that does not stand is never asked again,
+// because an end is final.
+func (h *Holders[T]) Grant(next T, stands func(before T) bool) (beside []T) {
+	h.grants++
+	h.standing = slices.DeleteFunc(h.standing, func(s standing[T]) bool {
+		return h.Window > 0 && h.grants-s.nth > h.Window || !stands(s.term)
+	})
+	for _, s := range h.standing {
+		beside = append(beside, s.term)
+	}
+	h.standing = append(h.standing, standing[T]{next, h.grants})
+	return beside
+}

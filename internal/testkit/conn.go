@@ -1,0 +1,41 @@
+package testkit
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Quiet is a logger that drops what zk.Conn prints about every broken connection.
+type Quiet struct{}
+
+// Printf drops the line.
+func (Quiet) Printf(string, ...any) {}
+
+// Conn returns a plain connection with a session, closed at the end of the test.
+func Conn(tb testing.TB, servers []string, timeout time.Duration, opts ...func(*zk.Conn)) *zk.Conn {
+	tb.Helper()
+	settings := func(c *zk.Conn) {
+		zk.WithLogger(Quiet{})(c)
+		for _, opt := range opts {
+			opt(c)
+		}
+	}
+	conn, _, err := zk.Connect(servers, timeout, settings)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(conn.Close)
+	Eventually(tb, func() bool { return conn.State() == zk.StateHasSession }, "a session")
+	return conn
+}
+
+// Path returns a path of one segment that no other test has, with the test's name in it.
+func Path(tb testing.TB) string {
+	tb.Helper()
+	name := strings.NewReplacer("/", "-", " ", "_", "'", "", ",", "").Replace(tb.Name())
+	return "/" + name + "-" + rand.Text()
+}

@@ -1,0 +1,43 @@
+package zkutil
+
+import (
+	"sync"
+	"time"
+)
+
+// clock is the clock of everything that is said about trust. It counts the time in which
+// the machine was suspended: the server's clock goes on meanwhile, but Go's monotonic clock
+// stands still (CLOCK_MONOTONIC), and so do its timers. On a system that does not tell
+// how long it was suspended, the two clocks are the same.
+type clock struct {
+	suspended func() time.Duration // in all, since some moment; a test's, or the system's
+
+	mu   sync.Mutex // protects what is below
+	last time.Duration
+}
+
+// suspendError bounds the error of one reading of suspended, which reads two clocks one
+// after the other. A smaller change is no suspension.
+const suspendError = 10 * time.Millisecond
+
+// now is the time by this clock.
+func (c *clock) now() time.Time { return time.Now().Add(c.offset()) }
+
+// local converts a time by this clock into one to compare with time.Now.
+func (c *clock) local(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(-c.offset())
+}
+
+// offset is by how much this clock is ahead of Go's. It never falls.
+func (c *clock) offset() time.Duration {
+	total := c.suspended()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if total > c.last+suspendError {
+		c.last = total
+	}
+	return c.last
+}

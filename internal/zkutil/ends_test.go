@@ -1,0 +1,61 @@
+package zkutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fields is an error that can't be compared.
+type fields []string
+
+func (f fields) Error() string { return fmt.Sprint([]string(f)) }
+
+// canceled is an error as package net has it: no context's, and says it is.
+type canceled struct{}
+
+func (canceled) Error() string        { return "operation was canceled" }
+func (canceled) Is(target error) bool { return target == context.Canceled }
+
+func TestIsEndOf(t *testing.T) {
+	cause := fmt.Errorf("shutdown: %w", errBroken)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	require.False(t, IsEndOf(ctx, context.Canceled), "it has not ended")
+	cancel(cause)
+	for _, err := range []error{
+		context.Canceled, cause,
+		canceled{},
+		fmt.Errorf("job: %w", cause),
+		errors.Join(cause, fmt.Errorf("a: %w, b: %w", ctx.Err(), errors.Join(cause))),
+	} {
+		require.True(t, IsEndOf(ctx, err), "%v", err)
+	}
+	for _, err := range []error{
+		nil, errBroken, context.DeadlineExceeded,
+		fields{"a"},
+		errors.Join(ctx.Err(), errBroken), errors.Join(cause, fields{"a"}),
+		fmt.Errorf("%w (while %w)", ctx.Err(), context.DeadlineExceeded),
+		errors.New("like it: " + ctx.Err().Error()),
+	} {
+		require.False(t, IsEndOf(ctx, err), "%v", err)
+	}
+
+	odd, stop := context.WithCancelCause(t.Context())
+	stop(fields{"a"})
+	require.NotPanics(t, func() { require.False(t, IsEndOf(odd, fields{"a"}), "it can't be compared") })
+	require.True(t, IsEndOf(odd, odd.Err()))
+}
+
+func TestErrorsInOneLine(t *testing.T) {
+	require.NoError(t, Both(nil, nil))
+	require.Equal(t, errBroken, Both(errBroken, nil))
+	require.Equal(t, errBroken, LossAndError(nil, errBroken))
+	err := LossAndError(ErrSessionLost, context.Canceled)
+	require.EqualError(t, err, "session lost; the function returned: context canceled")
+	require.ErrorIs(t, err, ErrSessionLost)
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualError(t, Both(errBroken, ErrClosed), "broken pipe; closed")
+}

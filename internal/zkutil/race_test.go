@@ -1,0 +1,5 @@
+//go:build race
+
+package zkutil
+
+func init() { raced = true }

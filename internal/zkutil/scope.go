@@ -1,0 +1,124 @@
+package zkutil
+
+import (
+	"bytes"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+)
+
+// scope is the number of a session or a candidate, for the question whether the caller runs
+// inside one of its functions: Close would wait for itself there.
+//
+// A scope is written on the stack of the user's function, one digit a stack frame, and read
+// from the program counters of the caller. Go has no other way that tells a function from the
+// goroutines that it has started: pprof labels and contexts pass on to those, and a
+// goroutine's number is in no API.
+type scope uint32
+
+var lastScope atomic.Uint32 //nolint:gochecknoglobals // a scope is unique in the process
+
+func newScope() scope { return scope(lastScope.Add(1)) }
+
+// runUserCode runs a function of the user inside some scopes.
+func runUserCode(fn func(), scopes ...scope) {
+	if len(scopes) == 0 {
+		fn()
+		return
+	}
+	beginScope(scopes[0], func() { runUserCode(fn, scopes[1:]...) })
+}
+
+// The frames of a scope lie between beginScope and endScope, the lowest digit first.
+//
+//go:noinline
+func beginScope(rest scope, fn func()) { addDigit(rest, fn) }
+
+//go:noinline
+func endScope(fn func()) { fn() }
+
+func addDigit(rest scope, fn func()) {
+	if rest == 0 {
+		endScope(fn)
+		return
+	}
+	switch rest % 4 {
+	case 0:
+		digit0(rest/4, fn)
+	case 1:
+		digit1(rest/4, fn)
+	case 2:
+		digit2(rest/4, fn)
+	default:
+		digit3(rest/4, fn)
+	}
+}
+
+//go:noinline
+func digit0(rest scope, fn func()) { addDigit(rest, fn) }
+
+//go:noinline
+func digit1(rest scope, fn func()) { addDigit(rest, fn) }
+
+//go:noinline
+func digit2(rest scope, fn func()) { addDigit(rest, fn) }
+
+//go:noinline
+func digit3(rest scope, fn func()) { addDigit(rest, fn) }
+
+// isOnStack reports whether the caller was called, in its own goroutine, by a function of the
+// user that runs inside the scope.
+func (s scope) isOnStack() bool {
+	begin, end := nameOf(beginScope), nameOf(endScope)
+	digits := map[string]scope{nameOf(digit0): 0, nameOf(digit1): 1, nameOf(digit2): 2, nameOf(digit3): 3}
+	var read scope
+	return anyFrame(func(function string) bool { // the innermost first
+		switch digit, isDigit := digits[function]; {
+		case isDigit:
+			read = read*4 + digit
+		case function == end:
+			read = 0
+		case function == begin:
+			return read == s
+		}
+		return false
+	})
+}
+
+// stackWithoutScopes is debug.Stack without the frames of scopes, which say nothing to a reader.
+func stackWithoutScopes() []byte {
+	lines := bytes.SplitAfter(debug.Stack(), []byte("\n"))
+	kept := bytes.Clone(lines[0])                   // the goroutine
+	for frame := range slices.Chunk(lines[1:], 2) { // a function, and its file
+		if !bytes.Contains(frame[len(frame)-1], []byte("/internal/zkutil/scope.go:")) {
+			kept = append(kept, bytes.Join(frame, nil)...)
+		}
+	}
+	return kept
+}
+
+// nameOf is the name of a function as stack frames have it.
+func nameOf(fn any) string { return runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name() }
+
+// anyFrame reports whether match does for the function of any frame of the stack.
+func anyFrame(match func(function string) bool) bool {
+	pcs := make([]uintptr, 64)
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs)
+		if n == 0 {
+			return false
+		}
+		for frames, more := runtime.CallersFrames(pcs[:n]), true; more; {
+			var frame runtime.Frame
+			frame, more = frames.Next()
+			if match(frame.Function) {
+				return true
+			}
+		}
+		if n < len(pcs) {
+			return false
+		}
+	}
+}
