@@ -23,7 +23,7 @@ type Client struct {
 }
 
 // Connect opens a session with one of the servers, each "host:port" or "host" for
-// port 2181. It returns once the session stands and the credentials are accepted.
+// port 2181; spaces around them are ignored. It returns once the session stands and the credentials are accepted.
 // If ctx or the connect timeout ends first, the error wraps the failure of the last
 // attempt, and nothing goes on behind it. Where every server refuses TLS for a reason that
 // another attempt does not change, such as a certificate, it fails before that. The context
@@ -34,12 +34,11 @@ func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, er
 	}
 	cfg, err := configure(opts)
 	if err == nil {
-		err = checkServers(servers)
+		cfg.Servers, err = parseServers(servers)
 	}
 	if err != nil {
 		return failed(zkutil.Invalid(err))
 	}
-	cfg.Servers = servers
 	if cfg.SessionTimeout == 0 {
 		cfg.SessionTimeout = defaultSessionTimeout
 	}
@@ -52,23 +51,38 @@ func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, er
 	return &Client{session: session, namespace: cfg.namespace}, nil
 }
 
-func checkServers(servers []string) error {
-	if len(servers) == 0 {
-		return errors.New("no servers given")
+// parseServers returns the servers without the spaces around them, or what is wrong with one.
+func parseServers(given []string) ([]string, error) {
+	servers := make([]string, len(given))
+	for i, server := range given {
+		servers[i] = strings.TrimSpace(server)
+	}
+	if strings.Join(servers, "") == "" {
+		return nil, errors.New("no servers given")
+	}
+	for i, server := range servers {
+		switch {
+		case server == "":
+			return nil, fmt.Errorf("server %d of %d is empty", i+1, len(servers))
+		case strings.Contains(server, ","):
+			return nil, fmt.Errorf("server %q is a list: give each server as an element, as strings.Split(list, \",\") does", server)
+		case strings.Contains(server, "/"):
+			return nil, fmt.Errorf("server %q has a path: give that to WithNamespace", server)
+		}
 	}
 	for _, server := range zk.FormatServers(servers) {
 		host, port, err := net.SplitHostPort(server)
 		if err != nil {
-			return fmt.Errorf("server %q: %w", server, err)
+			return nil, fmt.Errorf("server %q: %w", server, err)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("server %q: %q is no port (one server an element, and no path: see WithNamespace)", server, port)
+			return nil, fmt.Errorf("server %q: %q is no port", server, port)
 		}
-		if host == "" || strings.ContainsAny(host, " ,/") {
-			return fmt.Errorf("server %q is not host:port", server)
+		if host == "" || strings.Contains(host, " ") {
+			return nil, fmt.Errorf("server %q is not host:port", server)
 		}
 	}
-	return nil
+	return servers, nil
 }
 
 // NewClient adopts a connection that somebody else has opened, with the event
@@ -76,8 +90,13 @@ func checkServers(servers []string) error {
 // session timeout can't be seen from outside the connection: tell it with
 // [WithSessionTimeout], as the server granted it. Without it leases end with
 // ErrSuspended at the first disconnect, and TrustedUntil is zero: there is no
-// deadline. With it a lease is trusted for 5/12 of the timeout after the last proof of
+// deadline. As under StandardErrorPolicy, a latch then keeps its znode, and a new term begins on
+// it after the reconnect. With it a lease is trusted for 5/12 of the timeout after the last proof of
 // life, instead of 2/3: the connection pings too seldom for more.
+//
+// Two pauses can't be seen on an adopted connection: of the process while nothing is held
+// or awaited, and of the line. What is acquired within T/4 after one may be trusted for
+// longer than the session lives: there the fencing token decides.
 //
 // [Connect] gives more. A connection that hangs can't be cut here, so waits may be
 // longer. A server that refuses to set the watches again after a reconnect is not left
@@ -116,17 +135,20 @@ func (c *Client) Subscribe() (states <-chan ConnectionState, stop func()) {
 	return zkutil.Subscribe[ConnectionState](c.session)
 }
 
-// SessionTimeout returns what the server granted in the latest handshake. For an
-// adopted connection it is what the client was told, zero if nothing.
+// SessionTimeout returns what the server granted in the latest handshake. A lease is kept
+// by the lesser of that and what the session was created with. For an adopted connection
+// it is what the client was told, zero if nothing.
 func (c *Client) SessionTimeout() time.Duration { return c.session.Timeout() }
 
 // Close ends every lease and every wait with ErrClosed, removes their znodes, closes
 // the session, and returns when every goroutine of the client has ended. It is
 // idempotent. Without a server it can't remove anything: the server does, when the
-// session expires. The only error is a callback of the user that still runs after
-// the operation timeout; the session of a leader ends when that has returned, and Close
-// may be called again to wait for it. From inside a callback Close asks for all that and
-// returns nil at once.
+// session expires. It returns within a bounded time, whatever the user's code does: the
+// only error is that a callback of the user still runs after the operation timeout,
+// ErrStepDownGrace if a leader's, or that a dialer, a host provider or a connection of the
+// dialer's does not return. The session of a leader ends when its callback has returned.
+// Close may be called again to wait for the rest. Inside a callback of this client Close asks
+// for all that and returns nil at once; inside one of another client it waits.
 func (c *Client) Close() error {
 	if err := c.session.Close(); err != nil {
 		return fmt.Errorf("recipes: %w", err)

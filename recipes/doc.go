@@ -40,8 +40,13 @@
 //
 //   - A process that is paused, or a machine that is suspended, for longer than the
 //     session does not learn of its loss until it runs again. In between it may act.
+//     After a suspension the context ends up to T/6 late, for Go's timers stand still in
+//     it; Lease.TrustedUntil is right at once on Linux.
 //   - A session closed by somebody who knows its id and password, and a znode deleted
 //     by a third party, may let the next one in before the holder hears of it.
+//   - Servers whose bounds of the session timeout differ, or are lowered under running
+//     clients, may end a session before the client hears of its new timeout. Keep them the
+//     same on all servers.
 //   - A server whose minSessionTimeout was set below two ticks may expire sessions
 //     earlier than the margin of the deadline allows for. Keep SessionTimeout ≥
 //     2 × tickTime, and ≥ 4 × tickTime behind observers that follow an ObserverMaster.
@@ -55,12 +60,14 @@
 //	connection lost, session survives      stands                       keeps its place
 //	  the same, StandardErrorPolicy        ends with ErrSuspended       keeps its place
 //	no proof of life for 2/3 of T          ends with ErrSessionLost     keeps its place
+//	a quorum slower than T/6, up to T/3    stands                       keeps its place
 //	session expired                        ends with ErrSessionLost     joins again at the tail
 //	own znode deleted by someone           ends with ErrNodeDeleted     joins again at the tail
 //	Client.Close                           ends with ErrClosed          returns ErrClosed
 //	Release                                ends with ErrReleased        –
 //
-// T is the negotiated session timeout. Proof of life is a write of ours that the
+// T is the session timeout: the lesser of what the latest handshake has granted and what
+// the session was created with. Proof of life is a write of ours that the
 // quorum has committed, and nothing else: a server that is cut off from its quorum
 // goes on answering pings, reads and sync. So while something is held or awaited
 // the client commits an empty transaction every T/6, unless other writes flow. Every
@@ -70,6 +77,8 @@
 // # Concurrency
 //
 // All methods of Client and Lease may be called from any goroutine. Callbacks of
-// the user run one at a time in order, under no lock; a panic in one is contained
-// and logged. Close joins every goroutine that the client has started.
+// the user run one at a time in order, those of a latch so for each listener, under no lock;
+// a panic in one is contained and logged at Error, its stack in an attribute of its own.
+// Without [WithLogger] the log is slog.Default. Close joins every goroutine that the client
+// has started.
 package recipes

@@ -25,6 +25,7 @@ func TestSentinelsAreDistinct(t *testing.T) {
 	all := []error{
 		ErrNotAcquired, ErrNotHeld, ErrSessionLost, ErrSuspended, ErrReleased, ErrNodeDeleted, ErrClosed,
 		ErrSequenceExhausted, ErrInvalidArgument, ErrInvalidPath,
+		ErrNotStarted, ErrAlreadyStarted, ErrStepDownGrace, ErrNodeNotDeleted,
 	}
 	for i, a := range all {
 		require.NotEmpty(t, a.Error())

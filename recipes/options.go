@@ -37,7 +37,6 @@ func configure(opts []Option) (config, error) {
 	cfg := config{connectTimeout: defaultConnectTimeout}
 	cfg.OperationTimeout = defaultOperationTimeout
 	cfg.ACL = zk.WorldACL(zk.PermAll)
-	cfg.Logger = slog.New(slog.DiscardHandler)
 	for _, opt := range opts {
 		if opt == nil {
 			return cfg, errors.New("nil option")
@@ -89,13 +88,16 @@ func WithOperationTimeout(d time.Duration) Option {
 }
 
 // RetryPolicy bounds the attempts at one step of a recipe, such as creating the
-// znode, after a failure that may pass: a lost connection, a lost session. The waits
-// between attempts grow exponentially, with jitter. Zero fields mean the default.
+// znode, after a failure that may pass: a lost connection, a lost session. An answer with a
+// code that is not known here, as for an exceeded quota, is repeated for one operation
+// timeout, and in an election until it passes. The waits between attempts grow exponentially,
+// by half each, with a jitter of half the wait in either direction. Zero fields mean the
+// default.
 // The bounds are looked at between attempts; one that waits for a connection takes up
 // to the operation timeout. What has to be undone is retried without a bound.
 type RetryPolicy struct {
-	InitialInterval time.Duration // before the second attempt; 50 ms
-	MaxInterval     time.Duration // the longest wait; 2 s
+	InitialInterval time.Duration // before the second attempt, without the jitter; 50 ms
+	MaxInterval     time.Duration // the longest wait, jitter included; 2 s
 	MaxElapsed      time.Duration // of all attempts at a step; default: no bound but the context
 	MaxAttempts     int           // counting the first; default: no bound but the context
 }
@@ -141,11 +143,15 @@ func WithACL(acl ...zk.ACL) Option {
 // WithAuth presents a credential on every connection, such as "digest" with
 // "user:password". It may be given several times. Without TLS it crosses the network
 // in clear text. The server accepts any digest: a wrong password shows as zk.ErrNoAuth
-// of the first operation that an ACL refuses.
+// of the first operation that an ACL refuses, with the znode named. A "digest" without a
+// colon is refused.
 func WithAuth(scheme string, credential []byte) Option {
 	return func(cfg *config) error {
 		if scheme == "" {
 			return errors.New("auth: empty scheme")
+		}
+		if scheme == "digest" && !bytes.Contains(credential, []byte(":")) {
+			return errors.New(`auth: a digest credential is "user:password", and this one has no colon`)
 		}
 		cfg.Auth = append(cfg.Auth, zkutil.Auth{Scheme: scheme, Credential: bytes.Clone(credential)})
 		cfg.connectOnly = append(cfg.connectOnly, "WithAuth")
@@ -166,7 +172,9 @@ func WithTLS(settings *tls.Config) Option {
 	}
 }
 
-// WithDialer replaces net.Dialer. Names are not resolved then: the dialer gets them.
+// WithDialer replaces net.Dialer. Names are not resolved then: the dialer gets them. A dial
+// that does not return within its timeout is given up for another server, and a connection
+// that it brings later is closed.
 func WithDialer(dial zk.Dialer) Option {
 	return func(cfg *config) error {
 		if dial == nil {
@@ -180,7 +188,8 @@ func WithDialer(dial zk.Dialer) Option {
 
 // WithHostProvider replaces the choice of the next server. The default one takes
 // them in random order, resolves names anew in each round, and makes the first
-// attempt after a loss at once.
+// attempt after a loss at once. A method that does not return keeps the client from
+// connecting, and holds Close up for a sixth of the session timeout.
 func WithHostProvider(hosts zk.HostProvider) Option {
 	return func(cfg *config) error {
 		if hosts == nil {
@@ -192,8 +201,11 @@ func WithHostProvider(hosts zk.HostProvider) Option {
 	}
 }
 
-// WithLogger sets where the client logs; by default nowhere. Session ids are never
-// logged: a session's password follows from them.
+// WithLogger sets where the client and its recipes log; the default is slog.Default, as it
+// is when the record is made. At Error: errors and panics of the user's functions that no
+// handler takes. At Warn: losses, and what goes wrong and is repeated. At Debug: states
+// of the connection. Only a logger with slog.DiscardHandler silences all that. Session ids are
+// never logged: a session's password follows from them.
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {
@@ -211,7 +223,9 @@ const (
 	// SessionErrorPolicy is the default: a lease ends with its session, or with the
 	// proof that it lives. A lost connection alone ends nothing.
 	SessionErrorPolicy ErrorPolicy = iota
-	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too.
+	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too. The znode
+	// of a latch's term stays, as Curator's does, and the latch leads again on it after the
+	// reconnect; a lock has to be acquired again, and a selector stands again at the tail.
 	StandardErrorPolicy
 )
 

@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"crypto/tls"
-	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 10*time.Second, cfg.OperationTimeout)
 	require.Equal(t, zkutil.Retry{InitialInterval: 50 * time.Millisecond, MaxInterval: 2 * time.Second}, cfg.Retry)
 	require.Equal(t, zk.WorldACL(zk.PermAll), cfg.ACL)
-	require.Equal(t, slog.DiscardHandler, cfg.Logger.Handler())
+	require.Nil(t, cfg.Logger, "slog.Default(), when something is logged")
 	require.False(t, cfg.SuspendEnds, "SessionErrorPolicy")
 	require.Empty(t, cfg.namespace)
 	require.Zero(t, cfg.SessionTimeout, "30 s with Connect, unknown with NewClient")
@@ -42,6 +41,7 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 		"y: negative field":           WithRetryPolicy(RetryPolicy{MaxInterval: -1}),
 		"acl: empty":                  WithACL(),
 		"auth: empty scheme":          WithAuth("", []byte("x")),
+		"and this one has no colon":   WithAuth("digest", []byte("secret")),
 		"tls: nil":                    WithTLS(nil),
 		"dialer: nil":                 WithDialer(nil),
 		"host provider: nil":          WithHostProvider(nil),
@@ -62,16 +62,41 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 }
 
 func TestConnectRefusesBadServers(t *testing.T) {
-	for _, servers := range [][]string{
-		nil, {}, {""}, {":2181"}, {"a:"}, {"a:0"}, {"a:65536"}, {"a:x"}, {"a b:1"}, {"a,b:1"}, {"a:1/x"}, {"::1"}, {"a/x"}, {"a", ""},
+	for _, test := range []struct {
+		servers []string
+		want    string
+	}{
+		{nil, "no servers given"},
+		{[]string{}, "no servers given"},
+		{[]string{""}, "no servers given"},
+		{[]string{" ", "\t"}, "no servers given"},
+		{[]string{"a", ""}, "server 2 of 2 is empty"},
+		{[]string{"a:2181,b:2181"}, `server "a:2181,b:2181" is a list: give each server as an element, as strings.Split(list, ",") does`},
+		{[]string{"a,b:1"}, "is a list"},
+		{[]string{"a:1,b:1/x"}, "is a list"},
+		{[]string{"a:1/x"}, `server "a:1/x" has a path: give that to WithNamespace`},
+		{[]string{"a/x"}, "has a path"},
+		{[]string{":2181"}, "is not host:port"},
+		{[]string{"a b:1"}, "is not host:port"},
+		{[]string{"a:"}, `"" is no port`},
+		{[]string{"a:0"}, `"0" is no port`},
+		{[]string{"a:65536"}, `"65536" is no port`},
+		{[]string{"a:x"}, `"x" is no port`},
+		{[]string{"::1"}, "too many colons"},
 	} {
-		_, err := Connect(t.Context(), servers, WithDialer(noDial), WithConnectTimeout(time.Millisecond))
-		require.ErrorIs(t, err, ErrInvalidArgument, "%q", servers)
-		require.NotErrorIs(t, err, net.ErrClosed, "%q was dialled", servers)
+		_, err := Connect(t.Context(), test.servers, WithDialer(noDial), WithConnectTimeout(time.Millisecond))
+		require.ErrorIs(t, err, ErrInvalidArgument, "%q", test.servers)
+		require.ErrorContains(t, err, test.want, "%q", test.servers)
+		require.NotErrorIs(t, err, net.ErrClosed, "%q was dialled", test.servers)
 	}
 	for _, servers := range [][]string{{"a"}, {"a:1"}, {"a", "b:65535"}, {"[::1]:2181"}, {"10.0.0.1"}} {
-		require.NoError(t, checkServers(servers), "%q", servers)
+		parsed, err := parseServers(servers)
+		require.NoError(t, err, "%q", servers)
+		require.Equal(t, servers, parsed)
 	}
+	parsed, err := parseServers([]string{" a:1", "b\n"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a:1", "b"}, parsed)
 }
 
 func TestNewClientRefusesWhatItCantHonour(t *testing.T) {

@@ -8,45 +8,53 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Every way out of Await but leadership.
+var (
+	errChangedMind = errors.New("changed my mind")
+	errTooLate     = errors.New("too late")
+)
+
+// Every way out of Await but leadership. The error of the context and its cause both match.
 func TestAwaitEnds(t *testing.T) {
-	changedMind := errors.New("changed my mind")
 	for name, c := range map[string]struct {
 		end  func(t *testing.T, client *recipes.Client, l *latch.LeaderLatch, cancel context.CancelCauseFunc)
-		want error
+		want []error
+		text string
 	}{
 		"context cancelled": {func(_ *testing.T, _ *recipes.Client, _ *latch.LeaderLatch, cancel context.CancelCauseFunc) {
-			cancel(changedMind)
-		}, changedMind},
+			cancel(nil)
+		}, []error{context.Canceled}, "context canceled"},
+		"context cancelled with a cause": {func(_ *testing.T, _ *recipes.Client, _ *latch.LeaderLatch, cancel context.CancelCauseFunc) {
+			cancel(errChangedMind)
+		}, []error{context.Canceled, errChangedMind}, "context canceled: changed my mind"},
 		"latch closed": {func(t *testing.T, _ *recipes.Client, l *latch.LeaderLatch, _ context.CancelCauseFunc) {
 			t.Helper()
 			require.NoError(t, l.Close())
-		}, recipes.ErrClosed},
+		}, []error{recipes.ErrClosed}, "the latch is closed"},
 		"client closed": {func(t *testing.T, client *recipes.Client, _ *latch.LeaderLatch, _ context.CancelCauseFunc) {
 			t.Helper()
 			require.NoError(t, client.Close())
-		}, recipes.ErrClosed},
-		"deadline": {func(*testing.T, *recipes.Client, *latch.LeaderLatch, context.CancelCauseFunc) {
+		}, []error{recipes.ErrClosed}, "the client is closed"},
+		"deadline with a cause": {func(*testing.T, *recipes.Client, *latch.LeaderLatch, context.CancelCauseFunc) {
 			pass(time.Minute)
-		}, context.DeadlineExceeded},
+		}, []error{context.DeadlineExceeded, errTooLate}, "context deadline exceeded: too late"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				lead(t, connect(t, srv))
-				client := connect(t, srv)
+				lead(t, testclient.Connect(t, srv))
+				client := testclient.Connect(t, srv)
 				l := enter(t, client)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				ctx, stop := context.WithTimeout(ctx, time.Minute)
+				ctx, stop := context.WithTimeoutCause(ctx, time.Minute, errTooLate)
 				defer stop()
 				var group sync.WaitGroup
 				var results [3]error
@@ -57,7 +65,10 @@ func TestAwaitEnds(t *testing.T) {
 				c.end(t, client, l, cancel)
 				group.Wait()
 				for _, err := range results {
-					require.ErrorIs(t, err, c.want)
+					for _, want := range c.want {
+						require.ErrorIs(t, err, want)
+					}
+					require.EqualError(t, err, "latch: await "+election+": "+c.text)
 					var failed *recipes.OpError
 					require.ErrorAs(t, err, &failed)
 					require.Equal(t, "latch: await", failed.Op)
@@ -67,6 +78,52 @@ func TestAwaitEnds(t *testing.T) {
 		})
 	}
 }
+
+// What has been closed says so, whether or not it was started before: at once, by Await, Start
+// and Err.
+func TestClosedLatchSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, client *recipes.Client) *latch.LeaderLatch
+		end     func(client *recipes.Client, l *latch.LeaderLatch) error
+		text    string
+	}{
+		"never started":        {unstarted, endLatch, "the latch is closed"},
+		"started":              {started, endLatch, "the latch is closed"},
+		"never started client": {unstarted, endClient, "the client is closed"},
+		"started client":       {started, endClient, "the client is closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client := testclient.Connect(t, srv)
+				l := c.prepare(t, client)
+				require.NoError(t, c.end(client, l))
+				start := time.Now()
+				_, awaited := l.Await(t.Context())
+				for op, err := range map[string]error{"await": awaited, "start": l.Start(), "stand": l.Err()} {
+					require.ErrorIs(t, err, recipes.ErrClosed)
+					require.EqualError(t, err, "latch: "+op+" "+election+": "+c.text)
+				}
+				require.Equal(t, start, time.Now())
+				require.NoError(t, l.Close(), "which changes nothing")
+			})
+		})
+	}
+}
+
+func unstarted(t *testing.T, client *recipes.Client) *latch.LeaderLatch {
+	t.Helper()
+	return create(t, client)
+}
+
+func started(t *testing.T, client *recipes.Client) *latch.LeaderLatch {
+	t.Helper()
+	l, _ := lead(t, client)
+	return l
+}
+
+func endLatch(_ *recipes.Client, l *latch.LeaderLatch) error       { return l.Close() }
+func endClient(client *recipes.Client, _ *latch.LeaderLatch) error { return client.Close() }
 
 // The client is closed while a listener does not let go of a term that is lost: whoever
 // waits for the next term need not wait for the listener.
@@ -92,7 +149,7 @@ func TestAwaitDoesNotWaitForAListener(t *testing.T) {
 func TestAwaitReturnsATermThatStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		l, term := lead(t, connect(t, srv))
+		l, term := lead(t, testclient.Connect(t, srv))
 		again, err := l.Await(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, term, again, "at once, and the same")
@@ -108,7 +165,7 @@ func TestAwaitReturnsATermThatStands(t *testing.T) {
 func TestHasLeadershipGoesByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		l, term := lead(t, client)
 		srv.Partition(sessionOf(client))
 		pass(time.Until(term.TrustedUntil()) - 1)
@@ -140,7 +197,7 @@ func TestDecidedOnceItIsKnownWhetherTheLatchLeads(t *testing.T) {
 				srv.Put(election, nil)
 				defer srv.Delay(op, time.Second)()
 				for _, leads := range []bool{true, false} {
-					l := create(t, connect(t, srv))
+					l := create(t, testclient.Connect(t, srv))
 					pass(time.Second)
 					require.False(t, isDecided(l), "not started")
 					require.NoError(t, l.Start())
@@ -158,23 +215,10 @@ func TestDecidedOnceItIsKnownWhetherTheLatchLeads(t *testing.T) {
 func TestDecidedWhenThereWillBeNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		never := create(t, client)
 		require.NoError(t, never.Close())
 		require.True(t, isDecided(never))
-
-		refused := srv.Inject(func(r zktest.Request) zktest.Fault {
-			if r.Op == zktest.OpCreate {
-				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
-			}
-			return zktest.Fault{}
-		})
-		failed := enter(t, client)
-		pass(time.Second)
-		require.True(t, isDecided(failed))
-		_, err := failed.Await(t.Context())
-		require.ErrorIs(t, err, zk.ErrNoAuth)
-		refused()
 
 		srv.Delay(zktest.OpCreate, time.Minute)
 		closed, abandoned := enter(t, client), enter(t, client)

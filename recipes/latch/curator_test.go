@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -20,7 +21,7 @@ func TestLeadersFollowInTheOrderOfArrival(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var latches []*latch.LeaderLatch
 		for i := range 10 {
-			latches = append(latches, enter(t, connect(t, srv), latch.WithID(fmt.Sprint(i))))
+			latches = append(latches, enter(t, testclient.Connect(t, srv), latch.WithID(fmt.Sprint(i))))
 			<-latches[i].Decided()
 		}
 		var token int64
@@ -31,7 +32,7 @@ func TestLeadersFollowInTheOrderOfArrival(t *testing.T) {
 			token = term.FencingToken()
 			first, err := latches[9].Leader(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, recipes.Participant{ID: fmt.Sprint(i), Path: term.Path(), Leader: true}, first)
+			require.Equal(t, participant(srv, fmt.Sprint(i), term), first)
 			require.NoError(t, l.Close())
 			require.False(t, l.HasLeadership())
 		}
@@ -43,7 +44,7 @@ func TestLeadersFollowInTheOrderOfArrival(t *testing.T) {
 func TestWhoStartsAloneLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		early, late := create(t, client), create(t, client)
 		require.NoError(t, late.Start())
 		await(t, late)
@@ -62,7 +63,7 @@ func TestEachLatchIsToldOnceOfItsTerm(t *testing.T) {
 		var j journal
 		var latches []*latch.LeaderLatch
 		for i := range 5 {
-			latches = append(latches, enter(t, connect(t, srv), latch.WithListener(j.listener(fmt.Sprint(i)))))
+			latches = append(latches, enter(t, testclient.Connect(t, srv), latch.WithListener(j.listener(fmt.Sprint(i)))))
 			<-latches[i].Decided()
 		}
 		var want []string
@@ -93,7 +94,7 @@ func TestCloseTellsNobodyUnlessAsked(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var j journal
-				client := connect(t, srv)
+				client := testclient.Connect(t, srv)
 				l, _ := lead(t, client, append(c.opts, latch.WithListener(j.listener("a")))...)
 				waiting := enter(t, client, append(c.opts, latch.WithListener(j.listener("b")))...)
 				<-waiting.Decided()
@@ -123,7 +124,7 @@ func twice(mode latch.CloseMode) func(*latch.LeaderLatch) error {
 func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		l := create(t, connect(t, srv))
+		l := create(t, testclient.Connect(t, srv))
 		leader, err := l.Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, recipes.Participant{}, leader)
@@ -139,11 +140,11 @@ func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 func TestDeathInTheMiddleElectsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first, _ := lead(t, connect(t, srv))
-		doomed := connect(t, srv)
+		first, _ := lead(t, testclient.Connect(t, srv))
+		doomed := testclient.Connect(t, srv)
 		middle := enter(t, doomed)
 		<-middle.Decided()
-		last := enter(t, connect(t, srv))
+		last := enter(t, testclient.Connect(t, srv))
 		<-last.Decided()
 
 		srv.Expire(sessionOf(doomed))
@@ -176,7 +177,7 @@ func TestNobodyMissesThatTheOneAheadHasGone(t *testing.T) {
 			return zktest.Fault{}
 		})
 		defer remove()
-		l := enter(t, connect(t, srv))
+		l := enter(t, testclient.Connect(t, srv))
 		start := time.Now()
 		await(t, l)
 		require.Less(t, time.Since(start), tick, "at once")
@@ -189,7 +190,7 @@ func TestNobodyMissesThatTheOneAheadHasGone(t *testing.T) {
 func TestLeaderThatHasJustLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv, recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1}))
+		client := testclient.Connect(t, srv, recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1}))
 		for i := range 3 {
 			srv.Put(fmt.Sprintf("%s/latch-%010d", election, i), []byte{byte('a' + i)})
 		}
@@ -213,7 +214,7 @@ func TestLeaderThatHasJustLeft(t *testing.T) {
 func TestRelativePathIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		for _, path := range []string{"", "services", "/services/", "/a/../b", "/zookeeper/a"} {
 			_, err := latch.New(client, path)
 			require.ErrorIs(t, err, recipes.ErrInvalidPath, "%q", path)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -20,7 +21,7 @@ import (
 // watching returns an observer of a session of its own, which takes no part.
 func watching(t *testing.T, srv *zktest.Server) (*recipes.Client, <-chan recipes.Participant) {
 	t.Helper()
-	client := connect(t, srv)
+	client := testclient.Connect(t, srv)
 	return client, create(t, client).Observe(t.Context())
 }
 
@@ -40,9 +41,9 @@ func TestObserveTellsWhoLeadsAndEachChange(t *testing.T) {
 		srv := zktest.NewServer(t)
 		_, seen := watching(t, srv)
 		require.Equal(t, recipes.Participant{}, <-seen, "there is no path yet")
-		a, term := lead(t, connect(t, srv), latch.WithID("a"))
-		require.Equal(t, recipes.Participant{ID: "a", Path: term.Path(), Leader: true}, <-seen)
-		b := enter(t, connect(t, srv), latch.WithID("b"))
+		a, term := lead(t, testclient.Connect(t, srv), latch.WithID("a"))
+		require.Equal(t, participant(srv, "a", term), <-seen)
+		b := enter(t, testclient.Connect(t, srv), latch.WithID("b"))
 		<-b.Decided()
 		_, late := watching(t, srv)
 		require.Equal(t, []string{"a"}, told(late), "who leads when the observation begins comes first")
@@ -60,7 +61,7 @@ func TestSlowObserverGetsTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		_, seen := watching(t, srv)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		for range 20 {
 			l, _ := lead(t, client, latch.WithID("outdated"))
 			pass(time.Second)
@@ -82,8 +83,8 @@ func TestObserverMissesNothingOverAReconnect(t *testing.T) {
 				srv := zktest.NewServer(t)
 				client, seen := watching(t, srv)
 				require.Equal(t, []string{""}, told(seen))
-				a, _ := lead(t, connect(t, srv), latch.WithID("a"))
-				b := enter(t, connect(t, srv), latch.WithID("b"))
+				a, _ := lead(t, testclient.Connect(t, srv), latch.WithID("a"))
+				b := enter(t, testclient.Connect(t, srv), latch.WithID("b"))
 				<-b.Decided()
 				require.Equal(t, []string{"a"}, told(seen))
 
@@ -119,13 +120,13 @@ func TestObserverOfAWipedPath(t *testing.T) {
 		srv.Put("/services/other", nil)
 		srv.Put(election+"/config", nil)
 		require.Empty(t, told(seen), "what is no participant does not lead")
-		a, _ := lead(t, connect(t, srv), latch.WithID("a"))
+		a, _ := lead(t, testclient.Connect(t, srv), latch.WithID("a"))
 		require.Equal(t, []string{"a"}, told(seen))
 		require.NoError(t, a.Close())
 		require.Equal(t, []string{""}, told(seen))
 		srv.Delete("/services")
 		require.Empty(t, told(seen))
-		lead(t, connect(t, srv), latch.WithID("b"))
+		lead(t, testclient.Connect(t, srv), latch.WithID("b"))
 		require.Equal(t, []string{"b"}, told(seen))
 		for range 10 {
 			srv.Delete("/services")
@@ -142,12 +143,13 @@ func TestObserverDoesNotHearOfData(t *testing.T) {
 		srv := zktest.NewServer(t)
 		_, seen := watching(t, srv)
 		require.Equal(t, []string{""}, told(seen))
-		_, term := lead(t, connect(t, srv), latch.WithID("a"))
+		_, term := lead(t, testclient.Connect(t, srv), latch.WithID("a"))
 		require.Equal(t, []string{"a"}, told(seen))
-		require.NoError(t, revoke.New(connect(t, srv)).AttemptRevoke(t.Context(), term.Path()))
+		require.NoError(t, revoke.New(testclient.Connect(t, srv)).AttemptRevoke(t.Context(), term.Path()))
 		require.Empty(t, told(seen))
 		<-term.Revoked()
 		require.NoError(t, term.Context().Err())
+		pass(time.Second)
 		require.NoError(t, term.Release())
 		require.Equal(t, []string{"a"}, told(seen), "its next term")
 	})
@@ -156,7 +158,7 @@ func TestObserverDoesNotHearOfData(t *testing.T) {
 func TestObserveEndsWithItsContextOrItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		l := create(t, client)
 		ctx, cancel := context.WithCancel(t.Context())
 		unread, read, other := l.Observe(ctx), l.Observe(ctx), l.Observe(t.Context())
@@ -194,7 +196,7 @@ func TestObserverIsPatient(t *testing.T) {
 		require.False(t, closed)
 
 		allow := srv.Inject(func(r zktest.Request) zktest.Fault {
-			if r.Op == zktest.OpGetData {
+			if r.Op == zktest.OpGetChildren2 {
 				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
 			}
 			return zktest.Fault{}
@@ -202,7 +204,7 @@ func TestObserverIsPatient(t *testing.T) {
 		require.NoError(t, srv.Restart())
 		log := srv.Observe()
 		pass(time.Minute)
-		require.Less(t, log.Count(zktest.OpGetData), 100)
+		require.Less(t, log.Count(zktest.OpGetChildren2), 100)
 		values, closed = collect(seen)
 		require.Empty(t, values)
 		require.False(t, closed)
@@ -215,7 +217,7 @@ func TestObserverIsPatient(t *testing.T) {
 // Observers that come and go leave one watch on a path between them.
 func TestObserversLeaveNoWatchesBehind(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, srv *zktest.Server){
-		"leader":     func(t *testing.T, srv *zktest.Server) { t.Helper(); lead(t, connect(t, srv)) },
+		"leader":     func(t *testing.T, srv *zktest.Server) { t.Helper(); lead(t, testclient.Connect(t, srv)) },
 		"nobody":     func(_ *testing.T, srv *zktest.Server) { srv.Put(election, nil) },
 		"no path":    func(*testing.T, *zktest.Server) {},
 		"other node": func(_ *testing.T, srv *zktest.Server) { srv.Put(election+"/config", nil) },
@@ -224,7 +226,7 @@ func TestObserversLeaveNoWatchesBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				prepare(t, srv)
-				client := connect(t, srv)
+				client := testclient.Connect(t, srv)
 				l := create(t, client)
 				for range 25 {
 					ctx, cancel := context.WithCancel(t.Context())

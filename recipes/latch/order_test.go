@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -31,7 +32,7 @@ const reaction = 3 * time.Second
 
 func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...recipes.Option) *scene {
 	t.Helper()
-	s := &scene{t: t, srv: srv, client: connect(t, srv, opts...)}
+	s := &scene{t: t, srv: srv, client: testclient.Connect(t, srv, opts...)}
 	working := latch.Listener{
 		IsLeader: func(term *recipes.Lease) {
 			s.term = term
@@ -61,7 +62,7 @@ func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...r
 	})
 	require.NoError(t, s.latch.Start())
 	await(t, s.latch)
-	successor := enter(t, connect(t, srv), latch.WithID("successor"), latch.WithListener(latch.Listener{
+	successor := enter(t, testclient.Connect(t, srv), latch.WithID("successor"), latch.WithListener(latch.Listener{
 		IsLeader: func(*recipes.Lease) { s.j.add("successor leads") },
 	}))
 	<-successor.Decided()
@@ -106,7 +107,8 @@ func TestStepDownOrder(t *testing.T) {
 			s := newScene(t, srv, nil, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
 			srv.Disconnect(sessionOf(s.client))
 			pass(time.Minute)
-			require.Equal(t, append([]string{"context ended: " + recipes.ErrSuspended.Error()}, told...), s.j.read())
+			require.Equal(t, []string{"context ended: " + recipes.ErrSuspended.Error(), "IsLeader returned", "NotLeader called", "NotLeader returned"}, s.j.read())
+			require.True(t, s.latch.HasLeadership(), "on the same znode")
 		})
 	})
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // adopt returns a client of a connection of somebody else's, which need not have a server.
-func adopt(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Client {
+func adopt(t *testing.T, srv *zktest.Server) *recipes.Client {
 	t.Helper()
 	conn, events, err := zk.Connect(srv.Addrs(), timeout, zk.WithDialer(srv.Dialer()), zk.WithLogger(quiet{}))
 	require.NoError(t, err)
 	srv.Delay(zktest.OpAny, 10*time.Millisecond) // an early answer would race with zk.Conn's look for watches to set again
-	client, err := recipes.NewClient(conn, events, opts...)
+	client, err := recipes.NewClient(conn, events)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, client.Close())
@@ -69,12 +70,15 @@ func TestCloseBeforeThereIsAServer(t *testing.T) {
 func TestStartAndCloseOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		l := create(t, client)
 		_, err := l.Await(t.Context())
+		require.ErrorIs(t, err, recipes.ErrNotStarted)
 		require.ErrorContains(t, err, "latch: await /services/billing: not started")
 		require.NoError(t, l.Start())
-		require.ErrorContains(t, l.Start(), "latch: start /services/billing: already started")
+		err = l.Start()
+		require.ErrorIs(t, err, recipes.ErrAlreadyStarted)
+		require.ErrorContains(t, err, "latch: start /services/billing: already started")
 		await(t, l)
 		require.NoError(t, l.Close())
 		require.ErrorIs(t, l.Start(), recipes.ErrClosed)
@@ -205,7 +209,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", phase, how), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := zktest.NewServer(t)
-					client := connect(t, srv)
+					client := testclient.Connect(t, srv)
 					l := create(t, client, latch.WithCloseMode(latch.NotifyLeader), latch.WithStepDownGrace(grace))
 					reach(t, srv, client, l)
 					end(t, client, l)

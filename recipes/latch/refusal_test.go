@@ -1,6 +1,9 @@
 package latch_test
 
 import (
+	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -23,59 +27,160 @@ func forbid(srv *zktest.Server, op zktest.Op) (allow func()) {
 	})
 }
 
-// Where the server refuses for good the owner gets to know, and there is no loop.
-func TestRefusalEndsTheCampaign(t *testing.T) {
-	for name, prepare := range map[string]func(t *testing.T, srv *zktest.Server){
-		"no right to create below the parent": func(t *testing.T, srv *zktest.Server) {
+// watch returns an option that hands over what a latch tells its error handler.
+func watch(errs chan<- error) latch.Option {
+	return latch.WithErrorHandler(func(err error) { errs <- err })
+}
+
+// taken is what a channel has.
+func taken(errs <-chan error) (all []error) {
+	for synctest.Wait(); len(errs) > 0; {
+		all = append(all, <-errs)
+	}
+	return all
+}
+
+// A latch that is refused says so once, however often it is refused: to its handler, to the
+// log and by Err. When it leads, all is forgotten.
+func TestRefusalIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, srv *zktest.Server) (allow func())
+		want    string
+	}{
+		"no right to create below the parent": {func(t *testing.T, srv *zktest.Server) func() {
 			t.Helper()
 			srv.Put("/services", nil)
-			owner := connect(t, srv, recipes.WithAuth("digest", []byte("owner:secret")))
+			owner := testclient.Connect(t, srv, recipes.WithAuth("digest", []byte("owner:secret")))
 			_, err := owner.Conn().Create(election, nil, 0, zk.AuthACL(zk.PermAll))
 			require.NoError(t, err)
-		},
-		"no right to create the parent": func(t *testing.T, srv *zktest.Server) { t.Helper(); forbid(srv, zktest.OpCreateContainer) },
-		"no right to list":              func(t *testing.T, srv *zktest.Server) { t.Helper(); forbid(srv, zktest.OpGetChildren2) },
-		"no right to read":              func(t *testing.T, srv *zktest.Server) { t.Helper(); forbid(srv, zktest.OpGetData) },
+			return func() {
+				_, err := owner.Conn().SetACL(election, zk.WorldACL(zk.PermAll), -1)
+				require.NoError(t, err)
+			}
+		}, "no permission to create children of " + election},
+		"no right to create the parent": {refusing(zktest.OpCreateContainer, zktest.RefuseNoAuth), "no permission to create children of /services"},
+		"no right to list":              {refusing(zktest.OpGetChildren2, zktest.RefuseNoAuth), "no permission to list the children of " + election},
+		"no right to read":              {refusing(zktest.OpGetData, zktest.RefuseNoAuth), "no permission to read " + election},
+		"quota exceeded":                {refusing(zktest.OpCreate, quotaExceeded), "unknown error: -125"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				prepare(t, srv)
-				log := srv.Observe()
-				l := enter(t, connect(t, srv), latch.WithListener(latch.Listener{
-					IsLeader: func(*recipes.Lease) { t.Error("leads") },
-				}))
-				_, err := l.Await(t.Context())
-				require.ErrorIs(t, err, zk.ErrNoAuth)
-				require.ErrorContains(t, err, "latch: await "+election)
+				allow := c.prepare(t, srv)
+				var log logBuffer
+				errs := make(chan error, 100)
+				client := testclient.Connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				l := enter(t, client, watch(errs))
 				pass(10 * time.Minute)
-				require.LessOrEqual(t, log.Count(), 8) // with the parents, and to clean up
-				require.True(t, isDecided(l))
-				require.False(t, l.HasLeadership())
+				told := taken(errs)
+				require.Len(t, told, 1)
+				require.ErrorContains(t, told[0], "latch: stand "+election+": ")
+				require.ErrorContains(t, told[0], c.want)
+				require.ErrorContains(t, l.Err(), c.want)
+				var failed *recipes.OpError
+				require.ErrorAs(t, l.Err(), &failed)
+				require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
+				require.False(t, isDecided(l))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := l.Await(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, c.want)
+
+				allow()
+				await(t, l)
+				require.NoError(t, l.Err())
+				require.Empty(t, taken(errs))
 				require.NoError(t, l.Close())
+				require.ErrorIs(t, l.Err(), recipes.ErrClosed)
+				require.Empty(t, taken(errs), "closing is no failure")
 				require.Empty(t, srv.Children(election))
 			})
 		})
 	}
 }
 
-// The right is lost while the latch waits: what it has stays in force as long as possible.
+func refusing(op zktest.Op, refusal zktest.Refusal) func(*testing.T, *zktest.Server) func() {
+	return func(_ *testing.T, srv *zktest.Server) func() { return refuse(srv, op, refusal) }
+}
+
+// Another refusal is news, and so is the same one after all was well.
+func TestEachChangeOfARefusalIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		srv.Put(election, nil)
+		errs := make(chan error, 100)
+		l := create(t, testclient.Connect(t, srv), watch(errs))
+		require.NoError(t, l.Err())
+		allow := refuse(srv, zktest.OpCreate, quotaExceeded)
+		require.NoError(t, l.Start())
+		pass(time.Minute)
+		require.Len(t, taken(errs), 1)
+		forbidden := refuse(srv, zktest.OpCreate, zktest.RefuseNoAuth)
+		allow()
+		pass(time.Minute)
+		require.Len(t, taken(errs), 1)
+		require.ErrorIs(t, l.Err(), zk.ErrNoAuth)
+		forbidden()
+		term := await(t, l)
+		require.NoError(t, l.Err())
+		forbid(srv, zktest.OpCreate)
+		srv.Delete(term.Path())
+		pass(time.Minute)
+		require.Len(t, taken(errs), 1)
+		require.ErrorIs(t, l.Err(), zk.ErrNoAuth)
+	})
+}
+
+// The right is lost while the latch waits. It leaves the queue, where it would be in the way
+// of others, and comes back.
 func TestRefusalWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first, _ := lead(t, connect(t, srv))
-		second := enter(t, connect(t, srv))
+		first, _ := lead(t, testclient.Connect(t, srv))
+		second := enter(t, testclient.Connect(t, srv))
 		<-second.Decided()
-		third := enter(t, connect(t, srv))
+		third := enter(t, testclient.Connect(t, srv))
 		<-third.Decided()
 		allow := forbid(srv, zktest.OpGetChildren2)
+		forbidCreate := forbid(srv, zktest.OpCreate)
 		require.NoError(t, second.Close())
-		_, err := third.Await(t.Context())
-		require.ErrorIs(t, err, zk.ErrNoAuth)
+		pass(time.Minute)
+		require.ErrorIs(t, third.Err(), zk.ErrNoAuth)
+		require.Empty(t, third.Path())
+		require.Len(t, srv.Children(election), 1)
 		require.True(t, first.HasLeadership())
 		allow()
-		require.NoError(t, third.Close())
-		require.Len(t, srv.Children(election), 1)
+		forbidCreate()
+		pass(time.Minute)
+		require.NoError(t, third.Err())
+		require.Len(t, srv.Children(election), 2)
+		require.NoError(t, first.Close())
+		await(t, third)
+	})
+}
+
+// An observer that is refused says so once to the handler, and goes on.
+func TestRefusedObservationIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		lead(t, testclient.Connect(t, srv), latch.WithID("a"))
+		var log logBuffer
+		errs := make(chan error, 100)
+		client := testclient.Connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		l := create(t, client, watch(errs))
+		allow := forbid(srv, zktest.OpGetChildren2)
+		seen := l.Observe(t.Context())
+		pass(time.Hour)
+		refused := taken(errs)
+		require.Len(t, refused, 1)
+		require.ErrorIs(t, refused[0], zk.ErrNoAuth)
+		require.ErrorContains(t, refused[0], "latch: observe "+election)
+		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
+		require.NoError(t, l.Err(), "the campaign is another matter")
+		allow()
+		pass(5 * time.Second)
+		require.Equal(t, []string{"a"}, told(seen))
 	})
 }
 
@@ -85,9 +190,14 @@ func TestExhaustedSequence(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Put(election, nil)
 		srv.SetSequence(election, 1<<31-1)
-		l := enter(t, connect(t, srv))
+		errs := make(chan error, 100)
+		l := enter(t, testclient.Connect(t, srv), watch(errs))
 		_, err := l.Await(t.Context())
 		require.ErrorIs(t, err, recipes.ErrSequenceExhausted)
+		require.ErrorIs(t, l.Err(), recipes.ErrSequenceExhausted)
+		require.True(t, isDecided(l))
+		pass(time.Hour)
+		require.Len(t, taken(errs), 1)
 		require.NoError(t, l.Close())
 		require.Empty(t, srv.Children(election))
 	})
@@ -96,12 +206,13 @@ func TestExhaustedSequence(t *testing.T) {
 func TestNewRefusesBadOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.Connect(t, srv)
 		for want, opt := range map[string]latch.Option{
 			"nil option":                      nil,
 			"id of 65537 bytes":               latch.WithID(string(make([]byte, 64<<10+1))),
 			"close mode 2 is unknown":         latch.WithCloseMode(2),
 			"step-down grace: not positive":   latch.WithStepDownGrace(0),
+			"error handler: nil":              latch.WithErrorHandler(nil),
 			"latch: new /services/billing: n": nil,
 		} {
 			_, err := latch.New(client, election, opt)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
@@ -24,13 +25,13 @@ const (
 // stubborn leads with a listener that does not care about the end of its term.
 func stubborn(t *testing.T, srv *zktest.Server) (client *recipes.Client, l, successor *latch.LeaderLatch, letGo func()) {
 	t.Helper()
-	client = connect(t, srv)
+	client = testclient.Connect(t, srv)
 	done := make(chan struct{})
 	l, _ = lead(t, client, latch.WithStepDownGrace(grace), latch.WithListener(latch.Listener{
 		IsLeader: func(*recipes.Lease) { <-done },
 	}), latch.WithCloseMode(latch.NotifyLeader))
 	pass(0)
-	successor = enter(t, connect(t, srv))
+	successor = enter(t, testclient.Connect(t, srv))
 	<-successor.Decided()
 	return client, l, successor, func() { close(done) }
 }
@@ -44,7 +45,9 @@ func TestCloseDoesNotWaitForeverForAListener(t *testing.T) {
 				srv := zktest.NewServer(t)
 				_, l, successor, letGo := stubborn(t, srv)
 				start := time.Now()
-				require.ErrorContains(t, end(l), "latch: close /services/billing: step-down: the leader's function is still running after 5s")
+				err := end(l)
+				require.ErrorIs(t, err, recipes.ErrStepDownGrace)
+				require.ErrorContains(t, err, "latch: close /services/billing: step-down: the leader's function is still running after 5s")
 				require.Equal(t, grace, time.Since(start))
 				require.False(t, l.HasLeadership())
 				pass(time.Minute)
@@ -96,7 +99,7 @@ func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				client := connect(t, srv)
+				client := testclient.Connect(t, srv)
 				l := create(t, client, latch.WithStepDownGrace(grace))
 				result := make(chan error)
 				l.AddListener(latch.Listener{IsLeader: func(*recipes.Lease) {
@@ -118,7 +121,9 @@ func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
 	}
 }
 
-// What is asked for inside a callback of one recipe concerns another: nothing waits.
+// Inside a callback of another recipe, CloseWith waits for the latch's listeners like anywhere
+// else: whoever wants to be gone before it returns must not overlap with the latch's successor.
+// Client.Close does not wait inside any callback of its client.
 func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
 	for name, inside := range map[string]func(t *testing.T, client, other *recipes.Client, ask func()){
 		"revocation": func(t *testing.T, client, other *recipes.Client, ask func()) {
@@ -142,25 +147,26 @@ func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				client := connect(t, srv)
+				client := testclient.Connect(t, srv)
 				l, term := lead(t, client, latch.WithListener(latch.Listener{
 					IsLeader: func(term *recipes.Lease) { <-term.Context().Done(); pause(time.Second) },
 				}))
 				pass(0)
 				asked := make(chan struct{})
-				inside(t, client, connect(t, srv), func() {
+				inside(t, client, testclient.Connect(t, srv), func() {
 					defer close(asked)
 					start := time.Now()
-					if err := l.Close(); err != nil || time.Since(start) > 0 {
+					if err := l.Close(); err != nil || time.Since(start) < time.Second {
 						t.Errorf("close: %v after %v", err, time.Since(start))
 					}
+					start = time.Now()
 					if err := client.Close(); err != nil || time.Since(start) > 0 {
 						t.Errorf("close the client: %v after %v", err, time.Since(start))
 					}
 				})
 				<-asked
 				require.NoError(t, l.Close())
-				require.Error(t, ended(t, term), "released or closed, whichever came first")
+				require.Equal(t, recipes.ErrReleased, ended(t, term))
 				require.NoError(t, client.Close())
 				require.Empty(t, srv.Children(election))
 			})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -37,9 +38,9 @@ type contender struct {
 func (c *contender) String() string { return c.name }
 
 // kind makes contenders.
-type kind func(t *testing.T, j *judge, c *contender)
+type kind func(t *testing.T, j *referee, c *contender)
 
-func aLatch(t *testing.T, j *judge, c *contender) {
+func aLatch(t *testing.T, j *referee, c *contender) {
 	t.Helper()
 	l := create(t, c.client, latch.WithID(c.name), latch.WithListener(latch.Listener{
 		IsLeader: func(term *recipes.Lease) { j.lead(c, term) },
@@ -52,7 +53,7 @@ func aLatch(t *testing.T, j *judge, c *contender) {
 	}
 }
 
-func aSelector(t *testing.T, j *judge, c *contender) {
+func aSelector(t *testing.T, j *referee, c *contender) {
 	t.Helper()
 	s, err := selector.New(c.client, election, func(ctx context.Context, term *recipes.Lease) error {
 		j.lead(c, term)
@@ -70,15 +71,18 @@ func TestAtNoInstantTwoLeaders(t *testing.T) {
 		"latches": {aLatch}, "selectors": {aSelector}, "both": {aLatch, aSelector},
 	} {
 		n := *changes
+		if testing.Short() {
+			n /= 10
+		}
 		if len(kinds) == 1 {
 			n /= 5
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				m := &turmoil{t: t, srv: srv, judge: newJudge(), kinds: kinds, rand: rand.New(rand.NewPCG(*seed, 0)), took: map[string]time.Duration{}}
+				m := &turmoil{t: t, srv: srv, referee: newReferee(), kinds: kinds, rand: rand.New(rand.NewPCG(*seed, 0)), took: map[string]time.Duration{}}
 				for range 5 {
-					client := connect(t, srv)
+					client := testclient.Connect(t, srv)
 					for range 4 {
 						m.enter(client)
 					}
@@ -87,7 +91,7 @@ func TestAtNoInstantTwoLeaders(t *testing.T) {
 				for _, c := range m.contenders {
 					require.NoError(t, c.close())
 				}
-				require.Empty(t, m.judge.verdict(), "seed %d", *seed)
+				require.Empty(t, m.referee.verdict(), "seed %d", *seed)
 				require.Empty(t, srv.Children(election))
 				m.report()
 			})
@@ -98,7 +102,7 @@ func TestAtNoInstantTwoLeaders(t *testing.T) {
 type turmoil struct {
 	t          *testing.T
 	srv        *zktest.Server
-	judge      *judge
+	referee    *referee
 	kinds      []kind
 	rand       *rand.Rand
 	contenders []*contender
@@ -113,7 +117,7 @@ func (m *turmoil) enter(client *recipes.Client) {
 		name: fmt.Sprintf("%c%d", 'a'+m.entered%26, m.entered), client: client,
 		reaction: time.Duration(m.rand.IntN(200)) * time.Millisecond,
 	}
-	m.kinds[m.entered%len(m.kinds)](m.t, m.judge, c)
+	m.kinds[m.entered%len(m.kinds)](m.t, m.referee, c)
 	m.entered++
 	m.contenders = append(m.contenders, c)
 	require.NoError(m.t, c.start())
@@ -133,20 +137,20 @@ func (m *turmoil) run(n int) {
 }
 
 // next waits for the leader after the one before; it has to come in time.
-func (m *turmoil) next(before *reign, after string) *reign {
+func (m *turmoil) next(before *term, after string) *term {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(m.t.Context(), timeout+tick+time.Second)
 	defer cancel()
-	leader, err := m.judge.leader(ctx, before)
+	leader, err := m.referee.leader(ctx, before)
 	if err != nil {
-		require.FailNow(m.t, "nobody leads after "+after, "seed %d\n%s", *seed, m.judge.verdict())
+		require.FailNow(m.t, "nobody leads after "+after, "seed %d\n%s", *seed, m.referee.verdict())
 	}
 	m.took[after] = max(m.took[after], time.Since(start))
 	return leader
 }
 
 // force ends the leader's term in one of the ways that there are.
-func (m *turmoil) force(leader *reign) (how string) {
+func (m *turmoil) force(leader *term) (how string) {
 	c, session := leader.by, sessionOf(leader.by.client)
 	switch m.rand.IntN(6) {
 	case 0:
@@ -160,7 +164,7 @@ func (m *turmoil) force(leader *reign) (how string) {
 		return "interrupt"
 	case 2:
 		known, _ := m.srv.Session(session)
-		m.judge.doom("expiry", known.Ephemerals...)
+		m.referee.doom("expiry", known.Ephemerals...)
 		m.slow(session)
 		m.srv.Expire(session)
 		return "expiry"
@@ -168,12 +172,12 @@ func (m *turmoil) force(leader *reign) (how string) {
 		m.partition(session, timeout*2/3, timeout)
 		return "partition"
 	case 4:
-		m.judge.doom("deletion", leader.lease.Path())
+		m.referee.doom("deletion", leader.lease.Path())
 		m.slow(session)
 		m.srv.Delete(leader.lease.Path())
 		return "deletion"
 	default:
-		m.judge.doom("wiped parent", paths(m.srv)...)
+		m.referee.doom("wiped parent", paths(m.srv)...)
 		m.slow(session)
 		m.srv.Delete("/services")
 		return "wiped parent"
@@ -202,12 +206,12 @@ func (m *turmoil) report() {
 			}
 		}
 	}) {
-		overlaps := m.judge.overlaps[how]
+		overlaps := m.referee.overlaps[how]
 		longest := time.Duration(0)
 		for _, d := range overlaps {
 			longest = max(longest, d)
 		}
 		m.t.Logf("%-12s next leader within %v, %d overlaps, the longest of %v", cmp.Or(how, "-"), m.took[how], len(overlaps), longest)
 	}
-	m.t.Logf("%d stale writes refused, in %v of virtual time", m.judge.stale, time.Since(m.judge.began))
+	m.t.Logf("%d stale writes refused, in %v of virtual time", m.referee.store.Stale(), time.Since(m.referee.began))
 }

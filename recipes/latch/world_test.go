@@ -1,6 +1,7 @@
 package latch_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -30,16 +31,6 @@ func pass(d time.Duration) {
 // pause is user code at work.
 func pause(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // virtual time
-}
-
-// connect returns a client of the server, closed at the end of the bubble.
-func connect(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Client {
-	t.Helper()
-	opts = append([]recipes.Option{recipes.WithDialer(srv.Dialer()), recipes.WithSessionTimeout(timeout)}, opts...)
-	client, err := recipes.Connect(t.Context(), srv.Addrs(), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
 }
 
 func create(t *testing.T, client *recipes.Client, opts ...latch.Option) *latch.LeaderLatch {
@@ -97,6 +88,14 @@ func leaders(latches ...*latch.LeaderLatch) []*latch.LeaderLatch {
 	return leading
 }
 
+// participant is what others see of a leader.
+func participant(srv *zktest.Server, id string, term *recipes.Lease) recipes.Participant {
+	_, stat, _ := srv.Get(term.Path())
+	return recipes.Participant{
+		ID: id, Path: term.Path(), Leader: true, Token: term.FencingToken(), Since: time.UnixMilli(stat.Ctime),
+	}
+}
+
 func sessionOf(client *recipes.Client) int64 { return client.Conn().SessionID() }
 
 // journal is what has happened, in order.
@@ -143,4 +142,22 @@ func collect[T any](c <-chan T) (values []T, closed bool) {
 			return values, false
 		}
 	}
+}
+
+// logBuffer is a log that may be read while the client writes to it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
 // exhaustive asks for every case, where tests leave some out otherwise to be done within
@@ -35,19 +36,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// connect returns a client of the server, closed at the end of the bubble.
-func connect(t *testing.T, srv *zktest.Server, timeout time.Duration, opts ...recipes.Option) *recipes.Client {
-	t.Helper()
-	return connectTo(t, srv, srv.Addrs(), timeout, opts...)
-}
-
 func connectTo(t *testing.T, srv *zktest.Server, addresses []string, timeout time.Duration, opts ...recipes.Option) *recipes.Client {
 	t.Helper()
-	opts = append([]recipes.Option{recipes.WithDialer(srv.Dialer()), recipes.WithSessionTimeout(timeout)}, opts...)
-	client, err := recipes.Connect(t.Context(), addresses, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
+	return zkclient.ConnectTo(t, srv, addresses, append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
 }
 
 // adopt returns a client of a connection that it does not own, and is told the session

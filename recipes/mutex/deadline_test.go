@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -32,7 +33,7 @@ func newCutOff(t *testing.T, timeout, offset time.Duration, slow ...zktest.Op) c
 	t.Helper()
 	srv := zktest.NewServer(t, zktest.WithServers(manyServers), zktest.WithTickTime(time.Millisecond))
 	writes := noteWrites(srv)
-	client := connect(t, srv, timeout)
+	client := testclient.Connect(t, srv, recipes.WithSessionTimeout(timeout))
 	lease := acquire(t, mutexOn(t, client, lock))
 	c := cutOff{srv: srv, client: client, lease: lease, session: client.Conn().SessionID(), end: endOf(lease)}
 	pass(timeout / 4)
@@ -118,7 +119,11 @@ func TestProofThatComesTooLate(t *testing.T) {
 // At the very instant either may be first, but they agree: a lease that stands has its
 // znode, a lost one has none.
 func TestReconnectAtTheDeadline(t *testing.T) {
-	for range 200 {
+	rounds := 200
+	if testing.Short() {
+		rounds = 10
+	}
+	for range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCutOff(t, time.Second, 0)
 			if c.lease.Context().Err() == nil {

@@ -22,6 +22,9 @@
 // a loss before the next one can be granted, and a fencing token for the cases in
 // which no client can be told in time.
 //
+// An Acquire, TryAcquire or Do whose context ended before it has acquired the lock returns a
+// [recipes.WaitError], which no deadline inside Do's function is.
+//
 // # Concurrency
 //
 // An InterProcessMutex is immutable and may be used by any number of goroutines.

@@ -166,7 +166,11 @@ func TestExpiryAgainstRelease(t *testing.T) {
 // free. Whoever is behind gets the lock, and it is never held twice.
 func TestExpiryAgainstGrant(t *testing.T) {
 	const free = 8 * latency
-	for range 20 { // the same instant has many orders
+	rounds := 20 // the same instant has many orders
+	if testing.Short() {
+		rounds = 1
+	}
+	for range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRace(t)
 			for at := free - 15*time.Millisecond; at <= free+15*time.Millisecond; at += time.Millisecond {
@@ -203,7 +207,11 @@ func TestExpiryAgainstGrant(t *testing.T) {
 // The caller gives up at any instant of an acquire, and the session ends at any other:
 // what was left by either is removed.
 func TestExpiryAgainstCancel(t *testing.T) {
-	const span, step = 5 * latency, 2 * time.Millisecond
+	const span = 5 * latency
+	step := 2 * time.Millisecond
+	if testing.Short() {
+		step = 9 * time.Millisecond
+	}
 	for name, held := range map[string]bool{"free": false, "held": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -113,6 +113,8 @@ func TestLostAnswersLeaveNoGhost(t *testing.T) {
 			t.Parallel()
 			switch {
 			case *exhaustive:
+			case testing.Short():
+				tc.n /= 100
 			case raced:
 				tc.n /= 20
 			default:

@@ -13,12 +13,18 @@ import (
 type InterProcessMutex struct {
 	path      string // as given
 	queue     *zkutil.Queue
-	listener  func(*recipes.Lease)
+	listener  func(*recipes.Lease) // may be nil
 	callbacks *zkutil.Callbacks
 }
 
-// Option configures an [InterProcessMutex].
-type Option func(*InterProcessMutex) error
+// Option configures an [InterProcessMutex], in New alone.
+type Option func(*config) error
+
+// config is what the options of a mutex set.
+type config struct {
+	id       []byte // nil: the host's address
+	listener func(*recipes.Lease)
+}
 
 // maxID bounds what a contender may write about itself into its znode.
 const maxID = 64 << 10
@@ -26,11 +32,11 @@ const maxID = 64 << 10
 // WithID sets what Participants shows for this mutex's contenders; the default is
 // the host's address. At most 64 KiB.
 func WithID(id string) Option {
-	return func(m *InterProcessMutex) error {
+	return func(cfg *config) error {
 		if len(id) > maxID {
 			return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
 		}
-		m.queue.Data = []byte(id)
+		cfg.id = []byte(id)
 		return nil
 	}
 }
@@ -40,11 +46,11 @@ func WithID(id string) Option {
 // time, from a goroutine of the client; a panic is contained and logged. With
 // re-entrant leases fn gets the first of them.
 func WithRevocationListener(fn func(*recipes.Lease)) Option {
-	return func(m *InterProcessMutex) error {
+	return func(cfg *config) error {
 		if fn == nil {
 			return errors.New("revocation listener: nil")
 		}
-		m.listener = fn
+		cfg.listener = fn
 		return nil
 	}
 }
@@ -59,8 +65,18 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 	if err != nil {
 		return failed(err)
 	}
-	m := &InterProcessMutex{
+	var cfg config
+	for _, opt := range opts {
+		if opt == nil {
+			return failed(errors.New("nil option"))
+		}
+		if err := opt(&cfg); err != nil {
+			return failed(err)
+		}
+	}
+	return &InterProcessMutex{
 		path:      path,
+		listener:  cfg.listener,
 		callbacks: session.Callbacks(),
 		queue: &zkutil.Queue{
 			Session: session,
@@ -68,27 +84,21 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 			Dir:     dir,
 			Prefix:  "lock-",
 			Markers: zkutil.Markers,
+			Data:    cfg.id,
 			Rule:    zkutil.Exclusive,
 		},
-	}
-	for _, opt := range opts {
-		if opt == nil {
-			return failed(errors.New("nil option"))
-		}
-		if err := opt(m); err != nil {
-			return failed(err)
-		}
-	}
-	return m, nil
+	}, nil
 }
 
 // Acquire blocks until the lock is held, and returns the lease. The context bounds
 // the wait alone: the lease outlives it. With a context that carries this lock's
 // hold, Acquire re-enters at once.
 //
-// It fails with the error of ctx when that ends first; with the cause of the hold
-// when ctx carries one that has ended; with ErrClosed; with ErrSequenceExhausted; or
-// with what the server or the retry policy says. Whatever the error, no znode is
+// It fails with a *recipes.WaitError, which matches the error of ctx, when that ends first: before
+// the call, or while it waits, with or without a hold; with the cause of the hold when ctx
+// carries one that has ended; with ErrClosed; with
+// ErrSequenceExhausted; or with what the server or the retry policy says: where that is
+// zk.ErrNoAuth, the text names the znode whose ACL refuses. Whatever the error, no znode is
 // left behind: one that could not be deleted at once is deleted in the background.
 func (m *InterProcessMutex) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.enter(ctx, "mutex: acquire", m.queue.Acquire)
@@ -96,7 +106,8 @@ func (m *InterProcessMutex) Acquire(ctx context.Context) (*recipes.Lease, error)
 
 // TryAcquire is Acquire without the wait for others: if another contender holds the
 // lock or is ahead, it returns ErrNotAcquired, and its znode is gone by then. It still
-// waits for a server to answer: bound it by ctx.
+// waits for a server to answer: bound it by ctx. When that ends first, TryAcquire fails with a
+// *recipes.WaitError, as Acquire does.
 func (m *InterProcessMutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.enter(ctx, "mutex: try acquire", m.queue.TryAcquire)
 }
@@ -108,7 +119,7 @@ func (m *InterProcessMutex) enter(ctx context.Context, op string, acquire func(c
 		entry, err = acquire(ctx)
 	}
 	if err != nil {
-		return nil, &recipes.OpError{Op: op, Path: m.path, Err: err}
+		return nil, &recipes.OpError{Op: op, Path: m.path, Err: recipes.WaitErrorOf(err)}
 	}
 	lease := recipes.NewLease(entry)
 	if first && m.listener != nil {
@@ -118,10 +129,16 @@ func (m *InterProcessMutex) enter(ctx context.Context, op string, acquire func(c
 }
 
 // Do runs fn while it holds the lock, and releases it. The context that fn gets
-// re-enters, and ends with the lease, or with ctx, or when fn returns. Do returns fn's
-// error, joined with the loss of the lease and a failure to release it, each of which
-// errors.Is can find: look for a loss first, for fn's error may be the Canceled of its
-// context. A panic of fn goes on after the release.
+// re-enters, and ends with the lease, or with ctx, or when fn returns. A panic of fn goes on
+// after the release.
+//
+// Do returns, in one line of text and for errors.Is to find,
+//
+//   - the loss of the lease if there was one (ErrSessionLost, ErrSuspended, ErrNodeDeleted,
+//     ErrClosed), and then fn's error, which may be the Canceled of its context;
+//   - else fn's error as it is, and then ErrNodeNotDeleted if the release has failed;
+//   - if the lock was not acquired, and fn not called, the error of Acquire. If ctx has ended,
+//     that is a *recipes.WaitError, re-entry included: fn's own deadline is none.
 func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) (err error) {
 	if fn == nil {
 		return &recipes.OpError{Op: "mutex: do", Path: m.path, Err: zkutil.Invalid(errors.New("nil function"))}
@@ -145,16 +162,21 @@ func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *re
 	defer func() {
 		unbind()
 		cancel(recipes.ErrReleased)
-		switch released := lease.Release(); {
-		case released == nil || errors.Is(released, recipes.ErrNotHeld):
-			// In the second case fn has released it, and heard of a loss.
-		case err == nil:
-			err = released
-		default:
-			err = errors.Join(err, released)
-		}
+		err = m.afterRelease(err, lease.Release())
 	}()
 	return fn(inner, lease) //nolint:contextcheck // the lease's context has the values of ctx
+}
+
+// afterRelease is what Do returns, given the results of its function and of Release.
+func (m *InterProcessMutex) afterRelease(err, released error) error {
+	switch {
+	case released == nil || errors.Is(released, recipes.ErrNotHeld):
+		return err // in the second case fn has released it, and was told of a loss
+	case errors.Is(released, recipes.ErrNodeNotDeleted):
+		return zkutil.Both(err, released)
+	default:
+		return &recipes.OpError{Op: "mutex: do", Path: m.path, Err: zkutil.LossAndError(errors.Unwrap(released), err)}
+	}
 }
 
 // Participants returns those who hold or wait for the lock, in queue order, the

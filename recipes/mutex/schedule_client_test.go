@@ -25,9 +25,9 @@ type contestant struct {
 	servers []string
 	client  *recipes.Client
 	mutex   *mutex.InterProcessMutex
-	judge   *judge
+	referee *referee
 
-	// Guarded by judge.mu.
+	// Guarded by referee.mu.
 	requests map[zktest.Op]int
 	deletes  int
 	troubled bool
@@ -64,9 +64,9 @@ func (c *contestant) do(ctx context.Context, s step) {
 	switch s.kind {
 	case do:
 		err = c.mutex.Do(ctx, func(_ context.Context, lease *recipes.Lease) error {
-			t := c.judge.granted(c, lease)
+			t := c.referee.granted(c, lease)
 			c.hold(t, s.hold)
-			c.judge.releasing(t)
+			c.referee.releasing(t)
 			return nil
 		})
 	case revokeOther:
@@ -87,7 +87,7 @@ func (c *contestant) do(ctx context.Context, s step) {
 // the deletion was waited for.
 func (c *contestant) try(ctx context.Context) (*recipes.Lease, error) {
 	owned := func() []string {
-		session, _ := c.judge.srv.Session(c.client.Conn().SessionID())
+		session, _ := c.referee.srv.Session(c.client.Conn().SessionID())
 		return session.Ephemerals
 	}
 	start, before := time.Now(), owned()
@@ -96,7 +96,7 @@ func (c *contestant) try(ctx context.Context) (*recipes.Lease, error) {
 	if errors.Is(err, recipes.ErrNotAcquired) && waited && len(c.plan.workers) == 1 {
 		for _, znode := range owned() {
 			if !slices.Contains(before, znode) {
-				c.judge.violated("%s: tried in vain and left %v", c, znode)
+				c.referee.violated("%s: tried in vain and left %v", c, znode)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (c *contestant) failed(s step, err error, after time.Duration) {
 	case s.kind == try && errors.Is(err, recipes.ErrNotAcquired):
 	case s.limit > 0 && errors.Is(err, context.DeadlineExceeded):
 		if after != s.limit && s.kind != do {
-			c.judge.violated("%s: %v gave up after %v instead of %v", c, s.kind, after, s.limit)
+			c.referee.violated("%s: %v gave up after %v instead of %v", c, s.kind, after, s.limit)
 		}
 	case s.kind == do && errors.Is(err, recipes.ErrSessionLost) && !c.isQuiet(),
 		s.kind == do && errors.Is(err, recipes.ErrNodeDeleted),
@@ -119,21 +119,21 @@ func (c *contestant) failed(s step, err error, after time.Duration) {
 	case c.plan.attempts > 0 && !errors.Is(err, recipes.ErrClosed) && (!c.isQuiet() || errors.Is(err, recipes.ErrNodeDeleted)):
 		// The policy allows no more attempts.
 	default:
-		c.judge.violated("%s: %v failed after %v: %v", c, s.kind, after, err)
+		c.referee.violated("%s: %v failed after %v: %v", c, s.kind, after, err)
 	}
 }
 
 // use holds a lease as the step says, and releases it.
 func (c *contestant) use(lease *recipes.Lease, s step) {
-	t := c.judge.granted(c, lease)
+	t := c.referee.granted(c, lease)
 	if s.kind == reenter || s.kind == overlap {
 		inner, err := c.mutex.Acquire(lease.Context())
 		if err != nil {
 			if cause := context.Cause(lease.Context()); cause == nil || !errors.Is(err, cause) {
-				c.judge.violated("%s: re-entry failed: %v", c, err)
+				c.referee.violated("%s: re-entry failed: %v", c, err)
 			}
 		} else {
-			second := c.judge.inherited(t, inner)
+			second := c.referee.inherited(t, inner)
 			if s.kind == overlap {
 				t, second = second, t
 			}
@@ -146,7 +146,7 @@ func (c *contestant) use(lease *recipes.Lease, s step) {
 
 // hold writes to the guarded resource at both ends of a hold.
 func (c *contestant) hold(t *tenure, d time.Duration) {
-	c.judge.write(t)
+	c.referee.write(t)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -154,33 +154,33 @@ func (c *contestant) hold(t *tenure, d time.Duration) {
 	case <-t.lease.Revoked():
 	case <-t.lease.Context().Done():
 	}
-	c.judge.write(t)
+	c.referee.write(t)
 }
 
 // release checks what Release does: it is done within the operation timeout, says what
 // ended a lease that was lost, and nil means that the znode is gone.
 func (c *contestant) release(t *tenure, last bool) {
-	c.judge.releasing(t)
+	c.referee.releasing(t)
 	start := time.Now()
 	err := t.lease.Release()
 	took, cause := time.Since(start), context.Cause(t.lease.Context())
-	_, _, left := c.judge.srv.Get(t.lease.Path())
+	_, _, left := c.referee.srv.Get(t.lease.Path())
 	switch {
 	case cause == nil:
-		c.judge.violated("%s: released, but the context has not ended", c)
+		c.referee.violated("%s: released, but the context has not ended", c)
 	case took > operationTimeout:
-		c.judge.violated("%s: release took %v", c, took)
+		c.referee.violated("%s: release took %v", c, took)
 	case err == nil && last && left:
-		c.judge.violated("%s: released, but the znode is there", c)
+		c.referee.violated("%s: released, but the znode is there", c)
 	case err == nil && !last && !left && t.stands():
-		c.judge.violated("%s: the inner release took the znode", c)
+		c.referee.violated("%s: the inner release took the znode", c)
 	case err != nil && errors.Is(cause, recipes.ErrReleased) && took < operationTimeout && !c.isClosing():
-		c.judge.violated("%s: release failed after %v: %v", c, took, err)
+		c.referee.violated("%s: release failed after %v: %v", c, took, err)
 	case err != nil && !errors.Is(cause, recipes.ErrReleased) && !errors.Is(err, cause):
-		c.judge.violated("%s: lost with %v, release says %v", c, cause, err)
+		c.referee.violated("%s: lost with %v, release says %v", c, cause, err)
 	}
 	if err := t.lease.Release(); !errors.Is(err, recipes.ErrNotHeld) {
-		c.judge.violated("%s: second release: %v", c, err)
+		c.referee.violated("%s: second release: %v", c, err)
 	}
 	if last {
 		c.cantReenter(t, cause)
@@ -191,7 +191,7 @@ func (c *contestant) release(t *tenure, last bool) {
 func (c *contestant) cantReenter(t *tenure, cause error) {
 	for _, ctx := range []context.Context{t.lease.Context(), context.WithoutCancel(t.lease.Context())} {
 		if _, err := c.mutex.Acquire(ctx); !errors.Is(err, cause) {
-			c.judge.violated("%s: acquired with the context of a lease that is over: %v", c, err)
+			c.referee.violated("%s: acquired with the context of a lease that is over: %v", c, err)
 		}
 	}
 }
@@ -204,14 +204,14 @@ func (c *contestant) revoke(ctx context.Context) error {
 	}
 	err = revoke.New(c.client).AttemptRevoke(ctx, queue[0].Path)
 	if err == nil {
-		c.judge.asked(queue[0].Path)
+		c.referee.asked(queue[0].Path)
 	}
 	return err
 }
 
 func (c *contestant) isClosing() bool {
-	c.judge.mu.Lock()
-	defer c.judge.mu.Unlock()
+	c.referee.mu.Lock()
+	defer c.referee.mu.Unlock()
 	return c.closing
 }
 
@@ -219,20 +219,20 @@ func (c *contestant) isClosing() bool {
 func (c *contestant) isQuietByPlan() bool { return len(c.plan.troubles) == 0 }
 
 func (c *contestant) isQuiet() bool {
-	c.judge.mu.Lock()
-	defer c.judge.mu.Unlock()
+	c.referee.mu.Lock()
+	defer c.referee.mu.Unlock()
 	return !c.troubled
 }
 
 // close closes the client, which takes bounded time whatever the servers do.
 func (c *contestant) close() {
-	c.judge.mu.Lock()
+	c.referee.mu.Lock()
 	c.closing = true
-	c.judge.note("%s: closed", c)
-	c.judge.mu.Unlock()
+	c.referee.note("%s: closed", c)
+	c.referee.mu.Unlock()
 	start := time.Now()
 	err := c.client.Close()
-	if took := time.Since(start); err != nil || took > c.judge.timeout/3+3*time.Second {
-		c.judge.violated("%s: close took %v: %v", c, took, err)
+	if took := time.Since(start); err != nil || took > c.referee.timeout/3+3*time.Second {
+		c.referee.violated("%s: close took %v: %v", c, took, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // taken notes that a session is about to be expired, or znodes deleted, by force.
-func (j *judge) taken(session int64, znodes ...string) {
+func (j *referee) taken(session int64, znodes ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if session != 0 {
@@ -22,7 +22,7 @@ func (j *judge) taken(session int64, znodes ...string) {
 }
 
 // proof notes that a session has sent a write.
-func (j *judge) proof(session int64, at time.Time) {
+func (j *referee) proof(session int64, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if at.After(j.proven[session]) {
@@ -31,7 +31,7 @@ func (j *judge) proof(session int64, at time.Time) {
 }
 
 // isolate notes which servers can't write and see no more of the others.
-func (j *judge) isolate(servers []string, isolated bool) {
+func (j *referee) isolate(servers []string, isolated bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, server := range servers {
@@ -41,14 +41,14 @@ func (j *judge) isolate(servers []string, isolated bool) {
 
 // executes tells whether the quorum commits a write. One that waits behind a request
 // that gets no answer counts too, though it is not executed: nothing tells.
-func (j *judge) executes(r zktest.Request, fault zktest.Fault) bool {
+func (j *referee) executes(r zktest.Request, fault zktest.Fault) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.isolated[r.Server] && fault.Lost != zktest.RequestLost && fault.Lost != zktest.NoAnswer
 }
 
 // asked notes that the owner of a znode has been asked for the lock.
-func (j *judge) asked(znode string) {
+func (j *referee) asked(znode string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, stat, there := j.srv.Get(znode)
@@ -58,15 +58,12 @@ func (j *judge) asked(znode string) {
 }
 
 // write is what a holder does with the guarded resource, which refuses stale tokens.
-func (j *judge) write(t *tenure) {
+func (j *referee) write(t *tenure) {
 	connected := t.c.client.State() == recipes.Connected
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch token := t.lease.FencingToken(); {
-	case token >= j.guard:
-		j.guard = token
-	case t.stands() && !j.excused(t):
-		j.fault("%s: holds the lock, but token %d is older than %d", t.c, token, j.guard)
+	if token := t.lease.FencingToken(); !j.store.Write(token) && t.stands() && !j.excused(t) {
+		j.fault("%s: holds the lock, but token %d is older than %d", t.c, token, j.store.Highest())
 	}
 	if t.c.plan.standard && !connected && t.lease.Context().Err() == nil {
 		j.fault("%s: holds the lock while suspended", t.c)
@@ -82,7 +79,7 @@ func (j *judge) write(t *tenure) {
 }
 
 // releasing notes that a lease may end by itself from now on.
-func (j *judge) releasing(t *tenure) {
+func (j *referee) releasing(t *tenure) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t.released = true
@@ -91,7 +88,7 @@ func (j *judge) releasing(t *tenure) {
 // patrol looks at the queue from time to time, until stop is closed: whoever is the
 // first either holds the lock or is about to get or leave it, once what troubled its
 // client is over.
-func (j *judge) patrol(contestants []*contestant, stop <-chan struct{}) {
+func (j *referee) patrol(contestants []*contestant, stop <-chan struct{}) {
 	ticker := time.NewTicker(j.timeout / 4)
 	defer ticker.Stop()
 	for {
@@ -104,7 +101,7 @@ func (j *judge) patrol(contestants []*contestant, stop <-chan struct{}) {
 	}
 }
 
-func (j *judge) checkHead(contestants []*contestant) {
+func (j *referee) checkHead(contestants []*contestant) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	head := j.first()

@@ -27,7 +27,7 @@ type arena struct {
 	t           *testing.T
 	plan        plan
 	srv         *zktest.Server
-	judge       *judge
+	referee     *referee
 	contestants []*contestant
 	owner       map[string]*contestant // by the server's address
 }
@@ -39,13 +39,13 @@ func newArena(t *testing.T, p plan) *arena {
 	srv := zktest.NewServer(t, zktest.WithServers(scheduleClients*serversEach),
 		zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(p.timeout/4))
 	a := &arena{
-		t: t, plan: p, srv: srv, judge: newJudge(srv, p.timeout),
+		t: t, plan: p, srv: srv, referee: newReferee(srv, p.timeout),
 		owner: map[string]*contestant{},
 	}
 	for i, clientPlan := range p.clients {
 		c := &contestant{
 			id: i, plan: clientPlan, servers: srv.Addrs()[i*serversEach:][:serversEach],
-			judge: a.judge, requests: map[zktest.Op]int{},
+			referee: a.referee, requests: map[zktest.Op]int{},
 		}
 		policy := recipes.SessionErrorPolicy
 		if clientPlan.standard {
@@ -66,7 +66,7 @@ func newArena(t *testing.T, p plan) *arena {
 func (a *arena) run() {
 	calm := a.srv.Inject(a.meet)
 	stop := make(chan struct{})
-	go a.judge.patrol(a.contestants, stop) // until stop is closed
+	go a.referee.patrol(a.contestants, stop) // until stop is closed
 	defer close(stop)
 	ctx, cancel := context.WithCancel(a.t.Context())
 	defer cancel()
@@ -90,7 +90,7 @@ func (a *arena) run() {
 	select {
 	case <-done:
 	case <-time.After(tooLong):
-		a.judge.violated("stuck: %v", a.srv.Children(lock))
+		a.referee.violated("stuck: %v", a.srv.Children(lock))
 		cancel()
 		<-done
 	}
@@ -112,7 +112,7 @@ func (a *arena) checkGhosts() {
 	pass(0) // what was sent into a silence arrives now
 	for end := time.Now().Add(a.plan.timeout*5/4 + 5*time.Second); len(a.srv.Children(lock)) > 0; pass(a.plan.timeout / 50) {
 		if time.Now().After(end) {
-			a.judge.violated("ghosts: %v", a.srv.Children(lock))
+			a.referee.violated("ghosts: %v", a.srv.Children(lock))
 			return
 		}
 	}
@@ -123,18 +123,18 @@ func (a *arena) checkGhosts() {
 func (a *arena) checkSessions() {
 	for _, session := range a.srv.Sessions() {
 		if len(session.Ephemerals) > 0 {
-			a.judge.violated("a session is left with %v", session.Ephemerals)
+			a.referee.violated("a session is left with %v", session.Ephemerals)
 		}
 	}
 	pass(a.plan.timeout*5/4 + time.Second)
 	if left := a.srv.Sessions(); len(left) > 0 {
-		a.judge.violated("%d sessions outlive their clients", len(left))
+		a.referee.violated("%d sessions outlive their clients", len(left))
 	}
-	a.judge.mu.Lock()
-	defer a.judge.mu.Unlock()
-	for _, t := range a.judge.tenures {
+	a.referee.mu.Lock()
+	defer a.referee.mu.Unlock()
+	for _, t := range a.referee.tenures {
 		if t.lease.Context().Err() == nil {
-			a.judge.fault("%s: a lease stands after all is over", t.c)
+			a.referee.fault("%s: a lease stands after all is over", t.c)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func runSchedule(t *testing.T, seed uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newArena(t, p)
 		a.run()
-		if verdict := a.judge.verdict(); verdict != "" {
+		if verdict := a.referee.verdict(); verdict != "" {
 			t.Errorf("%s\n%s%s", verdict, p, hint)
 		}
 	})
@@ -175,6 +175,8 @@ func TestFaultSchedules(t *testing.T) {
 	case n > 0:
 	case *exhaustive:
 		n = 10_000
+	case testing.Short():
+		n = 40
 	case raced:
 		n = 300
 	default:

@@ -17,8 +17,8 @@ func (a *arena) meet(r zktest.Request) zktest.Fault {
 	if met {
 		fault = a.strike(c, r, t)
 	}
-	if isWrite(r.Op) && a.judge.executes(r, fault) {
-		a.judge.proof(r.Session, r.Time)
+	if isWrite(r.Op) && a.referee.executes(r, fault) {
+		a.referee.proof(r.Session, r.Time)
 	}
 	if r.Op == zktest.OpDelete {
 		a.handOver(c)
@@ -28,18 +28,18 @@ func (a *arena) meet(r zktest.Request) zktest.Fault {
 
 // next counts a client's request, and returns the trouble that comes with it.
 func (c *contestant) next(r zktest.Request) (t trouble, met bool) {
-	c.judge.mu.Lock()
-	defer c.judge.mu.Unlock()
+	c.referee.mu.Lock()
+	defer c.referee.mu.Unlock()
 	n := c.requests[r.Op]
 	c.requests[r.Op]++
 	if t, met = c.plan.troubles[nth{r.Op, n}]; met {
 		c.trouble(t)
-		c.judge.note("%s: %v %d, %s: %v", c, r.Op, n, r.Path, t)
+		c.referee.note("%s: %v %d, %s: %v", c, r.Op, n, r.Path, t)
 	}
 	return t, met
 }
 
-// trouble notes that the client has some, and until when. Called under judge.mu.
+// trouble notes that the client has some, and until when. Called under referee.mu.
 func (c *contestant) trouble(t trouble) {
 	c.troubled = true
 	if end := time.Now().Add(t.d); end.After(c.calmFrom) {
@@ -49,8 +49,8 @@ func (c *contestant) trouble(t trouble) {
 
 // handOver strikes at who is next in the queue, just before a delete makes way for it.
 func (a *arena) handOver(from *contestant) {
-	queue := a.judge.queue()
-	j := a.judge
+	queue := a.referee.queue()
+	j := a.referee
 	j.mu.Lock()
 	t, met := from.plan.handover[from.deletes]
 	from.deletes++
@@ -77,6 +77,14 @@ func (a *arena) handOver(from *contestant) {
 // strike does what a trouble says. What it does to sessions, znodes and servers happens
 // before the request.
 func (a *arena) strike(c *contestant, r zktest.Request, t trouble) zktest.Fault {
+	if r.Session == 0 { // the handshake of a new session has a connection and no session
+		switch t.kind {
+		case disconnect:
+			return zktest.Fault{Lost: zktest.RequestLost}
+		case partitionLine:
+			return zktest.Fault{Lost: zktest.NoAnswer}
+		}
+	}
 	heal := func(servers ...string) { time.AfterFunc(t.d, func() { a.heal(servers) }) }
 	switch t.kind {
 	case loseRequest:
@@ -126,30 +134,30 @@ func (a *arena) strike(c *contestant, r zktest.Request, t trouble) zktest.Fault 
 
 func (a *arena) expire(id int64) {
 	if session, ok := a.srv.Session(id); ok {
-		a.judge.taken(id, session.Ephemerals...)
+		a.referee.taken(id, session.Ephemerals...)
 		a.srv.Expire(id)
 	}
 }
 
 func (a *arena) remove(znode string) {
-	a.judge.taken(0, znode)
+	a.referee.taken(0, znode)
 	a.srv.Delete(znode)
 }
 
 // stop also ends that a server is isolated.
 func (a *arena) stop(d time.Duration, servers ...string) {
 	a.srv.Stop(servers...)
-	a.judge.isolate(servers, false)
+	a.referee.isolate(servers, false)
 	time.AfterFunc(d, func() { _ = a.srv.Restart(servers...) }) // can't fail in a bubble
 }
 
 func (a *arena) isolate(servers ...string) {
-	a.judge.isolate(servers, true)
+	a.referee.isolate(servers, true)
 	a.srv.Isolate(servers...)
 }
 
 func (a *arena) heal(servers []string) {
-	a.judge.isolate(servers, false)
+	a.referee.isolate(servers, false)
 	a.srv.Heal(servers...) // asks the rule
 }
 

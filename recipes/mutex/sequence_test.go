@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -22,7 +23,7 @@ import (
 func numbered(t *testing.T, next int32, opts ...recipes.Option) (*zktest.Server, *mutex.InterProcessMutex) {
 	t.Helper()
 	srv := zktest.NewServer(t)
-	m := mutexOn(t, connect(t, srv, 6*time.Second, opts...), lock)
+	m := mutexOn(t, testclient.Connect(t, srv, opts...), lock)
 	require.NoError(t, acquire(t, m).Release())
 	srv.SetSequence(lock, next)
 	return srv, m

@@ -121,6 +121,8 @@ func stepFor(timeout time.Duration) time.Duration {
 	switch {
 	case *exhaustive:
 		return time.Millisecond
+	case testing.Short():
+		return 31 * step
 	case raced:
 		return 7 * step
 	default:

@@ -12,14 +12,16 @@ type Revoker struct {
 	client *recipes.Client
 }
 
-// New returns a Revoker that writes in the client's session.
+// New returns a Revoker that writes in the client's session. With a nil client each
+// AttemptRevoke fails with ErrInvalidArgument.
 func New(c *recipes.Client) *Revoker { return &Revoker{client: c} }
 
 // AttemptRevoke asks the contender at participantPath, a recipes.Participant.Path or
 // Lease.Path, to release. It returns nil once the request is written, or if that
 // znode is gone already, and does not wait for the release. The path is taken as it
 // is on the server, without adding the client's namespace; one that is not the znode
-// of a contender is refused with ErrInvalidPath before anything is written.
+// of a contender is refused with ErrInvalidPath before anything is written. Where an ACL
+// forbids to write, the error is zk.ErrNoAuth.
 func (r *Revoker) AttemptRevoke(ctx context.Context, participantPath string) error {
 	session, err := r.session(participantPath)
 	if err == nil {

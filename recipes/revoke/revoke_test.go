@@ -47,6 +47,8 @@ func TestAttemptRevoke(t *testing.T) {
 
 		require.NoError(t, client.Close())
 		require.ErrorIs(t, revoker.AttemptRevoke(t.Context(), contender), recipes.ErrClosed)
-		require.ErrorContains(t, revoke.New(nil).AttemptRevoke(t.Context(), contender), "the client is nil")
+		err = revoke.New(nil).AttemptRevoke(t.Context(), contender)
+		require.ErrorIs(t, err, recipes.ErrInvalidArgument)
+		require.ErrorContains(t, err, "the client is nil")
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -62,7 +63,7 @@ func TestPausesGrowWhileTheFunctionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		f := failing{run: func(context.Context, int) error { return errWork }}
-		s := enter(t, connect(t, srv), f.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
+		s := enter(t, testclient.ConnectSettled(t, srv), f.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
 		pass(10 * time.Minute)
 		want := time.Second // the default, to 30 s
 		for _, pause := range pauses(f.called()) {
@@ -78,15 +79,19 @@ func TestPausesGrowWhileTheFunctionFails(t *testing.T) {
 }
 
 // Success, or a failure after a long time as leader, makes the next pauses short ones
-// again. After a success there is none.
+// again. After a success there is none, unless the term was short.
 func TestPausesStartOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		good func(ctx context.Context) error
 		want []time.Duration
 	}{
 		"success": {
-			func(context.Context) error { return nil },
+			func(context.Context) error { pause(time.Second); return nil },
 			[]time.Duration{0, time.Second, 1500 * time.Millisecond},
+		},
+		"short success": {
+			func(context.Context) error { return nil },
+			[]time.Duration{time.Second, time.Second, 1500 * time.Millisecond},
 		},
 		"end of the term": {
 			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -109,10 +114,11 @@ func TestPausesStartOver(t *testing.T) {
 					ended <- time.Now()
 					return err
 				}}
-				s := enter(t, connect(t, srv), f.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
+				s := enter(t, testclient.ConnectSettled(t, srv), f.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
 				for len(f.called()) < 10 {
 					pass(time.Second)
 				}
+				pass(2 * time.Second)
 				s.InterruptLeadership()
 				for len(f.called()) < 13 {
 					pass(time.Second)
@@ -139,7 +145,7 @@ func TestRequeueBackoffGivesUp(t *testing.T) {
 				srv := zktest.NewServer(t)
 				f := failing{run: func(context.Context, int) error { return errWork }}
 				var told []error
-				s := create(t, connect(t, srv), f.take, selector.WithAutoRequeue(), selector.WithRequeueBackoff(c.policy),
+				s := create(t, testclient.ConnectSettled(t, srv), f.take, selector.WithAutoRequeue(), selector.WithRequeueBackoff(c.policy),
 					selector.WithErrorHandler(func(err error) { told = append(told, err) }))
 				start := time.Now()
 				err := s.Run(t.Context())
@@ -163,9 +169,9 @@ func TestPausesGrowOverTimeInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		f := failing{run: func(context.Context, int) error { return errWork }}
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		enter(t, client, f.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
-		other := enter(t, connect(t, srv), idle, selector.WithAutoRequeue())
+		other := enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithAutoRequeue())
 		want := time.Second
 		for range 8 {
 			requests := srv.Observe()
@@ -177,5 +183,31 @@ func TestPausesGrowOverTimeInTheQueue(t *testing.T) {
 			pass(0)
 			require.True(t, other.HasLeadership(), "as soon as the function has failed again")
 		}
+	})
+}
+
+// A short term that ends with its session was ended by nobody here: the selector stands again as soon as there is another
+// session.
+func TestNoPauseAfterATermThatLostItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := testclient.Connect(t, srv)
+		began := make(chan *recipes.Lease)
+		s := enter(t, client, func(ctx context.Context, term *recipes.Lease) error {
+			began <- term
+			<-ctx.Done()
+			return ctx.Err()
+		}, selector.WithAutoRequeue())
+		term := <-began
+		for range 5 {
+			log := srv.Observe()
+			srv.Expire(sessionOf(client))
+			<-term.Context().Done()
+			require.ErrorIs(t, context.Cause(term.Context()), recipes.ErrSessionLost)
+			term = <-began
+			connected := log.Requests(zktest.OpConnect)
+			require.Less(t, time.Since(connected[len(connected)-1].Time), 100*time.Millisecond, "no pause once there is a session")
+		}
+		require.NoError(t, s.Close())
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -25,7 +26,7 @@ func TestNoHerd(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				client := connect(t, srv)
+				client := testclient.ConnectSettled(t, srv)
 				leading := make(chan *selector.LeaderSelector, 1)
 				for range n {
 					var s *selector.LeaderSelector
@@ -59,7 +60,7 @@ func TestCrowdComesBackFromALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		const n = 300
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		for range n {
 			require.NoError(t, create(t, client, idle, selector.WithAutoRequeue()).Start())
 		}

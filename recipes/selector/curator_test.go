@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -22,7 +23,7 @@ func TestLeadershipRotates(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var j journal
 		var token int64
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		for i := range 5 {
 			enter(t, client, func(_ context.Context, term *recipes.Lease) error {
 				if term.FencingToken() <= token {
@@ -50,9 +51,9 @@ func TestParticipantsAreTheSameForAll(t *testing.T) {
 		var want []string
 		for i := range 5 {
 			want = append(want, fmt.Sprint(i))
-			selectors = append(selectors, enter(t, connect(t, srv), idle, selector.WithID(want[i])))
+			selectors = append(selectors, enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithID(want[i])))
 		}
-		outsider := create(t, connect(t, srv), idle)
+		outsider := create(t, testclient.ConnectSettled(t, srv), idle)
 		for _, s := range append(selectors, outsider) {
 			queue, err := s.Participants(t.Context())
 			require.NoError(t, err)
@@ -73,7 +74,7 @@ func TestParticipantsAreTheSameForAll(t *testing.T) {
 func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		s := create(t, connect(t, srv), idle)
+		s := create(t, testclient.ConnectSettled(t, srv), idle)
 		leader, err := s.Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, recipes.Participant{}, leader)
@@ -88,8 +89,8 @@ func TestClosingAWaiterThenTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var j journal
-		leader := enter(t, connect(t, srv), j.leader("a"))
-		waiter := enter(t, connect(t, srv), j.leader("b"))
+		leader := enter(t, testclient.ConnectSettled(t, srv), j.leader("a"))
+		waiter := enter(t, testclient.ConnectSettled(t, srv), j.leader("b"))
 		require.NoError(t, waiter.Close())
 		require.Len(t, srv.Children(election), 1)
 		require.True(t, leader.HasLeadership())
@@ -111,17 +112,19 @@ func TestInterruptLeadership(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var j journal
-				a := create(t, connect(t, srv), j.leader("a"), c.opts...)
+				a := create(t, testclient.ConnectSettled(t, srv), j.leader("a"), c.opts...)
 				a.InterruptLeadership()
 				require.NoError(t, a.Start())
 				require.Equal(t, []string{"a leads"}, j.read())
-				b := enter(t, connect(t, srv), j.leader("b"), c.opts...)
+				b := enter(t, testclient.ConnectSettled(t, srv), j.leader("b"), c.opts...)
 				b.InterruptLeadership()
 				require.Empty(t, j.read(), "who does not lead can't be interrupted")
 
+				pass(2 * time.Second) // after a shorter term there is a pause
 				a.InterruptLeadership()
 				a.InterruptLeadership()
 				require.Equal(t, []string{"a ends: released", "b leads"}, j.read())
+				pass(2 * time.Second)
 				b.InterruptLeadership()
 				if !c.again {
 					require.Equal(t, []string{"b ends: released"}, j.read())
@@ -148,11 +151,12 @@ func TestErrorPolicies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var j journal
-				client := connect(t, srv, recipes.WithErrorPolicy(c.policy))
+				client := testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(c.policy))
 				enter(t, client, j.leader("a"), selector.WithAutoRequeue())
 				require.Equal(t, []string{"a leads"}, j.read())
+				pass(2 * time.Second) // after a shorter term there is a pause
 				srv.Disconnect()
-				pass(time.Second)
+				pass(2 * time.Second)
 				require.Equal(t, c.want, j.read())
 				srv.Expire(sessionOf(client))
 				pass(time.Second)
@@ -171,8 +175,8 @@ func TestWaiterKeepsItsPlaceOverADisconnect(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var j journal
-				leader := enter(t, connect(t, srv), j.leader("a"))
-				client := connect(t, srv, recipes.WithErrorPolicy(policy))
+				leader := enter(t, testclient.ConnectSettled(t, srv), j.leader("a"))
+				client := testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(policy))
 				enter(t, client, j.leader("b"))
 				before := srv.Children(election)
 				for range 5 {
@@ -195,7 +199,7 @@ func TestNodeIsGoneAfterAnOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var j journal
-				enter(t, connect(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy)), j.leader("a"), selector.WithAutoRequeue())
+				enter(t, testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy)), j.leader("a"), selector.WithAutoRequeue())
 				before := srv.Children(election)
 				srv.Stop()
 				pass(outage)
@@ -215,7 +219,7 @@ func TestRequeueAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var j journal
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		s := enter(t, client, j.leader("a"))
 		for range 3 {
 			srv.Expire(sessionOf(client))
@@ -249,7 +253,7 @@ func TestServerDropsTheConnectionAtEachCreate(t *testing.T) {
 				var j journal
 				srv.Put(election, nil)
 				srv.DropReply(zktest.OpCreate, 10)
-				s := enter(t, connect(t, srv, opts...), j.leader("a"))
+				s := enter(t, testclient.ConnectSettled(t, srv, opts...), j.leader("a"))
 				pass(time.Minute)
 				require.Equal(t, []string{"a leads"}, j.read())
 				require.Len(t, srv.Children(election), 1)

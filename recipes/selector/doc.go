@@ -16,7 +16,8 @@
 //	return election.Run(ctx) // until ctx ends; then it hands over
 //
 // With [WithAutoRequeue] it stands again at the tail after each term, as services want it.
-// Without, it leaves the election after one term, until Requeue.
+// Without, it leaves the election after one term, until Requeue; Run returns then, with the
+// outcome of the term.
 //
 // Take a selector where there is work to do while leading. Where other parts of the process
 // ask who leads, package latch answers them. docs/elections.md compares both with other
@@ -37,9 +38,14 @@
 //  3. Calls of the function never overlap. One that waits for its turn is not thrown out by a
 //     disconnection.
 //  4. Errors and panics of the function are never swallowed: they go to the error handler, or
-//     to the log. An error that only says that the context has ended is none.
-//  5. After an error the automatic requeue waits, longer each time: see
-//     [WithRequeueBackoff]. After a success it does not.
+//     to the log, which is slog.Default unless [recipes.WithLogger] says otherwise, or Run
+//     returns them. An error is ignored only if all of it reports the end of the term's
+//     context; a panic never is.
+//  5. After an error the automatic requeue waits, longer each time, and after a term of less
+//     than a second it waits too: see [WithRequeueBackoff]. After a longer success it does
+//     not.
+//  6. Under Run the context of a term has the values of Run's context, and ends with its
+//     cause when that ends.
 //
 // # Non-guarantees
 //
@@ -59,10 +65,14 @@
 //	no proof of life for 2/3 of T          term ends with ErrSessionLost    keeps its place
 //	session expired                        term ends with ErrSessionLost    joins again at the tail
 //	own znode deleted, parent wiped        term ends with ErrNodeDeleted    joins again at the tail
-//	the function returns nil               leads no more; requeued at once  –
+//	the function returns nil               leads no more; requeued at once, –
+//	                                       or after a pause if within 1 s
 //	the function fails or panics           leads no more; reported, and     –
 //	                                       requeued after a pause
-//	the server refuses (zk.ErrNoAuth)      –                                gives up: reported, and
+//	Run's context ends                     term ends with its cause         leaves
+//	the server refuses (zk.ErrNoAuth)      –                                leaves, and joins again after
+//	                                                                        a pause: reported once
+//	sequence numbers run out               –                                gives up: reported, and
 //	                                                                        returned by Run
 //	InterruptLeadership, Release           term ends with ErrReleased       –
 //	Client.Close                           term ends with ErrClosed         leaves
@@ -74,6 +84,8 @@
 // # Concurrency
 //
 // All methods may be called from any goroutine, the function included. Inside the function
-// Close asks for the step-down and returns at once. Close and Run return when the function
-// has returned and the znode is gone; nothing that the selector has started outlives them.
+// and the error handler of this selector Close asks for the step-down and returns at once.
+// Anywhere else Close and Run return when the function has returned and the znode is gone;
+// nothing that the selector has started outlives them. So a leader's function may take part in
+// an inner election: the inner work has ended when Close or Run of the inner selector returns.
 package selector

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -26,7 +26,7 @@ var failures = map[string]struct {
 	text string
 }{
 	"error":           {func(context.Context, *recipes.Lease) error { return errWork }, errWork, "no database"},
-	"panic":           {func(context.Context, *recipes.Lease) error { panic("boom") }, nil, "panic: boom\ngoroutine"},
+	"panic":           {func(context.Context, *recipes.Lease) error { panic("boom") }, nil, "panic: boom"},
 	"panic, an error": {func(context.Context, *recipes.Lease) error { panic(fmt.Errorf("wrapped: %w", errWork)) }, errWork, "panic: wrapped: no database"},
 	"goexit": {
 		func(context.Context, *recipes.Lease) error { runtime.Goexit(); return nil },
@@ -47,7 +47,7 @@ func TestFailuresAreReported(t *testing.T) {
 					srv := zktest.NewServer(t)
 					var log bytes.Buffer
 					var told []error
-					client := connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					client := testclient.ConnectSettled(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 					var opts []selector.Option
 					if handled {
 						opts = append(opts, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
@@ -89,7 +89,7 @@ func TestTheEndOfATermIsNoFailure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var calls []time.Time
-				client := connect(t, srv)
+				client := testclient.ConnectSettled(t, srv)
 				s := enter(t, client, func(ctx context.Context, _ *recipes.Lease) error {
 					calls = append(calls, time.Now())
 					<-ctx.Done()
@@ -101,8 +101,9 @@ func TestTheEndOfATermIsNoFailure(t *testing.T) {
 					func() { srv.Delete(paths(srv)[0]) },
 					func() { srv.Delete("/services") },
 				} {
+					pass(2 * time.Second) // after a shorter term there would be a pause
 					lose()
-					pass(time.Second)
+					pass(100 * time.Millisecond)
 				}
 				require.Len(t, calls, 5, "without a pause")
 				require.NoError(t, s.Close())
@@ -115,7 +116,7 @@ func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		n, told := 0, 0
-		s := create(t, connect(t, srv), func(context.Context, *recipes.Lease) error {
+		s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 			n++
 			return fmt.Errorf("failure %d", n)
 		}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) {
@@ -136,53 +137,13 @@ func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
 	})
 }
 
-// The owner hears why the server does not let it take part, from whichever side it looks;
-// and there is no loop.
-func TestRefusalIsReported(t *testing.T) {
-	for name, opts := range map[string][]selector.Option{"once": nil, "auto requeue": {selector.WithAutoRequeue()}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := zktest.NewServer(t)
-				srv.Put("/services", nil)
-				owner := connect(t, srv, recipes.WithAuth("digest", []byte("owner:secret")))
-				_, err := owner.Conn().Create(election, nil, 0, zk.AuthACL(zk.PermAll))
-				require.NoError(t, err)
-
-				var told []error
-				handler := selector.WithErrorHandler(func(err error) { told = append(told, err) })
-				client := connect(t, srv)
-				log := srv.Observe()
-				s := create(t, client, idle, append(opts, handler)...)
-				require.ErrorIs(t, s.Run(t.Context()), zk.ErrNoAuth)
-				require.Len(t, told, 1)
-				require.ErrorIs(t, told[0], zk.ErrNoAuth)
-				require.ErrorContains(t, told[0], "selector: lead "+election+": refused by the server")
-				require.Equal(t, 1, log.Count(zktest.OpCreate))
-
-				s = enter(t, client, idle, append(opts, handler)...)
-				pass(10 * time.Minute)
-				require.Len(t, told, 2)
-				require.Equal(t, 2, log.Count(zktest.OpCreate))
-				require.True(t, s.Requeue(), "once more")
-				pass(time.Minute)
-				require.Len(t, told, 3)
-				_, err = owner.Conn().SetACL(election, zk.WorldACL(zk.PermAll), -1)
-				require.NoError(t, err)
-				require.True(t, s.Requeue())
-				pass(time.Second)
-				require.True(t, s.HasLeadership())
-			})
-		})
-	}
-}
-
 // That the client is closed is no refusal, in whichever phase it finds a selector.
 func TestClosingTheClientIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		handler := selector.WithErrorHandler(func(err error) { t.Error(err) })
 		for i := range 100 {
-			client := connect(t, srv)
+			client := testclient.ConnectSettled(t, srv)
 			remove := srv.Delay(zktest.OpAny, time.Millisecond)
 			for range 5 {
 				require.NoError(t, create(t, client, idle, selector.WithAutoRequeue(), handler).Start())

@@ -46,7 +46,7 @@ func Example() {
 	fmt.Println("stopped in order:", s.Run(ctx))
 	// Output:
 	// leads, with a token: true
-	// stops: released
+	// stops: context canceled
 	// stopped in order: <nil>
 }
 

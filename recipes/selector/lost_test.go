@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -22,7 +23,7 @@ func TestLossBetweenGrantAndFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Put(election, nil)
-		client := connect(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
+		client := testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
 		for range 300 {
 			var calls atomic.Int32
 			s := create(t, client, func(ctx context.Context, _ *recipes.Lease) error {
@@ -48,7 +49,7 @@ func TestTheFunctionNeverOverlapsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var running, terms atomic.Int32
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		s := enter(t, client, func(ctx context.Context, _ *recipes.Lease) error {
 			if running.Add(1) > 1 {
 				t.Error("overlap")
@@ -68,7 +69,12 @@ func TestTheFunctionNeverOverlapsItself(t *testing.T) {
 		var group sync.WaitGroup
 		for _, call := range []func(){
 			func() { s.Requeue() }, s.AutoRequeue, s.InterruptLeadership,
-			func() { srv.Expire(sessionOf(client)) }, func() { srv.Disconnect() },
+			func() {
+				if id := sessionOf(client); id != 0 { // between two sessions
+					srv.Expire(id)
+				}
+			},
+			func() { srv.Disconnect() },
 			func() {
 				for _, path := range paths(srv) {
 					srv.Delete(path)

@@ -1,6 +1,7 @@
 package selector_test
 
 import (
+	"log/slog"
 	"os"
 	"testing"
 
@@ -12,5 +13,6 @@ func TestMain(m *testing.M) {
 		serve()
 		return
 	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // where clients without a logger log
 	goleak.VerifyTestMain(m)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -32,7 +33,7 @@ const reaction = 3 * time.Second
 // newScene lets the function do something before it waits for the end of its term.
 func newScene(t *testing.T, srv *zktest.Server, within func(s *scene) error, opts ...recipes.Option) *scene {
 	t.Helper()
-	s := &scene{t: t, srv: srv, client: connect(t, srv, opts...)}
+	s := &scene{t: t, srv: srv, client: testclient.ConnectSettled(t, srv, opts...)}
 	s.selector = create(t, s.client, func(ctx context.Context, term *recipes.Lease) error {
 		s.term = term
 		defer s.j.add("function returned")
@@ -58,7 +59,7 @@ func newScene(t *testing.T, srv *zktest.Server, within func(s *scene) error, opt
 		}
 		return zktest.Fault{}
 	})
-	successor := connect(t, srv)
+	successor := testclient.ConnectSettled(t, srv)
 	require.NoError(t, s.selector.Start())
 	pause(time.Millisecond)
 	enter(t, successor, func(ctx context.Context, _ *recipes.Lease) error {
@@ -187,7 +188,7 @@ func TestStepDownAskedForInsideTheFunction(t *testing.T) {
 func TestCloseInsideTheErrorHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		var s *selector.LeaderSelector
 		told := make(chan error, 1)
 		s = create(t, client, func(context.Context, *recipes.Lease) error { return errWork },

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -30,6 +31,46 @@ func adopt(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Cl
 		conn.Close()
 	})
 	return client
+}
+
+// A selector that has started without a server stands through each outage, though what it
+// does in the background fails: each change of the connection is told once, and each session
+// has its term.
+func TestStatesAndTermsOverOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		srv.Stop()
+		var states, terms journal
+		client := adopt(t, srv, recipes.WithSessionTimeout(timeout))
+		changes, stop := client.Subscribe()
+		defer stop()
+		go func() { // ends with the subscription
+			for state := range changes {
+				states.add("%v", state)
+			}
+		}()
+		s := enter(t, client, terms.leader("a"), selector.WithAutoRequeue())
+		pass(time.Minute)
+		require.Equal(t, []string{"suspended"}, states.read())
+
+		require.NoError(t, srv.Restart())
+		pass(time.Minute)
+		require.Equal(t, []string{"connected"}, states.read())
+		require.Equal(t, []string{"a leads"}, terms.read())
+		for range 2 {
+			srv.Stop()
+			pass(time.Minute)
+			require.Equal(t, []string{"suspended", "lost"}, states.read())
+			require.Equal(t, []string{"a ends: session lost"}, terms.read())
+			require.NoError(t, srv.Restart())
+			pass(time.Minute)
+			require.Equal(t, []string{"reconnected"}, states.read())
+			require.Equal(t, []string{"a leads"}, terms.read())
+			require.Len(t, srv.Children(election), 1)
+		}
+		require.NoError(t, s.Close())
+		require.Empty(t, srv.Children(election))
+	})
 }
 
 type quiet struct{}
@@ -59,7 +100,7 @@ func TestElectionBeginsOnceThereIsAServer(t *testing.T) {
 func TestStartAndCloseOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		s := enter(t, client, idle)
 		require.ErrorContains(t, s.Start(), "selector: start /services/billing: already started")
 		require.NoError(t, s.Close())
@@ -126,7 +167,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 					for n := 1; n <= 8; n++ {
 						synctest.Test(t, func(t *testing.T) {
 							srv := zktest.NewServer(t)
-							client := connect(t, srv)
+							client := testclient.ConnectSettled(t, srv)
 							s := create(t, client, take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
 							strikeAt(srv, n, strike)
 							require.NoError(t, s.Start())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -35,7 +36,7 @@ func TestRunEndsInOrderWithItsContext(t *testing.T) {
 				srv := zktest.NewServer(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(c.wait, cancel)
-				s := create(t, connect(t, srv), c.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
+				s := create(t, testclient.ConnectSettled(t, srv), c.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
 				require.NoError(t, s.Run(ctx))
 				require.Error(t, ctx.Err())
 				require.Empty(t, srv.Children(election))
@@ -46,10 +47,10 @@ func TestRunEndsInOrderWithItsContext(t *testing.T) {
 	t.Run("waiting", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := zktest.NewServer(t)
-			enter(t, connect(t, srv), idle)
+			enter(t, testclient.ConnectSettled(t, srv), idle)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			require.NoError(t, create(t, connect(t, srv), idle).Run(ctx))
+			require.NoError(t, create(t, testclient.ConnectSettled(t, srv), idle).Run(ctx))
 			require.Len(t, srv.Children(election), 1)
 		})
 	})
@@ -58,25 +59,10 @@ func TestRunEndsInOrderWithItsContext(t *testing.T) {
 			srv := zktest.NewServer(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			s := create(t, connect(t, srv), func(context.Context, *recipes.Lease) error { return errWork })
+			s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error { return errWork })
 			require.NoError(t, s.Run(ctx))
 			require.Empty(t, srv.Children(election))
 		})
-	})
-}
-
-// Without autoRequeue there is one term, and Run still lasts as long as its context.
-func TestRunOutlastsTheOnlyTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.NewServer(t)
-		f := failing{run: func(context.Context, int) error { return errWork }}
-		s := create(t, connect(t, srv), f.take, selector.WithErrorHandler(discard))
-		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		require.NoError(t, s.Run(ctx), "the error was reported")
-		require.Equal(t, time.Minute, time.Since(start))
-		require.Len(t, f.called(), 1)
 	})
 }
 
@@ -94,7 +80,7 @@ func TestRunFailsWhenSomebodyElseStopsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				client := connect(t, srv)
+				client := testclient.ConnectSettled(t, srv)
 				s := create(t, client, idle)
 				result := make(chan error, 1)
 				go func() { result <- s.Run(t.Context()) }() // ends with the selector; joined below
@@ -115,7 +101,7 @@ func TestRunDoesNotWaitForeverForTheFunction(t *testing.T) {
 		srv := zktest.NewServer(t)
 		done := make(chan struct{})
 		defer close(done)
-		s := create(t, connect(t, srv), func(context.Context, *recipes.Lease) error { <-done; return nil }, selector.WithStepDownGrace(grace))
+		s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error { <-done; return nil }, selector.WithStepDownGrace(grace))
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -147,7 +133,7 @@ func TestRunInAGroup(t *testing.T) {
 		srv := zktest.NewServer(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		g := group{cancel: cancel}
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		var j journal
 		for i, take := range []selector.TakeLeadership{
 			j.leader("a"), j.leader("b"), func(context.Context, *recipes.Lease) error { return errWork },
@@ -159,7 +145,7 @@ func TestRunInAGroup(t *testing.T) {
 		}
 		g.Wait()
 		require.ErrorIs(t, g.err, errWork)
-		require.ElementsMatch(t, []string{"a leads", "b leads", "a ends: released", "b ends: released"}, j.read())
+		require.ElementsMatch(t, []string{"a leads", "b leads", "a ends: context canceled", "b ends: context canceled"}, j.read())
 		for i := range 3 {
 			require.Empty(t, srv.Children(election+"/"+string(rune('0'+i))))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -33,11 +34,11 @@ func TestNothingWaitsForeverForTheFunction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				client := connect(t, srv)
+				client := testclient.ConnectSettled(t, srv)
 				done := make(chan struct{})
 				s := enter(t, client, func(context.Context, *recipes.Lease) error { <-done; return nil },
 					selector.WithStepDownGrace(grace), selector.WithAutoRequeue())
-				successor := enter(t, connect(t, srv), idle)
+				successor := enter(t, testclient.ConnectSettled(t, srv), idle)
 				start := time.Now()
 				require.ErrorContains(t, c.end(client, s), c.want)
 				require.Equal(t, c.takes, time.Since(start))
@@ -62,7 +63,7 @@ func TestNothingWaitsForeverForTheFunction(t *testing.T) {
 func TestNoNewTermWhileTheFunctionRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := connect(t, srv)
+		client := testclient.ConnectSettled(t, srv)
 		next := make(chan struct{})
 		s := enter(t, client, func(context.Context, *recipes.Lease) error { <-next; return nil }, selector.WithAutoRequeue())
 		for _, end := range []func(){s.InterruptLeadership, func() { srv.Expire(sessionOf(client)) }} {
@@ -86,7 +87,7 @@ func TestCloseInAGoroutineThatTheFunctionWaitsFor(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var s *selector.LeaderSelector
 		result := make(chan error)
-		s = create(t, connect(t, srv), func(context.Context, *recipes.Lease) error {
+		s = create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 			start, closed := time.Now(), make(chan error)
 			go func() { closed <- s.Close() }() // ends with Close; joined below
 			err := <-closed

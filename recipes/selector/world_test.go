@@ -33,17 +33,6 @@ func pause(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // virtual time
 }
 
-// connect returns a client of the server, closed at the end of the bubble.
-func connect(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Client {
-	t.Helper()
-	opts = append([]recipes.Option{recipes.WithDialer(srv.Dialer()), recipes.WithSessionTimeout(timeout)}, opts...)
-	client, err := recipes.Connect(t.Context(), srv.Addrs(), opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	pass(10 * time.Millisecond) // until it has settled
-	return client
-}
-
 func create(t *testing.T, client *recipes.Client, take selector.TakeLeadership, opts ...selector.Option) *selector.LeaderSelector {
 	t.Helper()
 	s, err := selector.New(client, election, take, opts...)

@@ -9,28 +9,29 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// judge watches every term of an election, keeps what the leaders write to, and notes
+// referee watches every term of an election, keeps what the leaders write to, and notes
 // what must not be.
-type judge struct {
+type referee struct {
 	began time.Time
 
 	mu       sync.Mutex // protects what is below
-	terms    []*reign
+	terms    []*term
 	changed  chan struct{} // closed and replaced when a term begins
 	doomed   map[string]bool
-	latest   int64 // token of the latest grant
-	accepted int64 // token of the latest write that the store has taken
-	stale    int   // writes that it has refused
+	tokens   judge.Tokens[*term]
+	holders  judge.Holders[*term]
+	store    judge.Store // what the leaders write to
 	overlaps map[string][]time.Duration
 	history  []string
 	faults   []string
 }
 
-// reign is one term of leadership.
-type reign struct {
+// term is one term of leadership.
+type term struct {
 	by      *contender
 	lease   *recipes.Lease
 	began   time.Time
@@ -39,25 +40,25 @@ type reign struct {
 	loss    string      // what was done to it that the library can't prevent; "": nothing
 }
 
-func newJudge() *judge {
-	return &judge{
+func newReferee() *referee {
+	return &referee{
 		began: time.Now(), changed: make(chan struct{}),
 		doomed: map[string]bool{}, overlaps: map[string][]time.Duration{},
 	}
 }
 
 // note is called under the lock.
-func (j *judge) note(format string, args ...any) {
+func (j *referee) note(format string, args ...any) {
 	j.history = append(j.history, fmt.Sprintf("%12v ", time.Since(j.began))+fmt.Sprintf(format, args...))
 }
 
-func (j *judge) fault(format string, args ...any) {
+func (j *referee) fault(format string, args ...any) {
 	j.note("FAULT: "+format, args...)
 	j.faults = append(j.faults, fmt.Sprintf(format, args...))
 }
 
 // verdict is empty if all was well.
-func (j *judge) verdict() string {
+func (j *referee) verdict() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.faults) == 0 {
@@ -66,14 +67,19 @@ func (j *judge) verdict() string {
 	return strings.Join(j.faults, "\n") + "\n\nhistory:\n" + strings.Join(j.history, "\n")
 }
 
-func (r *reign) stands() bool { return r.lease.Context().Err() == nil }
+func (r *term) stands() bool { return r.lease.Context().Err() == nil }
+
+// lasts tells whether the next term has to wait. The work of a term that was released has to return first.
+func (r *term) lasts() bool {
+	return r.stands() || r.working && errors.Is(context.Cause(r.lease.Context()), recipes.ErrReleased)
+}
 
 // excused tells whether no client can know in time that the term is over. Called under
 // the lock.
-func (j *judge) excused(r *reign) bool { return j.doomed[r.lease.Path()] }
+func (j *referee) excused(r *term) bool { return j.doomed[r.lease.Path()] }
 
 // doom notes znodes that are about to go behind the back of their owners.
-func (j *judge) doom(how string, znodes ...string) {
+func (j *referee) doom(how string, znodes ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.note("%s: %d znodes", how, len(znodes))
@@ -89,7 +95,7 @@ func (j *judge) doom(how string, znodes ...string) {
 
 // lead is the work of a leader: it writes until its term ends, takes a moment to stop, and
 // writes a last time.
-func (j *judge) lead(c *contender, lease *recipes.Lease) {
+func (j *referee) lead(c *contender, lease *recipes.Lease) {
 	r := j.begin(c, lease)
 	for r.stands() {
 		j.write(r)
@@ -106,35 +112,33 @@ func (j *judge) lead(c *contender, lease *recipes.Lease) {
 	r.working = false
 }
 
-func (j *judge) begin(c *contender, lease *recipes.Lease) *reign {
+func (j *referee) begin(c *contender, lease *recipes.Lease) *term {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := &reign{by: c, lease: lease, began: time.Now(), working: true}
+	r := &term{by: c, lease: lease, began: time.Now(), working: true}
 	j.note("%v: token %d", c, lease.FencingToken())
-	for _, other := range j.terms {
+	for _, other := range j.holders.Grant(r, (*term).lasts) {
 		excused := j.excused(other) || j.excused(r)
 		switch {
 		case other.stands() && excused:
 			other.rivals = append(other.rivals, r.began)
 		case other.stands():
 			j.fault("%v leads while %v does", c, other.by)
-		case other.working && !excused && errors.Is(context.Cause(other.lease.Context()), recipes.ErrReleased):
+		case !excused:
 			j.fault("%v leads while %v has not finished", c, other.by)
 		}
 	}
-	if token := lease.FencingToken(); token > j.latest {
-		j.latest = token
-	} else if !j.excused(r) {
-		j.fault("%v: token %d after %d", c, token, j.latest)
+	if before, grows := j.tokens.Grant(lease.FencingToken(), r); !grows && !j.excused(r) {
+		j.fault("%v: token %d after %d", c, lease.FencingToken(), before.lease.FencingToken())
 	}
-	j.terms = append(slices.DeleteFunc(j.terms, func(r *reign) bool { return !r.working && !r.stands() }), r)
+	j.terms = append(slices.DeleteFunc(j.terms, func(r *term) bool { return !r.working && !r.stands() }), r)
 	close(j.changed)
 	j.changed = make(chan struct{})
 	return r
 }
 
 // end measures how long a term has gone on beside another one.
-func (j *judge) end(r *reign) {
+func (j *referee) end(r *term) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.note("%v: %v", r.by, context.Cause(r.lease.Context()))
@@ -145,21 +149,16 @@ func (j *judge) end(r *reign) {
 
 // write is what a leader does to the guarded store, which refuses tokens that are older
 // than one that it has seen.
-func (j *judge) write(r *reign) {
+func (j *referee) write(r *term) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch token := r.lease.FencingToken(); {
-	case token >= j.accepted:
-		j.accepted = token
-	case r.stands() && !j.excused(r):
-		j.fault("%v leads, but its token %d is older than %d", r.by, token, j.accepted)
-	default:
-		j.stale++
+	if token := r.lease.FencingToken(); !j.store.Write(token) && r.stands() && !j.excused(r) {
+		j.fault("%v leads, but its token %d is older than %d", r.by, token, j.store.Highest())
 	}
 }
 
 // leader waits for a term that stands and that nothing was done to, other than before.
-func (j *judge) leader(ctx context.Context, before *reign) (*reign, error) {
+func (j *referee) leader(ctx context.Context, before *term) (*term, error) {
 	for {
 		j.mu.Lock()
 		changed := j.changed

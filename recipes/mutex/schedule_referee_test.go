@@ -9,21 +9,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// judge watches every lease of a schedule and writes down what must not be. It asks the
+// referee watches every lease of a schedule and writes down what must not be. It asks the
 // server where it can, not the library.
-type judge struct {
+type referee struct {
 	srv     *zktest.Server
 	timeout time.Duration
 	began   time.Time
 
 	mu       sync.Mutex // protects what is below
 	tenures  []*tenure
-	token    int64                // of the latest grant
-	guard    int64                // the highest token that the guarded resource has seen
+	tokens   judge.Tokens[*tenure]
+	holders  judge.Holders[*tenure]
+	store    judge.Store          // what the lock guards
 	proven   map[int64]time.Time  // when each session last sent a write
 	expired  map[int64]bool       // sessions that were ended by force
 	deleted  map[string]time.Time // znodes that were taken from their owners, and when
@@ -45,8 +47,8 @@ type tenure struct {
 	over     bool
 }
 
-func newJudge(srv *zktest.Server, timeout time.Duration) *judge {
-	return &judge{
+func newReferee(srv *zktest.Server, timeout time.Duration) *referee {
+	return &referee{
 		srv: srv, timeout: timeout, began: time.Now(),
 		proven: map[int64]time.Time{}, expired: map[int64]bool{},
 		deleted: map[string]time.Time{}, isolated: map[string]bool{}, revoked: map[int64]time.Time{},
@@ -54,25 +56,25 @@ func newJudge(srv *zktest.Server, timeout time.Duration) *judge {
 }
 
 // note keeps an event for the report. Called under j.mu.
-func (j *judge) note(format string, args ...any) {
+func (j *referee) note(format string, args ...any) {
 	j.history = append(j.history, fmt.Sprintf("%12v ", time.Since(j.began))+fmt.Sprintf(format, args...))
 }
 
 // fault notes what must not be. Called under j.mu.
-func (j *judge) fault(format string, args ...any) {
+func (j *referee) fault(format string, args ...any) {
 	j.note("FAULT: "+format, args...)
 	j.faults = append(j.faults, fmt.Sprintf(format, args...))
 }
 
 // violated is fault for callers that don't hold j.mu.
-func (j *judge) violated(format string, args ...any) {
+func (j *referee) violated(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.fault(format, args...)
 }
 
 // verdict is empty if all was well.
-func (j *judge) verdict() string {
+func (j *referee) verdict() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.faults) == 0 {
@@ -83,7 +85,7 @@ func (j *judge) verdict() string {
 
 // excused tells whether the znode or its session was taken away, which no client can
 // know at once: there fencing has to do. Called under j.mu.
-func (j *judge) excused(t *tenure) bool {
+func (j *referee) excused(t *tenure) bool {
 	_, deleted := j.deleted[t.lease.Path()]
 	return deleted || j.expired[t.session] || t.session == 0
 }
@@ -93,8 +95,11 @@ func (t *tenure) stands() bool {
 	return t.lease.Context().Err() == nil && time.Now().Before(t.lease.TrustedUntil())
 }
 
+// holds is stands for a tenure that is not over.
+func (t *tenure) holds() bool { return !t.over && t.stands() }
+
 // granted checks a lease that has just been granted.
-func (j *judge) granted(c *contestant, lease *recipes.Lease) *tenure {
+func (j *referee) granted(c *contestant, lease *recipes.Lease) *tenure {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, stat, there := j.srv.Get(lease.Path())
@@ -115,8 +120,8 @@ func (j *judge) granted(c *contestant, lease *recipes.Lease) *tenure {
 		}
 		j.grantedNow(t, stat.Czxid)
 	}
-	for _, other := range j.tenures {
-		if !other.over && other.stands() && t.stands() && !j.excused(other) && !j.excused(t) {
+	for _, other := range j.holders.Grant(t, (*tenure).holds) {
+		if t.stands() && !j.excused(other) && !j.excused(t) {
 			j.fault("%s and %s hold the lock", other.c, c)
 		}
 	}
@@ -126,19 +131,19 @@ func (j *judge) granted(c *contestant, lease *recipes.Lease) *tenure {
 
 // knew tells whether a client must have heard of what happened before: at the latest when
 // its trouble is over, or when it gives up a silent connection. Called under j.mu.
-func (j *judge) knew(c *contestant, at time.Time) bool {
+func (j *referee) knew(c *contestant, at time.Time) bool {
 	silence := time.Since(at)
 	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout/3) && !j.blind(c)
 }
 
 // blind tells whether the client may be at a server that does not see what happens.
 // Called under j.mu.
-func (j *judge) blind(c *contestant) bool {
+func (j *referee) blind(c *contestant) bool {
 	return slices.ContainsFunc(c.servers, func(server string) bool { return j.isolated[server] })
 }
 
 // grantedNow checks a lease whose znode is there against the server. Called under j.mu.
-func (j *judge) grantedNow(t *tenure, czxid int64) {
+func (j *referee) grantedNow(t *tenure, czxid int64) {
 	token, path := t.lease.FencingToken(), t.lease.Path()
 	if token != czxid {
 		j.fault("%s: token %d, but czxid %d", t.c, token, czxid)
@@ -149,14 +154,13 @@ func (j *judge) grantedNow(t *tenure, czxid int64) {
 	if first := j.first(); first != path {
 		j.fault("%s: granted %s, but the first in the queue is %s", t.c, path, first)
 	}
-	if token <= j.token {
-		j.fault("%s: token %d after %d", t.c, token, j.token)
+	if before, grows := j.tokens.Grant(token, t); !grows {
+		j.fault("%s: token %d after %d", t.c, token, before.lease.FencingToken())
 	}
-	j.token = token
 }
 
 // inherited takes note of a lease that re-entered, and may outlast the one before.
-func (j *judge) inherited(from *tenure, lease *recipes.Lease) *tenure {
+func (j *referee) inherited(from *tenure, lease *recipes.Lease) *tenure {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t := &tenure{c: from.c, lease: lease, at: from.at, session: from.session}
@@ -168,14 +172,14 @@ func (j *judge) inherited(from *tenure, lease *recipes.Lease) *tenure {
 }
 
 // follow waits for the end of a lease. Called under j.mu.
-func (j *judge) follow(t *tenure) {
+func (j *referee) follow(t *tenure) {
 	j.tenures = append(j.tenures, t)
 	j.checkTrust(t)
 	context.AfterFunc(t.lease.Context(), func() { j.ended(t) })
 }
 
 // queue are the paths of the contenders in the server's order.
-func (j *judge) queue() []string {
+func (j *referee) queue() []string {
 	names := j.srv.Children(lock)
 	number := func(name string) string { return name[strings.LastIndex(name, "-")+1:] }
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
@@ -186,7 +190,7 @@ func (j *judge) queue() []string {
 }
 
 // first is the path of the contender whose turn it is, if any.
-func (j *judge) first() string {
+func (j *referee) first() string {
 	if queue := j.queue(); len(queue) > 0 {
 		return queue[0]
 	}
@@ -194,11 +198,11 @@ func (j *judge) first() string {
 }
 
 // deadline is until when a session's last write proves it. Called under j.mu.
-func (j *judge) deadline(session int64) time.Time { return j.proven[session].Add(j.timeout * 2 / 3) }
+func (j *referee) deadline(session int64) time.Time { return j.proven[session].Add(j.timeout * 2 / 3) }
 
 // checkTrust: nothing but a write is trusted, and it for 2T/3 from its sending. Called
 // under j.mu.
-func (j *judge) checkTrust(t *tenure) {
+func (j *referee) checkTrust(t *tenure) {
 	latest := j.deadline(t.session)
 	if until := t.lease.TrustedUntil(); t.session != 0 && until.After(latest) {
 		j.fault("%s: trusts %s until %v, the last write says %v", t.c, t.lease.Path(), until.Sub(j.began), latest.Sub(j.began))
@@ -206,7 +210,7 @@ func (j *judge) checkTrust(t *tenure) {
 }
 
 // ended checks why and when a lease has ended.
-func (j *judge) ended(t *tenure) {
+func (j *referee) ended(t *tenure) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t.over = true
@@ -242,7 +246,7 @@ func (j *judge) ended(t *tenure) {
 
 // checkLoss: the holder hears of it before the server can give the lock away, and was
 // not granted a lease that was not trusted to begin with. Called under j.mu.
-func (j *judge) checkLoss(t *tenure) {
+func (j *referee) checkLoss(t *tenure) {
 	if j.excused(t) {
 		return
 	}
@@ -257,7 +261,7 @@ func (j *judge) checkLoss(t *tenure) {
 // checkPrompt: a lease ends at its deadline, or when its znode's deletion can be told. A
 // connection that is lost again at once may prove the session and not tell. Called
 // under j.mu.
-func (j *judge) checkPrompt(t *tenure) {
+func (j *referee) checkPrompt(t *tenure) {
 	if late := time.Since(j.deadline(t.session)); t.session != 0 && late > 0 {
 		j.fault("%s: lease ended %v after its deadline", t.c, late)
 	}

@@ -1,0 +1,76 @@
+package mutex_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// The context of an ended hold never acquires again, however it is disguised and
+// whoever holds the lock since: the error is why the hold has ended.
+func TestEndedHoldNeverReenters(t *testing.T) {
+	for cause, end := range map[error]func(f *fixture, client *recipes.Client, lease *recipes.Lease){
+		recipes.ErrReleased:    func(f *fixture, _ *recipes.Client, lease *recipes.Lease) { require.NoError(f, lease.Release()) },
+		recipes.ErrSessionLost: func(f *fixture, client *recipes.Client, _ *recipes.Lease) { f.expireUnheard(client) },
+		recipes.ErrNodeDeleted: func(f *fixture, _ *recipes.Client, lease *recipes.Lease) { f.srv.Delete(lease.Path()) },
+		recipes.ErrClosed:      func(f *fixture, client *recipes.Client, _ *recipes.Lease) { require.NoError(f, client.Close()) },
+	} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			inBubble(t, func(f *fixture) { endedHold(f, cause, end) })
+		})
+	}
+}
+
+func endedHold(f *fixture, cause error, end func(f *fixture, client *recipes.Client, lease *recipes.Lease)) {
+	f.Helper()
+	client := f.troubled()
+	m := f.mutex(client)
+	lease := acquire(f.T, m)
+	inner, err := m.Acquire(context.WithoutCancel(lease.Context()))
+	require.NoError(f, err)
+	if cause == recipes.ErrReleased { //nolint:errorlint // a table's value
+		require.NoError(f, inner.Release())
+	}
+	end(f, client, lease)
+	require.ErrorIs(f, f.cause(lease), cause)
+	require.ErrorIs(f, f.cause(inner), cause, "inner leases end with the hold")
+
+	refused := func() {
+		log := f.srv.Observe()
+		for _, ctx := range []context.Context{lease.Context(), inner.Context(), context.WithoutCancel(inner.Context())} {
+			_, err := m.Acquire(ctx)
+			require.ErrorIs(f, err, cause)
+			_, err = m.TryAcquire(ctx)
+			require.ErrorIs(f, err, cause)
+			require.ErrorIs(f, m.Do(ctx, func(context.Context, *recipes.Lease) error {
+				require.Fail(f, "fn runs without the lock")
+				return nil
+			}), cause)
+		}
+		require.Zero(f, log.Count(zktest.OpCreate))
+		log.Stop()
+	}
+	refused()
+	if cause == recipes.ErrClosed { //nolint:errorlint // a table's value
+		_, err = m.Acquire(f.Context())
+		require.ErrorIs(f, err, recipes.ErrClosed)
+		return
+	}
+	next := acquire(f.T, m) // the same value works again, and is of no use to the old contexts
+	require.Greater(f, next.FencingToken(), lease.FencingToken())
+	refused()
+	if cause != recipes.ErrReleased { //nolint:errorlint // a table's value
+		for _, lost := range []*recipes.Lease{lease, inner} {
+			require.ErrorIs(f, lost.Release(), cause, "the loss is told once")
+			require.ErrorIs(f, lost.Release(), recipes.ErrNotHeld)
+		}
+	}
+	f.stands(next)
+	require.NoError(f, next.Release())
+	pass(moment)
+	require.Empty(f, f.queue(), "no znode is left")
+}

@@ -1,0 +1,103 @@
+package mutex_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/judge"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// A try at a held lock fails at once, and its znode is gone when it returns.
+func TestTryHeld(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		holder := f.mutex(f.client())
+		lease := acquire(f.T, holder)
+		for name, m := range map[string]*mutex.InterProcessMutex{"same value": holder, "other client": f.mutex(f.client())} {
+			for range 10 {
+				_, err := m.TryAcquire(f.Context())
+				require.ErrorIs(f, err, recipes.ErrNotAcquired, name)
+				var failed *recipes.OpError
+				require.ErrorAs(f, err, &failed, name)
+				require.Equal(f, &recipes.OpError{Op: "mutex: try acquire", Path: lock, Err: recipes.ErrNotAcquired}, failed, name)
+				require.Len(f, f.queue(), 1, name)
+			}
+		}
+		require.NoError(f, lease.Release())
+		free, err := holder.TryAcquire(f.Context())
+		require.NoError(f, err)
+		require.Greater(f, free.FencingToken(), lease.FencingToken())
+		require.NoError(f, free.Release())
+		require.Empty(f, f.queue())
+	})
+}
+
+// A try does not overtake those who wait.
+func TestTryBehindAWaiter(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		m := f.mutex(f.client())
+		first := acquire(f.T, m)
+		waiter := f.waiting(f.Context(), m)
+		require.NoError(f, first.Release())
+		_, err := f.mutex(f.client()).TryAcquire(f.Context())
+		require.ErrorIs(f, err, recipes.ErrNotAcquired)
+		require.NoError(f, f.granted(waiter).Release())
+		require.Empty(f, f.queue())
+	})
+}
+
+// A try whose context is over does not try.
+func TestTryWithAnEndedContext(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		m := f.mutex(f.client())
+		ctx, cancel := context.WithCancelCause(f.Context())
+		cancel(errOfTest)
+		log := f.srv.Observe()
+		_, err := m.TryAcquire(ctx)
+		require.ErrorIs(f, err, context.Canceled)
+		require.ErrorIs(f, err, errOfTest)
+		require.Empty(f, log.Requests())
+	})
+}
+
+// However many try at once, one at most gets in, and nothing is left in the end.
+func TestTryStorm(t *testing.T) {
+	const tries = 20
+	inBubble(t, func(f *fixture) {
+		values := []*mutex.InterProcessMutex{f.mutex(f.client()), f.mutex(f.troubled())}
+		var section judge.Section
+		errs := make(chan error, 32)
+		var goroutines sync.WaitGroup
+		for i := range cap(errs) {
+			goroutines.Go(func() {
+				for range tries {
+					lease, err := values[i%len(values)].TryAcquire(f.Context())
+					if errors.Is(err, recipes.ErrNotAcquired) {
+						continue
+					}
+					if err == nil {
+						section.Enter(lease.FencingToken())
+						pause(moment / 10)
+						section.Leave()
+						err = lease.Release()
+					}
+					if err != nil {
+						errs <- err
+						return
+					}
+				}
+			})
+		}
+		goroutines.Wait()
+		require.Empty(f, errs)
+		require.NoError(f, section.Err())
+		require.Positive(f, section.Entered())
+		require.Empty(f, f.queue())
+		f.Logf("%d of %d tries got the lock", section.Entered(), tries*cap(errs))
+	})
+}

@@ -1,0 +1,240 @@
+package selector_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// run starts Run and returns its result, which comes within virtual time.
+func run(ctx context.Context, s *selector.LeaderSelector) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- s.Run(ctx) }() // ends with Run, which the test's context bounds
+	return result
+}
+
+// resultOf waits for the result of Run for a virtual hour.
+func resultOf(t *testing.T, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(time.Hour):
+		require.FailNow(t, "Run goes on after an hour")
+		return nil
+	}
+}
+
+// Without autoRequeue Run returns when its only term is over, and says how it ended.
+func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
+	obey := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return ctx.Err() }
+	late := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return errWork }
+	interrupt := func(_ *zktest.Server, s *selector.LeaderSelector) { s.InterruptLeadership() }
+	remove := func(srv *zktest.Server, _ *selector.LeaderSelector) { srv.Delete(paths(srv)[0]) }
+	for name, c := range map[string]struct {
+		take selector.TakeLeadership
+		end  func(srv *zktest.Server, s *selector.LeaderSelector) // after a minute
+		want []error
+		not  []error
+	}{
+		"success":                           {func(context.Context, *recipes.Lease) error { return nil }, nil, nil, nil},
+		"error":                             {func(context.Context, *recipes.Lease) error { return errWork }, nil, []error{errWork}, nil},
+		"panic":                             {func(context.Context, *recipes.Lease) error { panic(errWork) }, nil, []error{errWork}, nil},
+		"Release":                           {func(_ context.Context, term *recipes.Lease) error { return term.Release() }, nil, nil, nil},
+		"InterruptLeadership":               {obey, interrupt, nil, nil},
+		"InterruptLeadership, and an error": {late, interrupt, []error{errWork}, []error{recipes.ErrReleased}},
+		"loss":                              {obey, remove, []error{recipes.ErrNodeDeleted}, []error{context.Canceled}},
+		"loss, and an error":                {late, remove, []error{errWork, recipes.ErrNodeDeleted}, nil},
+		"loss, and success": {
+			func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return nil }, remove,
+			[]error{recipes.ErrNodeDeleted},
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				s := create(t, testclient.ConnectSettled(t, srv), c.take, selector.WithErrorHandler(discard))
+				result := run(t.Context(), s)
+				pass(time.Minute)
+				if c.end != nil {
+					require.True(t, s.HasLeadership())
+					c.end(srv, s)
+				}
+				err := resultOf(t, result)
+				if len(c.want) == 0 {
+					require.NoError(t, err)
+				}
+				for _, want := range c.want {
+					require.ErrorIs(t, err, want)
+					require.ErrorContains(t, err, "selector: lead "+election+": ")
+					require.NotContains(t, err.Error(), "\n", "one line")
+				}
+				for _, other := range c.not {
+					require.NotErrorIs(t, err, other)
+				}
+				require.Empty(t, srv.Children(election))
+				require.False(t, s.Requeue(), "closed")
+				require.ErrorIs(t, s.Start(), recipes.ErrClosed)
+			})
+		})
+	}
+}
+
+// Whoever asks for another term in time gets it: by Requeue in the error handler or just
+// before, by AutoRequeue wherever.
+func TestRunGoesOnWhileTermsAreAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := testclient.ConnectSettled(t, srv)
+		for range 400 {
+			var s *selector.LeaderSelector
+			terms := 0
+			s = create(t, client, func(context.Context, *recipes.Lease) error { terms++; return errWork },
+				selector.WithErrorHandler(func(error) {
+					if terms < 3 && !s.Requeue() {
+						t.Error("refused")
+					}
+				}))
+			require.ErrorIs(t, resultOf(t, run(t.Context(), s)), errWork)
+			require.Equal(t, 3, terms)
+		}
+	})
+}
+
+// A handler that takes its time is waited for.
+func TestRunDecidesAfterTheErrorHandlerHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		var s *selector.LeaderSelector
+		terms := 0
+		s = create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
+			if terms++; terms == 1 {
+				return errWork
+			}
+			return nil
+		}, selector.WithErrorHandler(func(error) {
+			pause(time.Minute)
+			if !s.Requeue() {
+				t.Error("refused")
+			}
+			panic("after that")
+		}))
+		require.NoError(t, resultOf(t, run(t.Context(), s)), "the last term was a success")
+		require.Equal(t, 2, terms)
+	})
+}
+
+type valueKey struct{}
+
+var errShutdown = errors.New("SIGTERM")
+
+// Under Run a term has the values of Run's context, and ends with its cause.
+func TestTermsOfRunHaveItsValuesAndCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "trace 17"))
+		var values []any
+		var causes []error
+		var told []error
+		s := create(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+			values = append(values, ctx.Value(valueKey{}))
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return context.Cause(ctx)
+		}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) { told = append(told, err) }))
+		result := run(ctx, s)
+		pass(time.Minute)
+		s.InterruptLeadership()
+		pass(time.Minute)
+		cancel(errShutdown)
+		require.NoError(t, resultOf(t, result), "stopped in order")
+		require.Equal(t, []any{"trace 17", "trace 17"}, values)
+		require.Equal(t, []error{recipes.ErrReleased, errShutdown}, causes)
+		require.Empty(t, told, "the end of the term is no failure")
+	})
+}
+
+// The end of Run's context ends a term in the usual order; its deadline too.
+func TestTermsOfRunEndWithItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var cause error
+		s := create(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return cause
+		})
+		require.NoError(t, s.Run(ctx))
+		require.Equal(t, context.DeadlineExceeded, cause)
+		require.Empty(t, srv.Children(election))
+	})
+}
+
+// A function that returns at once does not make a hot loop: neither with automatic requeue,
+// nor with one by hand.
+func TestShortTermsAreFollowedByAPause(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy recipes.RetryPolicy
+		first  time.Duration
+		opts   []selector.Option
+	}{
+		"default":  {recipes.RetryPolicy{}, time.Second, []selector.Option{selector.WithAutoRequeue()}},
+		"longer":   {recipes.RetryPolicy{InitialInterval: 10 * time.Second}, 10 * time.Second, []selector.Option{selector.WithAutoRequeue()}},
+		"attempts": {recipes.RetryPolicy{MaxAttempts: 2}, time.Second, []selector.Option{selector.WithAutoRequeue()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				f := failing{run: func(context.Context, int) error { return nil }}
+				s := enter(t, testclient.ConnectSettled(t, srv), f.take, append(c.opts, selector.WithRequeueBackoff(c.policy))...)
+				pass(10 * time.Minute)
+				calls := f.called()
+				require.Greater(t, len(calls), int(10*time.Minute/c.first)/2, "successes are no reason to give up")
+				for _, pause := range pauses(calls) {
+					requireAround(t, c.first, pause)
+				}
+				start := time.Now()
+				require.NoError(t, s.Close())
+				require.Equal(t, start, time.Now(), "even in a pause")
+			})
+		})
+	}
+}
+
+// A term that was long enough is followed by none.
+func TestLongTermsAreFollowedByNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		f := failing{run: func(context.Context, int) error { pause(time.Second); return nil }}
+		enter(t, testclient.ConnectSettled(t, srv), f.take, selector.WithAutoRequeue())
+		pass(time.Minute)
+		require.GreaterOrEqual(t, len(f.called()), 60)
+	})
+}
+
+// Requeue by hand right after each term, from the error handler, is no hot loop either.
+func TestRequeueInTheErrorHandlerIsNoHotLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		var s *selector.LeaderSelector
+		f := failing{run: func(context.Context, int) error { return errWork }}
+		s = create(t, testclient.ConnectSettled(t, srv), f.take, selector.WithErrorHandler(func(error) { s.Requeue() }))
+		require.NoError(t, s.Start())
+		pass(time.Minute)
+		for _, pause := range pauses(f.called()) {
+			requireAround(t, time.Second, pause)
+		}
+	})
+}

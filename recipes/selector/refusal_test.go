@@ -1,0 +1,159 @@
+package selector_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// quotaExceeded is a code that zk.Conn does not know.
+const quotaExceeded = zktest.Refusal(-125)
+
+// refuse makes the server refuse an operation.
+func refuse(srv *zktest.Server, op zktest.Op, refusal zktest.Refusal) (allow func()) {
+	return srv.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Op == op {
+			return zktest.Fault{Refusal: refusal}
+		}
+		return zktest.Fault{}
+	})
+}
+
+// A selector that the server refuses goes on, with pauses that grow. Its owner hears of each
+// refusal once, by the handler or the log, and of the same one again once all was well.
+func TestRefusalIsReported(t *testing.T) {
+	for name, handled := range map[string]bool{"handler": true, "log": false} {
+		for kind, opts := range map[string][]selector.Option{"once": nil, "auto requeue": {selector.WithAutoRequeue()}} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := zktest.NewServer(t)
+					srv.Put(election, nil)
+					var log bytes.Buffer
+					var told []error
+					if handled {
+						opts = append(opts, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
+					}
+					client := testclient.ConnectSettled(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					reports := func(n int) {
+						t.Helper()
+						logged := strings.Count(log.String(), "level=ERROR")
+						if handled {
+							require.Equal(t, []int{n, 0}, []int{len(told), logged}, log.String())
+						} else {
+							require.Equal(t, n, logged, log.String())
+						}
+					}
+					requests := srv.Observe()
+					forbidden := refuse(srv, zktest.OpCreate, zktest.RefuseNoAuth)
+					s := create(t, client, idle, opts...)
+					ctx, cancel := context.WithCancel(t.Context())
+					result := run(ctx, s)
+					pass(10 * time.Minute)
+					reports(1)
+					require.InDelta(t, 35, requests.Count(zktest.OpCreate), 15)
+					require.Empty(t, s.Path())
+					overdrawn := refuse(srv, zktest.OpCreate, quotaExceeded)
+					forbidden()
+					pass(10 * time.Minute)
+					reports(2)
+					overdrawn()
+					pass(time.Minute)
+					require.True(t, s.HasLeadership())
+					reports(2)
+					forbidden = refuse(srv, zktest.OpCreate, quotaExceeded)
+					srv.Delete(s.Path())
+					pass(10 * time.Minute)
+					if kind == "once" {
+						require.ErrorIs(t, resultOf(t, result), recipes.ErrNodeDeleted, "the term is over")
+					} else {
+						reports(3)
+						forbidden()
+						pass(time.Minute)
+						require.True(t, s.HasLeadership())
+					}
+					cancel()
+					if kind != "once" {
+						require.NoError(t, resultOf(t, result))
+					}
+					if handled {
+						require.ErrorIs(t, told[0], zk.ErrNoAuth)
+						require.EqualError(t, told[1], "selector: stand "+election+": create: unknown error: -125")
+					}
+				})
+			})
+		}
+	}
+}
+
+// An observer that is refused says so once to the handler, and goes on.
+func TestRefusedObservationIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithID("a"))
+		var told []error
+		watching := create(t, testclient.ConnectSettled(t, srv), idle, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
+		allow := refuse(srv, zktest.OpGetChildren2, zktest.RefuseNoAuth)
+		leaders := watching.Observe(t.Context())
+		pass(time.Hour)
+		require.Len(t, told, 1)
+		require.ErrorIs(t, told[0], zk.ErrNoAuth)
+		require.ErrorContains(t, told[0], "selector: observe "+election+": ")
+		allow()
+		require.Equal(t, "a", (<-leaders).ID)
+	})
+}
+
+// When the sequence numbers have run out the order of participants means nothing.
+func TestExhaustedSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		srv.Put(election, nil)
+		srv.SetSequence(election, 1<<31-1)
+		var told []error
+		s := create(t, testclient.ConnectSettled(t, srv), idle, selector.WithAutoRequeue(),
+			selector.WithErrorHandler(func(err error) { told = append(told, err) }))
+		require.ErrorIs(t, resultOf(t, run(t.Context(), s)), recipes.ErrSequenceExhausted)
+		require.Len(t, told, 1)
+		require.ErrorIs(t, told[0], recipes.ErrSequenceExhausted)
+		require.Empty(t, srv.Children(election))
+	})
+}
+
+// A refusal to let the selector watch the znode ahead is told once, however often it tries.
+func TestRefusalToWatchTheZnodeAheadIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		first := enter(t, testclient.ConnectSettled(t, srv), idle)
+		pass(time.Second)
+		ahead := first.Path()
+		require.NotEmpty(t, ahead)
+		allow := srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData && r.Path == ahead {
+				return zktest.Fault{Refusal: quotaExceeded}
+			}
+			return zktest.Fault{}
+		})
+		errs := make(chan error, 1000)
+		s := enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithErrorHandler(func(err error) { errs <- err }))
+		pass(10 * time.Minute)
+		require.Len(t, errs, 1)
+		allow()
+		pass(time.Minute)
+		require.NoError(t, first.Close())
+		pass(time.Minute)
+		require.True(t, s.HasLeadership())
+		require.Len(t, errs, 1)
+	})
+}
