@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
@@ -25,12 +24,8 @@ func RunElection(ctx context.Context, client *recipes.Client, identity string, c
 	if err != nil {
 		return err
 	}
-	observer, err := latch.New(client, "/services/report") // not started: it only looks on
-	if err != nil {
-		return err
-	}
 	go func() { // ends with ctx
-		for leader := range observer.Observe(ctx) {
+		for leader := range s.Observe(ctx) {
 			callbacks.OnNewLeader(leader.ID)
 		}
 	}()

@@ -21,8 +21,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // screenshot makes the picture in the README:
@@ -46,7 +49,8 @@ func chromium(t *testing.T, args ...string) string {
 // look is what a page looks like in a frame of some width.
 type look struct {
 	Title    string   `json:"title"`
-	Leader   string   `json:"leader"`
+	First    string   `json:"first"`
+	Schedule string   `json:"schedule"`
 	Token    string   `json:"token"`
 	Queue    []string `json:"queue"`
 	Runs     []string `json:"runs"`
@@ -81,7 +85,7 @@ iframe.onload = () => {
   const texts = all("body *").filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
   const sections = all(".columns section").map(e => e.getBoundingClientRect())
   document.querySelector("pre").textContent = JSON.stringify({
-    title: page.title, leader: text(page.querySelector("h1")), token: text(page.querySelector("#token")),
+    title: page.title, first: text(page.querySelector("h1")), schedule: text(page.querySelector("#schedule")), token: text(page.querySelector("#token")),
     queue: all("ol li").map(text), runs: all("tbody tr").map(text),
     overflow: Math.max(...all("body *").map(e => e.getBoundingClientRect().right)) - page.documentElement.clientWidth,
     beside: sections[1].left >= sections[0].right, dark: luminance(ground(page.body)) < .5,
@@ -136,11 +140,12 @@ func TestStatusPageInChromium(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := lookAt(t, tr.workers["bob"].url, tt.width, tt.args...)
-			require.Equal(t, tr.leader+" leads", l.Title)
-			require.Equal(t, tr.leader+" leads", l.Leader)
+			require.Equal(t, tr.leader+" is first in the queue", l.Title)
+			require.Equal(t, tr.leader+" is first in the queue", l.First)
+			require.Regexp(t, `^Last run: number \d+, \ds ago, done\. Run \d+ is due (now|in \ds)\. The job runs every 400ms\.$`, l.Schedule)
 			require.Equal(t, token, l.Token)
-			require.ElementsMatch(t, []string{"ann leads", "bob this one", "cid"}, l.Queue)
-			require.Equal(t, tr.leader+" leads", l.Queue[0])
+			require.ElementsMatch(t, []string{"ann first", "bob this one", "cid"}, l.Queue)
+			require.Equal(t, tr.leader+" first", l.Queue[0])
 			require.GreaterOrEqual(t, len(l.Runs), runsPerTerm)
 			for _, r := range l.Runs {
 				require.Regexp(t, `^\d+ `+tr.leader+` `+token+` \ds ago \d+ms done$`, r)
@@ -160,24 +165,24 @@ func TestLongNamesInChromium(t *testing.T) {
 	long := strings.Repeat("w", maxID)
 	q, err := p.queue(t.Context())
 	require.NoError(t, err)
-	q.participants[0].ID, q.token = long, 1<<63-1
+	q[0].ID, q[0].Token = long, 1<<63-1
 	runs, err := p.runs(t.Context(), 1)
 	require.NoError(t, err)
 	runs[0].Leader, runs[0].Token, runs[0].Outcome = long, 1<<63-1, outcomeStopped
-	p.queue = func(context.Context) (queue, error) { return q, nil }
+	p.queue = func(context.Context) ([]recipes.Participant, error) { return q, nil }
 	p.runs = func(context.Context, int) ([]runRecord, error) { return runs, nil }
 	server := httptest.NewServer(p.handler())
 	defer server.Close()
 
 	l := lookAt(t, server.URL, phone)
-	require.Equal(t, long+" leads", l.Leader)
+	require.Equal(t, long+" is first in the queue", l.First)
 	require.LessOrEqual(t, l.Overflow, 0.0)
 }
 
 // The picture shows three workers, one of which was stopped in the middle of a run.
 func TestScreenshotInChromium(t *testing.T) {
 	ctx := t.Context()
-	tr, _ := newTourOf(t, embedded(t), "worker-1", "worker-2", "worker-3")
+	tr, _ := newTourOf(t, embedded(t), 2*time.Second, "worker-1", "worker-2", "worker-3")
 	require.NoError(t, tr.awaitRuns(ctx))
 	_, err := tr.until(ctx, func(e event) bool { return e.Msg == saysBegins })
 	require.NoError(t, err)
@@ -191,11 +196,11 @@ func TestScreenshotInChromium(t *testing.T) {
 		file, err = filepath.Abs(*screenshot)
 		require.NoError(t, err)
 	}
-	chromium(t, "--window-size=880,560", "--screenshot="+file, tr.workers[tr.leader].url)
+	chromium(t, "--window-size=880,660", "--screenshot="+file, tr.workers[tr.leader].url)
 	picture, err := os.Open(file)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, picture.Close()) }()
 	cfg, err := png.DecodeConfig(picture)
 	require.NoError(t, err)
-	require.Equal(t, []int{880, 560}, []int{cfg.Width, cfg.Height})
+	require.Equal(t, []int{880, 660}, []int{cfg.Width, cfg.Height})
 }

@@ -53,9 +53,7 @@ func demo(ctx context.Context, o options, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	site, err := startSite(ctx, o.listen, (&page{
-		every: o.every, runs: db.lastRuns, queue: queueOf(client, onlooker),
-	}).handler())
+	site, err := startSite(ctx, o.listen, onlookerPage(db, onlooker, o.every).handler())
 	if err != nil {
 		return err
 	}
@@ -68,7 +66,7 @@ func demo(ctx context.Context, o options, stdout, stderr io.Writer) (err error) 
 	if err := t.play(ctx); err != nil {
 		return err
 	}
-	r := report{handovers: t.handovers, sessionTimeout: client.SessionTimeout(), terms: terms(t.events.all(), t.handovers)}
+	r := report{handovers: t.handovers, sessionTimeout: client.SessionTimeout(), every: o.every, terms: terms(t.events.all(), t.handovers)}
 	r.stale = staleWrites(t.events.all())
 	if r.runs, err = db.lastRuns(ctx, allRuns); err != nil {
 		return err

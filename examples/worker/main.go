@@ -1,10 +1,11 @@
 // Command worker runs a job every minute, in one process at a time. Several processes
 // stand by; when the one that leads stops, dies or hangs, the next one takes over and
-// runs the job at once. What a hung leader writes when it wakes up is refused.
+// runs the job when it is due. What a hung leader writes when it wakes up is refused.
 //
-// The leader is elected by a LeaderLatch and not by a LeaderSelector, because the rest
-// of the process asks too: the status page who leads, the readiness check whether we do. A process
-// that has nothing to do but the job is shorter with a LeaderSelector.
+// The leader is elected by a LeaderLatch and not by a LeaderSelector, because the rest of
+// the process asks too: the status page what is in the way, the readiness check whether we
+// lead, or whether nobody knows yet. A process that has nothing to do but the job is
+// shorter with a LeaderSelector.
 //
 // Usage:
 //

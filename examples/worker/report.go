@@ -14,6 +14,7 @@ import (
 // report is what a tour has shown.
 type report struct {
 	sessionTimeout time.Duration
+	every          time.Duration
 	handovers      []handover
 	terms          []term
 	runs           []runRecord // the latest first
@@ -91,23 +92,48 @@ func (r report) fault() error {
 		if h.signal == stopNicely {
 			limit = orderlyHandover
 		}
-		if took := h.firstRun.Sub(h.at); took > limit {
-			return fmt.Errorf("%s: the next leader's first run came after %v, the limit is %v", signalName(h.signal), took, limit)
+		if took := h.led.Sub(h.at); took > limit {
+			return fmt.Errorf("%s: the next leader came after %v, the limit is %v", signalName(h.signal), took, limit)
+		}
+		// It waits until the run is due, an interval at most.
+		if took := h.firstRun.Sub(h.at); took > limit+r.every {
+			return fmt.Errorf("%s: the next leader's first run came after %v, the limit is %v", signalName(h.signal), took, limit+r.every)
 		}
 	}
-	for i, n := 0, len(r.runs); i < n; i++ {
-		if r.runs[i].Number != int64(n-i) {
-			return fmt.Errorf("%d runs, and number %d among them", n, r.runs[i].Number)
-		}
-		if i > 0 && r.runs[i].Token > r.runs[i-1].Token {
-			return fmt.Errorf("run %d has a higher token than the one after it", r.runs[i].Number)
-		}
+	if err := r.faultOfRuns(); err != nil {
+		return err
 	}
 	switch {
 	case r.overlaps() > 0:
 		return errors.New("terms overlap")
 	case r.stale != 1:
 		return fmt.Errorf("%d stale writes refused instead of 1", r.stale)
+	}
+	return nil
+}
+
+// faultOfRuns returns what is wrong with the runs: their numbers, the order of their tokens,
+// or their times.
+func (r report) faultOfRuns() error {
+	done := map[time.Time]int64{} // the runs that were done, by when they were due
+	for i, n := 0, len(r.runs); i < n; i++ {
+		run := r.runs[i]
+		if run.Number != int64(n-i) {
+			return fmt.Errorf("%d runs, and number %d among them", n, run.Number)
+		}
+		if i > 0 && run.Token > r.runs[i-1].Token {
+			return fmt.Errorf("run %d has a higher token than the one after it", run.Number)
+		}
+		if run.Began.Before(run.Due) {
+			return fmt.Errorf("run %d began %v before it was due", run.Number, run.Due.Sub(run.Began))
+		}
+		if run.Outcome != outcomeDone {
+			continue
+		}
+		if again := done[run.Due]; again != 0 {
+			return fmt.Errorf("run %d was done again as run %d", run.Number, again)
+		}
+		done[run.Due] = run.Number
 	}
 	return nil
 }

@@ -36,11 +36,13 @@ func theHandovers() []handover {
 
 func theReport() report {
 	r := report{
-		sessionTimeout: 3 * time.Second, handovers: theHandovers(),
+		sessionTimeout: 3 * time.Second, every: time.Second, handovers: theHandovers(),
 		terms: terms(theEvents(), theHandovers()), stale: staleWrites(theEvents()),
 	}
 	for n := int64(4); n > 0; n-- {
-		r.runs = append(r.runs, aRun(n, 10*n))
+		run := aRun(n, 10*n)
+		run.Due, run.Began = run.Due.Add(time.Duration(n)*time.Second), run.Began.Add(time.Duration(n)*time.Second)
+		r.runs = append(r.runs, run)
 	}
 	return r
 }
@@ -83,12 +85,24 @@ func TestReport(t *testing.T) {
 			"higher token", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
 		},
 		{
-			"a stop as slow as a crash", func(r *report) { r.handovers[0].firstRun = at(4000) },
-			"SIGTERM: the next leader's first run came after 3.002s", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
+			"a run before its time", func(r *report) { r.runs[0].Began = r.runs[0].Due.Add(-time.Second) },
+			"run 4 began 1s before it was due", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
 		},
 		{
-			"a session that did not expire", func(r *report) { r.handovers[1].firstRun = at(8000) },
-			"SIGKILL: the next leader's first run came after 6s, the limit is 4.5s", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
+			"a run done again after a takeover", func(r *report) { r.runs[0].Due = r.runs[1].Due },
+			"run 3 was done again as run 4", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
+		},
+		{
+			"a stop as slow as a crash", func(r *report) { r.handovers[0].led = at(4000) },
+			"SIGTERM: the next leader came after 3.002s, the limit is 1s", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
+		},
+		{
+			"a first run that came late", func(r *report) { r.handovers[0].firstRun = at(4000) },
+			"SIGTERM: the next leader's first run came after 3.002s, the limit is 2s", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
+		},
+		{
+			"a session that did not expire", func(r *report) { r.handovers[1].led = at(8000) },
+			"SIGKILL: the next leader came after 6s, the limit is 4.5s", "4 leaders, 4 runs, 1 stale write refused, 0 overlapping terms",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,12 +38,10 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	defer func() { err = errors.Join(err, client.Close()) }()
 
 	w := &worker{id: o.id, store: db, job: waiting(o.work), every: o.every, log: log}
-	if err := w.enter(client); err != nil { //nolint:contextcheck // a latch goes on until it is closed
+	if err := w.enter(client); err != nil {
 		return err
 	}
-	site, err := startSite(ctx, o.listen, (&page{
-		self: o.id, every: o.every, runs: db.lastRuns, queue: queueOf(client, w.latch), isLeader: w.isLeader,
-	}).handler())
+	site, err := startSite(ctx, o.listen, w.page().handler())
 	if err != nil {
 		return errors.Join(err, w.leave())
 	}
@@ -57,20 +55,26 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 			cancel()
 		}()
 	}
-	refused := make(chan error, 1)
-	go func() { refused <- w.refused(ctx) }() // ends with ctx, or when the worker leaves
-	if _, err := w.isLeader(ctx); err == nil {
-		log.InfoContext(ctx, saysServing, "url", site.url)
+	return w.await(ctx, site)
+}
+
+// await says when the first election is decided, and returns when the worker has to end:
+// nil when ctx has ended.
+func (w *worker) await(ctx context.Context, site *site) error {
+	decided := w.latch.Decided()
+	for {
+		select {
+		case <-decided:
+			w.log.InfoContext(ctx, saysServing, "url", site.url)
+			decided = nil // once
+		case err := <-site.failed:
+			return err
+		case err := <-w.gaveUp:
+			return err
+		case <-ctx.Done():
+			return nil // it was asked to
+		}
 	}
-	select {
-	case err = <-site.failed:
-	case err = <-refused:
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil {
-		return nil // it was asked to
-	}
-	return err
 }
 
 // site is a running HTTP server.

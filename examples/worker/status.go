@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"html/template"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -18,39 +20,30 @@ const (
 	patience  = 3 * time.Second // with ZooKeeper and the database, for one request
 )
 
-// queue is who takes part in the election, the leader first, and the leader's token.
-type queue struct {
-	participants []recipes.Participant
-	token        int64
-}
-
-// queueOf asks ZooKeeper, so that every process shows the same, whether it leads,
-// waits, or only looks on with a latch that was never started. A term's token is the czxid
-// of its znode, which everybody may read.
-func queueOf(client *recipes.Client, election *latch.LeaderLatch) func(context.Context) (queue, error) {
-	return func(ctx context.Context) (q queue, err error) {
-		q.participants, err = election.Participants(ctx)
-		if err != nil || len(q.participants) == 0 {
-			return q, err
-		}
-		found, stat, err := client.Conn().Exists(q.participants[0].Path)
-		if err != nil {
-			return q, err
-		}
-		if found {
-			q.token = stat.Czxid
-		}
-		return q, nil
-	}
-}
-
-// page shows the election and the runs. It has no state of its own.
+// page shows the election and the runs. It has no state of its own: all of it comes from
+// ZooKeeper and the database, so that every process shows the same, whether it leads, waits,
+// or only looks on with a latch that was never started.
 type page struct {
-	self     string // the participant whose page it is
 	every    time.Duration
-	queue    func(context.Context) (queue, error)
+	queue    func(context.Context) ([]recipes.Participant, error)
+	next     func(context.Context) (schedule, error)
 	runs     func(ctx context.Context, n int) ([]runRecord, error)
+	self     func() (id, path string)            // the participant whose page it is; nil: it takes no part
+	trouble  func() error                        // what keeps it from the election; nil: it takes no part
 	isLeader func(context.Context) (bool, error) // nil: it takes no part
+}
+
+// onlookerPage is the page of one that takes no part: election was not started.
+func onlookerPage(s *store, election *latch.LeaderLatch, every time.Duration) *page {
+	return &page{every: every, queue: election.Participants, next: s.schedule, runs: s.lastRuns}
+}
+
+// page is the page of a worker that has entered the election.
+func (w *worker) page() *page {
+	p := onlookerPage(w.store, w.latch, w.every)
+	p.self = func() (id, path string) { return w.latch.ID(), w.latch.Path() }
+	p.trouble, p.isLeader = w.latch.Err, w.isLeader
+	return p
 }
 
 func (p *page) handler() http.Handler {
@@ -80,16 +73,44 @@ func (p *page) serveLeader(w http.ResponseWriter, r *http.Request) {
 
 // status is what the template gets.
 type status struct {
-	Self    string
+	Self    string // "" if it takes no part
+	Path    string // of its znode; "" if it has none
 	Every   time.Duration
 	Now     time.Time
 	Refresh int // in seconds; 0: the page stays as it is
 
-	Leader  string // "" if nobody leads
-	Token   int64  // 0 if it has gone in that moment
 	Queue   []recipes.Participant
+	Next    schedule
+	Overdue bool // the next run is late
 	Runs    []runRecord
 	Trouble []string
+}
+
+// First is the first in the queue, nil if nobody takes part. Whether it leads nobody but
+// itself can know: it may have died, and have a znode until its session has expired.
+func (s status) First() *recipes.Participant {
+	if len(s.Queue) == 0 {
+		return nil
+	}
+	return &s.Queue[0]
+}
+
+// Last is the last run, nil if there was none.
+func (s status) Last() *runRecord {
+	if len(s.Runs) == 0 {
+		return nil
+	}
+	return &s.Runs[0]
+}
+
+// overdueAfter is how long after its time a run that has not been recorded is late: after
+// the longest of the last runs, because the present one may take as long, and a moment.
+func overdueAfter(runs []runRecord) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range runs {
+		longest = max(longest, r.Took)
+	}
+	return longest + time.Second
 }
 
 //go:embed status.html
@@ -97,8 +118,15 @@ var statusHTML string
 
 var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{ //nolint:gochecknoglobals // parsed once
 	"ago":   func(now, then time.Time) string { return short(max(0, now.Sub(then)).Truncate(time.Second)) },
+	"in":    func(now, then time.Time) string { return short(max(0, then.Sub(now)).Round(time.Second)) },
+	"name":  name,
 	"short": short,
 }).Parse(statusHTML))
+
+// name is the participant's id. One whose znode may not be read shows the znode's name.
+func name(p recipes.Participant) string {
+	return cmp.Or(p.ID, path.Base(p.Path))
+}
 
 // short says "1m" for a minute, where the standard library says "1m0s".
 func short(d time.Duration) string {
@@ -117,35 +145,42 @@ func short(d time.Duration) string {
 func (p *page) serveStatus(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	s := p.look(ctx)
+	s, known := p.look(ctx)
 	s.Refresh, _ = strconv.Atoi(r.URL.Query().Get("refresh"))
 
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	if len(s.Trouble) > 1 {
+	if !known {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_ = statusPage.Execute(w, s) // the reader has gone away; nobody to tell
 }
 
-// look asks ZooKeeper and the database. What one of them does not tell is missing, and
-// the page says why.
-func (p *page) look(ctx context.Context) status {
-	s := status{Self: p.self, Every: p.every}
-	q, err := p.queue(ctx)
-	if err != nil {
-		s.Trouble = append(s.Trouble, "ZooKeeper does not answer: "+err.Error())
+// look asks ZooKeeper and the database, and reports whether any of them has answered. What
+// one of them does not tell is missing, and the page says why.
+func (p *page) look(ctx context.Context) (s status, known bool) {
+	s.Every = p.every
+	if p.self != nil {
+		s.Self, s.Path = p.self()
 	}
-	s.Queue, s.Token = q.participants, q.token
-	if len(s.Queue) > 0 {
-		s.Leader = s.Queue[0].ID
+	if p.trouble != nil {
+		if err := p.trouble(); err != nil {
+			s.Trouble = append(s.Trouble, "This worker is kept from the election: "+err.Error())
+		}
 	}
-	s.Runs, err = p.runs(ctx, shownRuns)
-	if err != nil {
-		s.Trouble = append(s.Trouble, "The database does not answer: "+err.Error())
+	var queueErr, storeErr error
+	if s.Queue, queueErr = p.queue(ctx); queueErr != nil {
+		s.Trouble = append(s.Trouble, "ZooKeeper does not answer: "+queueErr.Error())
+	}
+	if s.Next, storeErr = p.next(ctx); storeErr == nil {
+		s.Runs, storeErr = p.runs(ctx, shownRuns)
+	}
+	if storeErr != nil {
+		s.Trouble = append(s.Trouble, "The database does not answer: "+storeErr.Error())
 	}
 	s.Now = time.Now()
-	return s
+	s.Overdue = !s.Next.Due.IsZero() && s.Now.Sub(s.Next.Due) > overdueAfter(s.Runs)
+	return s, queueErr == nil || storeErr == nil
 }

@@ -18,20 +18,29 @@ import (
 var errDown = errors.New("down for the night")
 
 func thePage() *page {
+	now := time.Now()
 	return &page{
-		self: "bob", every: time.Minute,
-		queue: func(context.Context) (queue, error) {
-			return queue{token: 4294967303, participants: []recipes.Participant{
-				{ID: "ann", Path: "/worker/leader/1", Leader: true}, {ID: "bob", Path: "/worker/leader/2"}, {ID: "<cid>", Path: "/worker/leader/3"},
-			}}, nil
+		every: time.Minute,
+		self:  func() (id, path string) { return "bob", "/worker/leader/2" },
+		queue: func(context.Context) ([]recipes.Participant, error) {
+			return []recipes.Participant{
+				{ID: "ann", Path: "/worker/leader/1", Leader: true, Token: 4294967303, Since: now.Add(-5 * time.Minute)},
+				{ID: "bob", Path: "/worker/leader/2"},
+				{ID: "<cid>", Path: "/worker/leader/3"},
+				{Path: "/worker/leader/4"}, // may not be read
+				{ID: "bob", Path: "/worker/leader/5"},
+			}, nil
+		},
+		next: func(context.Context) (schedule, error) {
+			return schedule{Number: 13, Due: now.Add(42 * time.Second)}, nil
 		},
 		runs: func(_ context.Context, n int) ([]runRecord, error) {
-			now := time.Now()
 			return []runRecord{
 				{Number: 12, Token: 4294967303, Leader: "ann", Outcome: outcomeDone, Began: now.Add(-65 * time.Second), Took: 300 * time.Millisecond},
 				{Number: 11, Token: 4294967301, Leader: "<cid>", Outcome: outcomeStopped, Began: now.Add(-2 * time.Hour), Took: 12 * time.Millisecond},
 			}[:min(n, 2)], nil
 		},
+		trouble:  func() error { return nil },
 		isLeader: func(context.Context) (bool, error) { return false, nil },
 	}
 }
@@ -49,17 +58,48 @@ func TestStatusPage(t *testing.T) {
 	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
 	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
 	for _, said := range []string{
-		"<title>ann leads</title>", "<h1>ann leads</h1>", `<span id="token">4294967303</span>. The job runs every 1m.`,
-		`<li>ann <span class="tag">leads</span></li>`, `<li>bob <span class="quiet">this one</span></li>`, `<li>&lt;cid&gt;</li>`,
+		"<title>ann is first in the queue</title>", "<h1>ann is first in the queue</h1>",
+		`There for 5m. Its fencing token is <span id="token">4294967303</span>. `,
+		"Last run: number 12, 1m5s ago, done. Run 13 is due in 42s. The job runs every 1m.",
+		`<li>ann <span class="tag">first</span></li>`, `<li>bob <span class="quiet">this one</span></li>`, `<li>&lt;cid&gt;</li>`,
+		`<li>4</li>`, `<li>bob</li>`,
 		`<td>12</td><td>ann <small>4294967303</small></td>`, ">1m5s ago</time> <small>300ms</small>", `<span class="tag">done</span>`,
 		`<td>11</td><td>&lt;cid&gt; <small>4294967301</small></td>`, ">2h ago</time> <small>12ms</small>", `<span class="tag bad">stopped</span>`,
 		"As seen by bob at ", `href="/?refresh=5"`,
 	} {
 		require.Contains(t, w.Body.String(), said)
 	}
-	for _, absent := range []string{"http-equiv", "<script", "http://", "https://", "alert", "Nobody"} {
+	for _, absent := range []string{"http-equiv", "<script", "http://", "https://", "alert", "Nobody", "Overdue", " lead"} {
 		require.NotContains(t, w.Body.String(), absent)
 	}
+}
+
+// A run that is under way is not late yet. One that has not been recorded for longer than
+// runs take is.
+func TestStatusPageTellsOfALateRun(t *testing.T) {
+	for late, want := range map[time.Duration]string{
+		0:                       "Run 13 is due now.",
+		time.Second:             "Run 13 is due now.",
+		1500 * time.Millisecond: "<strong>Overdue: run 13 was due 1s ago.</strong>",
+		time.Hour:               "<strong>Overdue: run 13 was due 1h ago.</strong>",
+	} {
+		p := thePage()
+		due := time.Now().Add(-late)
+		p.next = func(context.Context) (schedule, error) { return schedule{Number: 13, Due: due}, nil }
+		body := fetch(t, p, "/").Body.String()
+		require.Contains(t, body, want)
+		require.Equal(t, strings.Contains(want, "Overdue"), strings.Contains(body, "<title>Overdue: ann is first in the queue</title>"), late)
+		require.Equal(t, strings.Contains(want, "Overdue"), strings.Contains(body, `class="first bad"`), late)
+	}
+}
+
+// What keeps a worker from the election is on its page.
+func TestStatusPageOfARefusedWorker(t *testing.T) {
+	p := thePage()
+	p.trouble = func() error { return errDown }
+	w := fetch(t, p, "/")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), `role="alert">This worker is kept from the election: down for the night</section>`)
 }
 
 // Nobody's page moves under his eyes unless he has asked for it.
@@ -72,14 +112,17 @@ func TestStatusPageRefreshesOnDemand(t *testing.T) {
 	}
 }
 
-func TestStatusPageWithoutLeader(t *testing.T) {
+func TestStatusPageWithNobody(t *testing.T) {
 	p := thePage()
-	p.self = ""
-	p.queue = func(context.Context) (queue, error) { return queue{}, nil }
+	p.self, p.trouble = nil, nil
+	p.queue = func(context.Context) ([]recipes.Participant, error) { return nil, nil }
+	p.next = func(context.Context) (schedule, error) { return schedule{Number: 1}, nil }
 	p.runs = func(context.Context, int) ([]runRecord, error) { return nil, nil }
 	w := fetch(t, p, "/")
 	require.Equal(t, http.StatusOK, w.Code)
-	for _, said := range []string{"<h1>Nobody leads</h1>", "Nobody takes part.", "None yet.", "an onlooker, who takes no part,"} {
+	for _, said := range []string{
+		"<h1>Nobody is in the queue</h1>", "Nobody takes part.", "None yet.", "No run yet. Run 1 is due now.", "an onlooker, who takes no part,",
+	} {
 		require.Contains(t, w.Body.String(), said)
 	}
 	require.NotContains(t, w.Body.String(), "alert")
@@ -88,16 +131,17 @@ func TestStatusPageWithoutLeader(t *testing.T) {
 // What is known is shown, and what is not is said.
 func TestStatusPageInTrouble(t *testing.T) {
 	p := thePage()
-	p.queue = func(context.Context) (queue, error) { return queue{}, errDown }
+	p.queue = func(context.Context) ([]recipes.Participant, error) { return nil, errDown }
 	w := fetch(t, p, "/")
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Contains(t, w.Body.String(), `role="alert">ZooKeeper does not answer: down for the night</section>`)
 	require.Contains(t, w.Body.String(), "<td>12</td>")
 
-	p.runs = func(context.Context, int) ([]runRecord, error) { return nil, errDown }
+	p.next = func(context.Context) (schedule, error) { return schedule{}, errDown }
 	w = fetch(t, p, "/")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Contains(t, w.Body.String(), "The database does not answer: down for the night")
+	require.NotContains(t, w.Body.String(), "due")
 }
 
 func TestLeaderEndpoint(t *testing.T) {
@@ -141,15 +185,39 @@ func TestStatusPageOfALiveElection(t *testing.T) {
 		c.await("ann", saysRuns)
 		lease, _ := ann.latch.Leadership()
 		for _, m := range []*member{ann, bob} {
-			p := &page{self: m.id, every: m.every, runs: c.store.lastRuns, queue: queueOf(m.client, m.latch), isLeader: m.isLeader}
-			s := p.look(t.Context())
+			s := c.look(m.worker)
 			require.Empty(t, s.Trouble)
-			require.Equal(t, "ann", s.Leader)
-			require.Equal(t, lease.FencingToken(), s.Token)
+			require.Equal(t, m.latch.Path(), s.Path)
 			require.Len(t, s.Queue, 2)
+			require.Equal(t, "ann", s.First().ID)
+			require.Equal(t, lease.FencingToken(), s.First().Token)
 			require.Equal(t, "bob", s.Queue[1].ID)
 			require.Len(t, s.Runs, 1)
-			require.Equal(t, s.Token, s.Runs[0].Token)
+			require.Equal(t, s.First().Token, s.Last().Token)
+			require.Equal(t, s.Runs[0].Due.Add(time.Minute), s.Next.Due)
+			require.False(t, s.Overdue)
 		}
+	})
+}
+
+// While the session of a leader that has died lives on, its znode is the first. The page
+// says that its run is overdue.
+func TestStatusPageAfterACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ann := c.join("ann", waiting(0))
+		bob := c.join("bob", waiting(0))
+		c.await("ann", saysRuns)
+		time.Sleep(36 * time.Second) //nolint:forbidigo // virtual time
+		c.cut(ann)
+		time.Sleep(26 * time.Second) //nolint:forbidigo // virtual time
+		s := c.look(bob.worker)
+		require.Equal(t, "ann", s.First().ID)
+		require.True(t, s.Overdue)
+		c.await("bob", saysRuns)
+		s = c.look(bob.worker)
+		require.Equal(t, "bob", s.First().ID)
+		require.False(t, s.Overdue)
+		c.server.Heal()
 	})
 }

@@ -14,22 +14,24 @@ import (
 var errStale = errors.New("stale fencing token")
 
 // The tables, in the words of package database. There is one job, with the token of the
-// latest leader and the number of the last run; and there are the runs. No number is
-// there twice, whoever leads.
+// latest leader, the number of the last run, and when the next one is due; and there are
+// the runs. No number is there twice, whoever leads. Times are in milliseconds since 1970.
 const (
 	jobTable = `CREATE TABLE IF NOT EXISTS worker_job (
 		name  NAME   NOT NULL UNIQUE,
 		token BIGINT NOT NULL,
-		runs  BIGINT NOT NULL
+		runs  BIGINT NOT NULL,
+		due   BIGINT NOT NULL -- 0: at once
 	)`
-	theJob   = `INSERT NEW INTO worker_job (name, token, runs) VALUES ('job', 0, 0)`
+	theJob   = `INSERT NEW INTO worker_job (name, token, runs, due) VALUES ('job', 0, 0, 0)`
 	runTable = `CREATE TABLE IF NOT EXISTS worker_run (
 		number  BIGINT NOT NULL UNIQUE,
 		token   BIGINT NOT NULL,
 		leader  NAME   NOT NULL,
 		outcome NAME   NOT NULL,
-		began   BIGINT NOT NULL, -- in milliseconds since 1970
-		took    BIGINT NOT NULL  -- in milliseconds
+		due     BIGINT NOT NULL,
+		began   BIGINT NOT NULL,
+		took    BIGINT NOT NULL -- in milliseconds
 	)`
 )
 
@@ -46,8 +48,15 @@ type runRecord struct {
 	Token   int64 // of the term that it was done in
 	Leader  string
 	Outcome string
+	Due     time.Time
 	Began   time.Time
 	Took    time.Duration
+}
+
+// schedule is the next run.
+type schedule struct {
+	Number int64
+	Due    time.Time // by the clock of whoever recorded the last run; zero: at once
 }
 
 // store is where the runs are recorded. Its methods are single statements or short
@@ -70,33 +79,43 @@ func openStore(ctx context.Context, dsn string) (*store, error) {
 func (s *store) Close() error { return s.db.Close() }
 
 // claim marks the job as the one of the leader with this token, shuts out every earlier
-// leader from then on, and returns the number of the next run. Claiming again with the
-// same token is fine. It returns errStale when a later leader was first.
+// leader from then on, and returns the next run. Claiming again with the same token is
+// fine. It returns errStale when a later leader was first.
 //
 // The claim comes before the read, for a token that is looked at in the final write alone
 // is too late: a paused leader and its successor would both have read the same number.
-func (s *store) claim(ctx context.Context, token int64) (next int64, err error) {
+func (s *store) claim(ctx context.Context, token int64) (schedule, error) {
 	found, err := database.Found(s.db.ExecContext(ctx,
 		`UPDATE worker_job SET token = ? WHERE name = 'job' AND token <= ?`, token, token))
 	if err != nil {
-		return 0, fmt.Errorf("claim the job: %w", err)
+		return schedule{}, fmt.Errorf("claim the job: %w", err)
 	}
 	if !found {
-		return 0, fmt.Errorf("claim the job with token %d: %w", token, errStale)
+		return schedule{}, fmt.Errorf("claim the job with token %d: %w", token, errStale)
 	}
-	err = s.db.QueryRowContext(ctx, `SELECT runs + 1 FROM worker_job WHERE name = 'job'`).Scan(&next)
+	return s.schedule(ctx)
+}
+
+// schedule returns the next run. It is for onlookers: a leader claims the job.
+func (s *store) schedule(ctx context.Context) (next schedule, err error) {
+	var due int64
+	err = s.db.QueryRowContext(ctx, `SELECT runs + 1, due FROM worker_job WHERE name = 'job'`).Scan(&next.Number, &due)
 	if err != nil {
-		return 0, fmt.Errorf("read the number of the next run: %w", err)
+		return schedule{}, fmt.Errorf("read the schedule: %w", err)
+	}
+	if due != 0 {
+		next.Due = time.UnixMilli(due)
 	}
 	return next, nil
 }
 
-// record writes down a run, and counts it, both or neither. It returns errStale, and
-// changes nothing, unless the job is still claimed with the run's token.
+// record writes down a run, counts it, and sets when the next one is due: all of that or
+// nothing. It returns errStale, and changes nothing, unless the job is still claimed with
+// the run's token.
 //
 // After any other error the run may have been recorded or not. Either way the next claim
-// returns the number that is due.
-func (s *store) record(ctx context.Context, r runRecord) error {
+// returns the run that is due.
+func (s *store) record(ctx context.Context, r runRecord, due time.Time) error {
 	failed := func(err error) error {
 		return fmt.Errorf("record run %d with token %d: %w", r.Number, r.Token, err)
 	}
@@ -107,7 +126,7 @@ func (s *store) record(ctx context.Context, r runRecord) error {
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 
 	found, err := database.Found(tx.ExecContext(ctx,
-		`UPDATE worker_job SET runs = ? WHERE name = 'job' AND token = ?`, r.Number, r.Token))
+		`UPDATE worker_job SET runs = ?, due = ? WHERE name = 'job' AND token = ?`, r.Number, due.UnixMilli(), r.Token))
 	if err != nil {
 		return failed(err)
 	}
@@ -115,8 +134,8 @@ func (s *store) record(ctx context.Context, r runRecord) error {
 		return failed(errStale)
 	}
 	_, err = tx.ExecContext(ctx,
-		`INSERT INTO worker_run (number, token, leader, outcome, began, took) VALUES (?, ?, ?, ?, ?, ?)`,
-		r.Number, r.Token, r.Leader, r.Outcome, r.Began.UnixMilli(), r.Took.Milliseconds())
+		`INSERT INTO worker_run (number, token, leader, outcome, due, began, took) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		r.Number, r.Token, r.Leader, r.Outcome, r.Due.UnixMilli(), r.Began.UnixMilli(), r.Took.Milliseconds())
 	if err != nil {
 		return failed(err)
 	}
@@ -129,7 +148,7 @@ func (s *store) record(ctx context.Context, r runRecord) error {
 // lastRuns returns up to n runs, the latest first.
 func (s *store) lastRuns(ctx context.Context, n int) ([]runRecord, error) {
 	rows, err := s.db.QueryContext(ctx,
-		`SELECT number, token, leader, outcome, began, took FROM worker_run ORDER BY number DESC LIMIT ?`, n)
+		`SELECT number, token, leader, outcome, due, began, took FROM worker_run ORDER BY number DESC LIMIT ?`, n)
 	if err != nil {
 		return nil, fmt.Errorf("read the last runs: %w", err)
 	}
@@ -137,11 +156,11 @@ func (s *store) lastRuns(ctx context.Context, n int) ([]runRecord, error) {
 	var runs []runRecord
 	for rows.Next() {
 		var r runRecord
-		var began, took int64
-		if err := rows.Scan(&r.Number, &r.Token, &r.Leader, &r.Outcome, &began, &took); err != nil {
+		var due, began, took int64
+		if err := rows.Scan(&r.Number, &r.Token, &r.Leader, &r.Outcome, &due, &began, &took); err != nil {
 			return nil, fmt.Errorf("read the last runs: %w", err)
 		}
-		r.Began, r.Took = time.UnixMilli(began), time.Duration(took)*time.Millisecond
+		r.Due, r.Began, r.Took = time.UnixMilli(due), time.UnixMilli(began), time.Duration(took)*time.Millisecond
 		runs = append(runs, r)
 	}
 	if err := rows.Err(); err != nil {
@@ -155,7 +174,7 @@ func (s *store) lastRuns(ctx context.Context, n int) ([]runRecord, error) {
 func (s *store) reset(ctx context.Context) error {
 	for _, statement := range []string{
 		`DELETE FROM worker_run`,
-		`UPDATE worker_job SET token = 0, runs = 0 WHERE name = 'job'`,
+		`UPDATE worker_job SET token = 0, runs = 0, due = 0 WHERE name = 'job'`,
 	} {
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("reset: %w", err)

@@ -30,6 +30,7 @@ func testStore(t *testing.T, open func(*testing.T) *store) {
 		"lets a paused leader finish unopposed": testUnopposed,
 		"records each number once":              testRecordsOnce,
 		"fencing tokens as large as they get":   testLargeToken,
+		"keeps the schedule":                    testSchedule,
 		"forgets on reset":                      testReset,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,17 +43,20 @@ func testStore(t *testing.T, open func(*testing.T) *store) {
 
 func claim(t *testing.T, s *store, token int64) (number int64) {
 	t.Helper()
-	number, err := s.claim(t.Context(), token)
+	next, err := s.claim(t.Context(), token)
 	require.NoError(t, err)
-	return number
+	return next.Number
 }
 
 func aRun(number, token int64) runRecord {
 	return runRecord{
 		Number: number, Token: token, Leader: "ann", Outcome: outcomeDone,
-		Began: time.UnixMilli(1_700_000_000_123), Took: 250 * time.Millisecond,
+		Due: time.UnixMilli(1_700_000_000_000), Began: time.UnixMilli(1_700_000_000_123), Took: 250 * time.Millisecond,
 	}
 }
+
+// nextDue is when the run after aRun is due.
+var nextDue = time.UnixMilli(1_700_000_060_000)
 
 // requireRuns compares the tokens of the runs, which are numbered from 1.
 func requireRuns(t *testing.T, s *store, tokens ...int64) {
@@ -70,10 +74,10 @@ func requireRuns(t *testing.T, s *store, tokens ...int64) {
 func testNumbers(t *testing.T, s *store) {
 	t.Helper()
 	require.Equal(t, int64(1), claim(t, s, 33))
-	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.NoError(t, s.record(t.Context(), aRun(1, 33), nextDue))
 	require.Equal(t, int64(2), claim(t, s, 33))
 	require.Equal(t, int64(2), claim(t, s, 40), "a run that was not recorded is due again")
-	require.NoError(t, s.record(t.Context(), aRun(2, 40)))
+	require.NoError(t, s.record(t.Context(), aRun(2, 40), nextDue))
 	requireRuns(t, s, 33, 40)
 
 	runs, err := s.lastRuns(t.Context(), 1)
@@ -93,9 +97,9 @@ func testRefusesEarlierLeader(t *testing.T, s *store) {
 	t.Helper()
 	require.Equal(t, int64(1), claim(t, s, 33))
 	require.Equal(t, int64(1), claim(t, s, 34))
-	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33)), errStale, "before its successor has recorded anything")
-	require.NoError(t, s.record(t.Context(), aRun(1, 34)))
-	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33)), errStale, "and after")
+	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33), nextDue), errStale, "before its successor has recorded anything")
+	require.NoError(t, s.record(t.Context(), aRun(1, 34), nextDue))
+	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33), nextDue), errStale, "and after")
 	_, err := s.claim(t.Context(), 33)
 	require.ErrorIs(t, err, errStale)
 	requireRuns(t, s, 34)
@@ -104,7 +108,7 @@ func testRefusesEarlierLeader(t *testing.T, s *store) {
 func testRefusesWithoutClaim(t *testing.T, s *store) {
 	t.Helper()
 	claim(t, s, 33)
-	require.ErrorIs(t, s.record(t.Context(), aRun(1, 35)), errStale)
+	require.ErrorIs(t, s.record(t.Context(), aRun(1, 35), nextDue), errStale)
 	requireRuns(t, s)
 }
 
@@ -112,7 +116,7 @@ func testRefusesWithoutClaim(t *testing.T, s *store) {
 func testUnopposed(t *testing.T, s *store) {
 	t.Helper()
 	claim(t, s, 33)
-	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.NoError(t, s.record(t.Context(), aRun(1, 33), nextDue))
 	require.Equal(t, int64(2), claim(t, s, 34))
 	requireRuns(t, s, 33)
 }
@@ -120,10 +124,28 @@ func testUnopposed(t *testing.T, s *store) {
 func testRecordsOnce(t *testing.T, s *store) {
 	t.Helper()
 	claim(t, s, 33)
-	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
-	require.Error(t, s.record(t.Context(), aRun(1, 33)))
+	require.NoError(t, s.record(t.Context(), aRun(1, 33), nextDue))
+	require.Error(t, s.record(t.Context(), aRun(1, 33), nextDue))
 	require.Equal(t, int64(2), claim(t, s, 33), "both or neither")
 	requireRuns(t, s, 33)
+}
+
+// The due time goes with the run that is recorded, and is as safe from earlier leaders.
+func testSchedule(t *testing.T, s *store) {
+	t.Helper()
+	next, err := s.claim(t.Context(), 33)
+	require.NoError(t, err)
+	require.Equal(t, schedule{Number: 1}, next, "the first run has no time")
+	require.NoError(t, s.record(t.Context(), aRun(1, 33), nextDue))
+	for _, token := range []int64{33, 34} {
+		next, err = s.claim(t.Context(), token)
+		require.NoError(t, err)
+		require.Equal(t, schedule{Number: 2, Due: nextDue}, next)
+	}
+	require.ErrorIs(t, s.record(t.Context(), aRun(2, 33), nextDue.Add(time.Minute)), errStale)
+	next, err = s.schedule(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, schedule{Number: 2, Due: nextDue}, next)
 }
 
 // The upper half of a zxid is the epoch: tokens are large from the start.
@@ -131,14 +153,14 @@ func testLargeToken(t *testing.T, s *store) {
 	t.Helper()
 	const token = 1<<63 - 1
 	require.Equal(t, int64(1), claim(t, s, token))
-	require.NoError(t, s.record(t.Context(), aRun(1, token)))
+	require.NoError(t, s.record(t.Context(), aRun(1, token), nextDue))
 	requireRuns(t, s, token)
 }
 
 func testReset(t *testing.T, s *store) {
 	t.Helper()
 	claim(t, s, 33)
-	require.NoError(t, s.record(t.Context(), aRun(1, 33)))
+	require.NoError(t, s.record(t.Context(), aRun(1, 33), nextDue))
 	require.NoError(t, s.reset(t.Context()))
 	require.Equal(t, int64(1), claim(t, s, 1), "a new ensemble counts from the beginning")
 	requireRuns(t, s)
@@ -156,7 +178,7 @@ func TestDatabaseOpensAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, first.Close()) }()
 	claim(t, first, 33)
-	require.NoError(t, first.record(t.Context(), aRun(1, 33)))
+	require.NoError(t, first.record(t.Context(), aRun(1, 33), nextDue))
 
 	second, err := openStore(t.Context(), file)
 	require.NoError(t, err)

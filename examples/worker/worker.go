@@ -13,6 +13,9 @@ import (
 // electionPath is where the workers meet.
 const electionPath = "/worker/leader"
 
+// storePause is how long a leader waits after the database has failed.
+const storePause = 5 * time.Second
+
 // worker is one participant in the election, and what it does when it leads.
 type worker struct {
 	id    string
@@ -21,15 +24,24 @@ type worker struct {
 	every time.Duration
 	log   *slog.Logger
 
-	latch *latch.LeaderLatch
+	latch  *latch.LeaderLatch
+	gaveUp chan error // gets the one error that a latch gives up for
 }
 
 // enter makes the worker's latch. The work belongs into the latch's listener: it gets
 // the term, and a latch that steps down waits for it to return before it lets the
 // next leader in. Work that is started elsewhere, behind Await say, is not waited for.
+//
+// The latch logs what keeps it from the election, and goes on until it is over.
 func (w *worker) enter(client *recipes.Client) (err error) {
+	w.gaveUp = make(chan error, 1)
 	w.latch, err = latch.New(client, electionPath,
-		latch.WithID(w.id), latch.WithListener(latch.Listener{IsLeader: w.lead}))
+		latch.WithID(w.id), latch.WithListener(latch.Listener{IsLeader: w.lead}),
+		latch.WithErrorHandler(func(err error) {
+			if errors.Is(err, recipes.ErrSequenceExhausted) {
+				w.gaveUp <- err
+			}
+		}))
 	if err != nil {
 		return err
 	}
@@ -40,8 +52,12 @@ func (w *worker) enter(client *recipes.Client) (err error) {
 // deletes the znode, upon which the next in the queue leads.
 func (w *worker) leave() error { return w.latch.Close() }
 
-// lead serves one term: it runs the job at once, and then regularly, for as long as the
-// term lasts. The latch calls it; calls never overlap.
+// lead serves one term: it runs the job whenever it is due, for as long as the term lasts.
+// The latch calls it; calls never overlap.
+//
+// Each round has three steps. It claims the job with the term's token, which shuts out
+// every earlier leader, and reads when the next run is due; it waits for that and runs the
+// job; and it records the run and the time of the next one.
 func (w *worker) lead(term *recipes.Lease) {
 	ctx, token := term.Context(), term.FencingToken()
 	w.log.InfoContext(ctx, saysLeads, "token", token)
@@ -49,20 +65,26 @@ func (w *worker) lead(term *recipes.Lease) {
 		w.log.InfoContext(ctx, saysEnds, "token", token, "valid", end(term), "err", context.Cause(ctx))
 	}()
 
-	ticker := time.NewTicker(w.every)
-	defer ticker.Stop()
 	for w.latch.HasLeadership() { // goes by the clock: after a pause ctx may end a moment late
-		if err := w.run(ctx, token); err != nil {
-			// Not the end of the term: the next run may do. Where a failure is a
-			// reason to let another one lead, call term.Release here.
-			w.log.WarnContext(ctx, saysFails, "token", token, "stale", errors.Is(err, errStale), "err", err)
+		next, err := w.store.claim(ctx, token)
+		if ctx.Err() != nil {
+			return
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
+		if err != nil {
+			w.logFailure(ctx, token, err)
+			_ = rest(ctx, storePause)
+			continue
+		}
+		_ = rest(ctx, w.wait(next.Due))
+		if w.latch.HasLeadership() && !w.run(ctx, token, next) {
+			_ = rest(ctx, storePause)
 		}
 	}
 }
+
+// wait returns how long to wait for a run that is due. An interval is enough: a time that
+// is further ahead comes from a longer interval than today's, or from a wrong clock.
+func (w *worker) wait(due time.Time) time.Duration { return min(time.Until(due), w.every) }
 
 // end is when a term that is over was certainly valid last. A leader that was paused
 // learns of its loss late, but the clock was right all along.
@@ -75,7 +97,8 @@ func end(term *recipes.Lease) time.Time {
 }
 
 // isLeader tells whether this worker leads. For a moment after the start nobody knows;
-// "no" would be a guess then, so it waits for the first decision, for as long as ctx.
+// "no" would be a guess then, so it waits for the first decision, for as long as ctx, and
+// then says what is in the way, if anything is.
 //
 // The answer may be outdated when it is read: it is good for choosing where to send a
 // request, and no protection for what the request does. That is the token's part.
@@ -84,23 +107,6 @@ func (w *worker) isLeader(ctx context.Context) (bool, error) {
 	case <-w.latch.Decided():
 		return w.latch.HasLeadership(), nil
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-}
-
-// refused returns when the server refuses this worker for good, as where an ACL shuts it
-// out, and says why; or when ctx ends. Nothing else tells of that: such a worker would go
-// on without ever leading.
-func (w *worker) refused(ctx context.Context) error {
-	for {
-		term, err := w.latch.Await(ctx)
-		if err != nil {
-			return err
-		}
-		select {
-		case <-term.Context().Done():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return false, errors.Join(context.Cause(ctx), w.latch.Err())
 	}
 }

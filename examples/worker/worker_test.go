@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,11 +45,11 @@ type member struct {
 
 func (c *cluster) join(id string, work job) *member {
 	c.t.Helper()
+	log := slog.New(slog.NewJSONHandler(&lines{journal: c.events}, nil)).With("worker", id)
 	client, err := recipes.Connect(c.t.Context(), c.server.Addrs(),
-		recipes.WithDialer(c.server.Dialer()), recipes.WithSessionTimeout(session))
+		recipes.WithDialer(c.server.Dialer()), recipes.WithSessionTimeout(session), recipes.WithLogger(log))
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, client.Close()) })
-	log := slog.New(slog.NewJSONHandler(&lines{journal: c.events}, nil)).With("worker", id)
 	w := &worker{id: id, store: c.store, job: work, every: time.Minute, log: log}
 	require.NoError(c.t, w.enter(client))
 	c.t.Cleanup(func() { require.NoError(c.t, w.leave()) })
@@ -67,6 +68,14 @@ func (c *cluster) await(id, msg string) event {
 	e, _, err := c.events.await(ctx, 0, func(e event) bool { return e.Worker == id && e.Msg == msg })
 	require.NoError(c.t, err)
 	return e
+}
+
+// look is what the page of a member shows.
+func (c *cluster) look(w *worker) status {
+	c.t.Helper()
+	s, known := w.page().look(c.t.Context())
+	require.True(c.t, known)
+	return s
 }
 
 func (c *cluster) runs() []runRecord {
@@ -91,6 +100,7 @@ func TestRunsAtOnceAndThenEveryMinute(t *testing.T) {
 			n := len(runs) - i
 			require.Equal(t, runRecord{
 				Number: int64(n), Token: lease.FencingToken(), Leader: "ann", Outcome: outcomeDone,
+				Due:   time.UnixMilli(began.UnixMilli()).Add(time.Duration(n-1) * time.Minute),
 				Began: time.UnixMilli(began.UnixMilli()).Add(time.Duration(n-1) * time.Minute), Took: 7 * time.Second,
 			}, r)
 		}
@@ -118,6 +128,74 @@ func TestOrderlyHandoverTakesNoTime(t *testing.T) {
 		require.Equal(t, asked.Sub(c.await("ann", saysBegins).Time).Truncate(time.Millisecond), runs[1].Took)
 		require.Greater(t, runs[0].Token, runs[1].Token)
 		require.False(t, c.await("ann", saysEnds).Valid.After(c.await("bob", saysLeads).Time))
+	})
+}
+
+// The schedule is in the database: a takeover does not run the job again before its time.
+func TestNextLeaderKeepsToTheSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ann := c.join("ann", waiting(time.Second))
+		c.join("bob", waiting(time.Second))
+		began := c.await("ann", saysBegins).Time
+		time.Sleep(20 * time.Second) //nolint:forbidigo // virtual time
+		require.NoError(t, ann.leave())
+		c.await("bob", saysLeads)
+		begins := c.await("bob", saysBegins)
+		require.Equal(t, time.Minute, begins.Time.Sub(began).Round(time.Millisecond))
+		require.Equal(t, int64(2), begins.Run)
+	})
+}
+
+// A run that came due while nobody led is made up once, and those after it come at their
+// time.
+func TestOverdueRunComesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		ann := c.join("ann", waiting(time.Second))
+		c.join("bob", waiting(time.Second))
+		began := c.await("ann", saysBegins).Time
+		time.Sleep(36 * time.Second) //nolint:forbidigo // virtual time
+		c.cut(ann)
+		leads := c.await("bob", saysLeads)
+		require.Greater(t, leads.Time.Sub(began), time.Minute, "the run is overdue by then")
+		require.Equal(t, leads.Time, c.await("bob", saysBegins).Time)
+		c.server.Heal()
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+		runs := c.runs()
+		require.Len(t, runs, 3)
+		require.Equal(t, 2*time.Minute, runs[0].Began.Sub(began).Round(time.Millisecond))
+	})
+}
+
+// A due time far ahead, as a longer interval or a wrong clock leaves it, holds up the job
+// for no longer than an interval.
+func TestDueTimeFarAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		claim(t, c.store, 1)
+		require.NoError(t, c.store.record(t.Context(), aRun(1, 1), time.Now().Add(time.Hour)))
+		c.join("ann", waiting(0))
+		leads := c.await("ann", saysLeads)
+		begins := c.await("ann", saysBegins)
+		require.Equal(t, time.Minute, begins.Time.Sub(leads.Time).Round(time.Millisecond))
+	})
+}
+
+// A database that is down makes nobody run the job in a hot loop.
+func TestPauseAfterAFailureOfTheDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		require.NoError(t, c.store.Close())
+		c.join("ann", waiting(0))
+		time.Sleep(time.Minute - time.Second) //nolint:forbidigo // virtual time
+		var failures int
+		for _, e := range c.events.all() {
+			if e.Msg == saysFails {
+				failures++
+			}
+		}
+		require.Equal(t, int(time.Minute/storePause), failures)
 	})
 }
 
@@ -156,7 +234,7 @@ func TestCutOffLeaderStopsBeforeTheNextOneStarts(t *testing.T) {
 		leads := c.await("bob", saysLeads)
 		require.True(t, ends.Time.Before(leads.Time))
 		require.LessOrEqual(t, leads.Time.Sub(cut), session+tick)
-		require.Equal(t, leads.Time, c.await("bob", saysBegins).Time, "the job runs at once")
+		require.True(t, leads.Time.Before(c.await("bob", saysBegins).Time), "the job runs when it is due")
 		c.server.Heal()
 	})
 }
@@ -187,7 +265,8 @@ func TestStaleRecordIsRefused(t *testing.T) {
 	})
 }
 
-// A run that fails or panics is recorded as failed, and is no reason not to run again.
+// A run that fails or panics is recorded as failed, and is no reason not to run again. A
+// panic also ends the term: the latch reports it, and stands again.
 func TestFailedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -207,16 +286,22 @@ func TestFailedRuns(t *testing.T) {
 		require.Len(t, runs, 3)
 		require.Equal(t, []string{outcomeDone, outcomeFailed, outcomeFailed},
 			[]string{runs[0].Outcome, runs[1].Outcome, runs[2].Outcome})
-		var said []string
+		require.Equal(t, runs[2].Token, runs[1].Token, "a failure does not end the term")
+		require.Greater(t, runs[0].Token, runs[1].Token, "a panic does")
+		require.Equal(t, time.Minute, runs[0].Began.Sub(runs[1].Began).Round(time.Millisecond), "the next run is not early")
+		var failed, panicked []string
 		for _, e := range c.events.all() {
+			require.False(t, e.Stale)
 			if e.Msg == saysFails {
-				require.False(t, e.Stale)
-				said = append(said, e.Err)
+				failed = append(failed, e.Err)
+			} else if strings.Contains(e.Err, "panic: ") {
+				panicked = append(panicked, e.Err)
 			}
 		}
-		require.Len(t, said, 2)
-		require.Contains(t, said[0], "deadline exceeded")
-		require.Contains(t, said[1], "panic: out of luck")
+		require.Len(t, failed, 1)
+		require.Contains(t, failed[0], "deadline exceeded")
+		require.Len(t, panicked, 1, "reported once, by the latch")
+		require.Contains(t, panicked[0], "panic: out of luck")
 	})
 }
 
@@ -248,7 +333,7 @@ func TestIsLeaderWaitsForTheFirstDecision(t *testing.T) {
 	})
 }
 
-// A worker that is shut out says so, instead of standing by for ever.
+// A worker that is shut out says so, goes on, and stands for election once it may.
 func TestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -257,15 +342,20 @@ func TestRefusal(t *testing.T) {
 		_, err := ann.client.Conn().SetACL(electionPath, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(t, err)
 		require.NoError(t, eve.enter(ann.client))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.ErrorIs(t, eve.refused(ctx), zk.ErrNoAuth)
+		_, err = eve.isLeader(ctx)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.Len(t, c.look(eve).Trouble, 1)
+		require.Contains(t, c.look(eve).Trouble[0], "This worker is kept from the election: ")
+
+		_, err = ann.client.Conn().SetACL(electionPath, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
 		leads, err := eve.isLeader(t.Context())
 		require.NoError(t, err)
 		require.False(t, leads)
+		require.Empty(t, c.look(eve).Trouble)
 		require.NoError(t, eve.leave())
-
-		require.ErrorIs(t, ann.refused(ctx), context.DeadlineExceeded, "one who leads is not refused")
 	})
 }
 
