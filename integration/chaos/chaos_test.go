@@ -122,6 +122,9 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	if o.NoNetem != nil {
 		fmt.Fprintf(&s, "    not here: slow server     %v\n", o.NoNetem)
 	}
+	if o.NoDisks != nil {
+		fmt.Fprintf(&s, "    not here: slow fsync      %v\n", o.NoDisks)
+	}
 	fmt.Fprintf(&s, "    not here: clock jump      all containers share one clock\n")
 	fmt.Fprintf(&s, "  attempts, given up         %d, by %v\n", v.Happened[chaos.Called], v.GivenUp)
 	total := 0

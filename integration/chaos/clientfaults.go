@@ -15,6 +15,9 @@ type clientFault struct {
 	do   func(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) bool
 }
 
+// silentToAll is done by the servers' hand too.
+const silentToAll = "silent line to all servers"
+
 var clientFaults = []clientFault{
 	{pauseClient, func(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) bool {
 		c.pause()
@@ -22,11 +25,18 @@ var clientFaults = []clientFault{
 		c.proceed()
 		return true
 	}},
+	{pauseBriefly, func(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) bool {
+		c.pause()
+		pause(ctx, n.timeout/5+time.Duration(r.Int64N(int64(n.timeout)*7/10)))
+		c.proceed()
+		return true
+	}},
+	{"slow handshakes", slowHandshakes},
 	{killClient, func(_ context.Context, _ *Nemesis, _ *rand.Rand, c *client) bool {
 		c.crash()
 		return true
 	}},
-	{"silent line to all servers", held((*faultproxy.Proxy).Hold)},
+	{silentToAll, held((*faultproxy.Proxy).Hold)},
 	{"silent line to its server", func(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) bool {
 		span := n.span(r)
 		used := func(line *faultproxy.Proxy) bool { return line.Live() > 0 }
@@ -74,6 +84,29 @@ var clientFaults = []clientFault{
 	{"answer lost", dropping((*faultproxy.Proxy).DropReply)},
 	{"request lost", dropping((*faultproxy.Proxy).DropRequest)},
 	{deleteZnode, deleteOne},
+}
+
+// slowHandshakes holds the answers to handshakes back, for up to half the session timeout, and makes the client need some.
+// A lease may be lost for that, and a client may be away for as long as it lasts. It excuses nobody.
+func slowHandshakes(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) (hit bool) {
+	d := n.timeout/12 + time.Duration(r.Int64N(int64(n.timeout)*5/12))
+	again := r.IntN(2) == 0
+	span := n.timeout + n.span(r)
+	var rules []*faultproxy.Rule
+	for _, line := range c.lines {
+		rules = append(rules, line.DelayReply(faultproxy.Op("connect"), d))
+	}
+	c.cut()
+	pause(ctx, span/2)
+	if again {
+		c.cut()
+	}
+	pause(ctx, span/2)
+	for _, rule := range rules {
+		rule.Remove()
+		hit = hit || rule.Hits() > 0
+	}
+	return hit
 }
 
 // held keeps a client's lines silent.

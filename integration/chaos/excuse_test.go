@@ -48,6 +48,47 @@ func TestExcuses(t *testing.T) {
 	}
 }
 
+// A pause for less than the session excuses what falls into the time in which the process did not run, and nothing later;
+// moved bounds, slow disks and slow handshakes excuse no two holders at all.
+func TestNewFaultsExcuseNoTwoHolders(t *testing.T) {
+	plant := func(kind string, woken int64, asleep bool) *History {
+		h := told(10)
+		h.Lives[5].End = Expired
+		end := h.event(Ended, 105)
+		next := h.event(Granted, 106).At
+		end.Text, end.At = recipes.ErrSessionLost.Error(), next+second
+		proc := end.Proc
+		if kind != pauseBriefly && kind != "slow handshakes" {
+			proc = 0
+		}
+		h.Faults = []Fault{{Kind: kind, Proc: proc, From: next - 2*second, To: next + woken}}
+		if asleep {
+			h.Events = append(h.Events, Event{What: Starved, Proc: end.Proc, Value: next - 2*second, At: next + woken})
+			h.collectStarved()
+		}
+		return h
+	}
+	for _, kind := range []string{pauseBriefly, movedBounds, slowDisks.name, "slow handshakes"} {
+		require.NotEmpty(t, Judge(plant(kind, second, false)).Violations, kind)
+	}
+	v := Judge(plant(pauseBriefly, second, true))
+	require.Empty(t, v.Violations, "it was granted in the pause")
+	require.Equal(t, 1, v.Excused[pauseBriefly])
+	require.NotEmpty(t, Judge(plant(pauseBriefly, -second/2, true)).Violations, "it was granted after the pause")
+}
+
+// While the bounds are raised, whoever is robbed may hear of it later.
+func TestRaisedBoundsDelayTheDeadline(t *testing.T) {
+	h := told(10)
+	h.Lives[5].End = Robbed
+	late := h.event(Ended, 105)
+	h.Faults = []Fault{{Kind: deleteZnode, Znode: fencedPath + "/znode-105", From: late.At - 2*ms, To: late.At + ms}}
+	late.At += int64(SessionTimeout) + second
+	require.NotEmpty(t, Judge(h).Violations)
+	h.Faults = append(h.Faults, Fault{Kind: movedBounds, From: late.At - 10*second, To: late.At})
+	require.Empty(t, Judge(h).Violations)
+}
+
 // A grant may be recorded late by a process that did not run, and ends at once then.
 func TestLateGrant(t *testing.T) {
 	plant := func(ended int64) *History {

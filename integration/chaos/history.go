@@ -19,6 +19,7 @@ type Fault struct {
 // Faults that somebody else commits behind the holder's back.
 const (
 	pauseClient   = "client paused"
+	pauseBriefly  = "client paused for less than its session"
 	killClient    = "client killed"
 	expireSession = "session expired"
 	deleteZnode   = "znode deleted"
@@ -132,6 +133,16 @@ const (
 	wokenLate = int64(500 * time.Millisecond)
 )
 
+// toldBy is toldLate for what is done at an instant: the deadline comes later while the servers' bounds are raised.
+func (h *History) toldBy(at int64) int64 {
+	for _, f := range h.Faults {
+		if f.Kind == movedBounds && f.From <= at && at <= f.To {
+			return int64(raisedTimeout)
+		}
+	}
+	return toldLate
+}
+
 // margin is how long a context ends before its session can, at least.
 const margin = int64(SessionTimeout) / 12
 
@@ -172,7 +183,8 @@ func (h *History) deprived(hold *Hold, at int64) string {
 		if hold.Life != nil {
 			done = h.gone(hold)
 		}
-		if hold.Ended <= done+toldLate+h.stopped(hold.Proc, f.From, hold.Ended) {
+		stopped, _ := h.stopped(hold.Proc, f.From, hold.Ended)
+		if hold.Ended <= done+h.toldBy(done)+stopped {
 			return f.Kind
 		}
 	}
@@ -203,12 +215,13 @@ func (h *History) lateGrant(hold, next *Hold) string {
 	})
 }
 
-// asleep names what kept the hold's process from running in a way that covers something.
+// asleep names what kept the hold's process from running in a way that covers something. A pause for less than the session
+// is not among that: the time in which the process did not run, by its own account, has to do.
 func (h *History) asleep(hold *Hold, covers func(Fault) bool) string {
 	for _, f := range slices.Concat(h.Starved, h.Faults) {
 		if f.Proc == hold.Proc && (f.Kind == pauseClient || f.Kind == starved) && covers(f) {
-			if h.stopped(hold.Proc, f.From, f.To) > 0 {
-				return pauseClient
+			if _, kind := h.stopped(hold.Proc, f.From, f.To); kind != "" {
+				return kind
 			}
 			return starved
 		}
@@ -216,14 +229,15 @@ func (h *History) asleep(hold *Hold, covers func(Fault) bool) string {
 	return ""
 }
 
-// stopped is for how long the nemesis paused a process in a span of time.
-func (h *History) stopped(proc int, from, to int64) (sum int64) {
+// stopped is for how long the nemesis paused a process in a span of time, and by what kind of fault.
+func (h *History) stopped(proc int, from, to int64) (sum int64, kind string) {
 	for _, f := range h.Faults {
-		if f.Kind == pauseClient && f.Proc == proc {
-			sum += max(0, min(f.To, to)-max(f.From, from))
+		span := min(f.To, to) - max(f.From, from)
+		if f.Proc == proc && span > 0 && (f.Kind == pauseClient || f.Kind == pauseBriefly) {
+			sum, kind = sum+span, f.Kind
 		}
 	}
-	return sum
+	return sum, kind
 }
 
 // quiet is the longest stretch of a span of time in which nothing kept a process from being

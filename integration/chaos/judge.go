@@ -45,8 +45,8 @@ func Judge(h *History) *Verdict {
 	}
 	for path, holds := range h.holds() {
 		v.Leases[path] = len(holds)
-		v.order(h, path, holds)
-		v.exclusion(h, path, holds)
+		v.terms(h, path, holds)
+		v.ends(h, path, holds)
 		v.reads(h, path, holds)
 	}
 	v.log(h)
@@ -55,91 +55,6 @@ func Judge(h *History) *Verdict {
 	v.rows(h)
 	v.marks(h)
 	return v
-}
-
-// order: tokens grow from grant to grant, which is the order of the queue.
-func (v *Verdict) order(h *History, path string, holds []*Hold) {
-	for i, next := range holds[min(1, len(holds)):] {
-		before := holds[i]
-		if before.Token == next.Token {
-			v.violation(next.Granted, path, "%s: token %d was given twice, to %s and %s", path, next.Token, before.By, next.By)
-		}
-		if next.Granted >= before.Granted {
-			continue
-		}
-		if fault := h.lateGrant(before, next); fault != "" {
-			v.Excused[fault]++
-			continue
-		}
-		v.violation(next.Granted, path, "%s: %s has token %d %v before %s has %d", path, next.By, next.Token,
-			time.Duration(before.Granted-next.Granted), before.By, before.Token)
-	}
-}
-
-// rivals is how many of the next leases a hold is compared with: a record may come late.
-const rivals = 50
-
-// handover is what the goroutine that records the end of a context may need. A release
-// took place between the call and that: recordedLate, if the next grant came before.
-const (
-	handover     = int64(150 * time.Millisecond)
-	recordedLate = "end recorded late"
-)
-
-// ended is when the hold's context had ended at the earliest. Where the holder's own
-// delete took the znode away, that was sent after the end.
-func (hold *Hold) ended() int64 {
-	switch {
-	case hold.Life != nil && hold.Life.End == Expired:
-	case hold.Cause == killClient && hold.Releasing != 0: // killed before it could tell
-		return min(hold.Releasing, hold.Ended)
-	case hold.Cause == recipes.ErrReleased.Error() && hold.Releasing != 0:
-		return max(hold.Releasing, hold.Ended-handover)
-	case hold.Cause == recipes.ErrSessionLost.Error() && hold.Life != nil && hold.Life.End == Deleted:
-		return max(hold.Granted, hold.Ended-handover)
-	}
-	return hold.Ended
-}
-
-// exclusion: a context has ended when the next one begins.
-func (v *Verdict) exclusion(h *History, path string, holds []*Hold) {
-	for i, hold := range holds {
-		if hold.Ended == 0 {
-			v.violation(hold.Granted, path, "%s: the context of %s, token %d, has not ended", path, hold.By, hold.Token)
-			continue
-		}
-		v.Causes[hold.Cause]++
-		if hold.innerToken != 0 && hold.innerToken != hold.Token {
-			v.violation(hold.Granted, path, "%s: %s has token %d, and %d when it acquires again", path, hold.By, hold.Token, hold.innerToken)
-		}
-		for _, next := range holds[i+1 : min(len(holds), i+1+rivals)] {
-			distance := next.Granted - hold.ended()
-			if distance >= 0 {
-				if next.Granted < hold.Ended {
-					v.Excused[recordedLate]++
-				}
-				v.near(h, hold, time.Duration(distance))
-				continue
-			}
-			if next.Granted < hold.Granted {
-				continue // see order
-			}
-			if fault := h.excuse(hold, next.Granted); fault != "" {
-				v.Excused[fault]++
-				continue
-			}
-			v.violation(next.Granted, path, "%s: %s, token %d, is granted %v before the context of %s, token %d, ends (%s)", path,
-				next.By, next.Token, -time.Duration(distance), hold.By, hold.Token, hold.Cause)
-		}
-	}
-}
-
-// near notes how long before the next grant a context ended whose session expired.
-func (v *Verdict) near(h *History, hold *Hold, distance time.Duration) {
-	lost := hold.Life != nil && hold.Life.End == Expired && hold.Cause == recipes.ErrSessionLost.Error()
-	if lost && (v.Nearest == 0 || distance < v.Nearest) && h.excuse(hold, hold.Ended) == "" {
-		v.Nearest = distance
-	}
 }
 
 // reads: whoever says that he leads has his znode, or could not know better.

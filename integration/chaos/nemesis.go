@@ -20,6 +20,7 @@ type Nemesis struct {
 	admin   *zk.Conn // whose line is never harmed
 	timeout time.Duration
 	netem   bool     // the kernel can delay a server's packets
+	disks   bool     // servers can be made to wait for their disks
 	lacking []string // kinds of faults that this run has none of
 
 	mu     sync.Mutex
@@ -55,16 +56,22 @@ func (n *Nemesis) clientHand(r *rand.Rand, clients []*client) func(ctx context.C
 		for ctx.Err() == nil {
 			kind := kinds[r.IntN(len(kinds))]
 			c := clients[r.IntN(len(clients))]
-			if kind.name == deleteZnode { // which has a path to tell
-				kind.do(ctx, n, r, c)
-			} else {
-				end := n.note(kind.name, c.proc, "")
-				end(kind.do(ctx, n, r, c))
-			}
+			n.harm(ctx, r, kind, c)
 			pause(ctx, time.Duration(r.Int64N(int64(n.timeout)/4)))
 		}
 		return nil
 	}
+}
+
+func (n *Nemesis) harm(ctx context.Context, r *rand.Rand, kind clientFault, c *client) {
+	c.harmed.Lock()
+	defer c.harmed.Unlock()
+	if kind.name == deleteZnode { // which has a path to tell
+		kind.do(ctx, n, r, c)
+		return
+	}
+	end := n.note(kind.name, c.proc, "")
+	end(kind.do(ctx, n, r, c))
 }
 
 // recovery is how long servers may take to serve.
@@ -84,16 +91,28 @@ func (n *Nemesis) leader(ctx context.Context) (int, error) {
 	return n.servers.Leader(ctx)
 }
 
+// boundsEvery is how many bouts have one that begins with movedBounds, which takes as long as a bout: the second of them,
+// for there are two in each run.
+const boundsEvery = 5
+
 // serverHand harms the servers until ctx ends, one fault at a time, and leaves everything whole.
 func (n *Nemesis) serverHand(r *rand.Rand) func(ctx context.Context) error {
 	kinds := serverFaults
 	if n.netem {
 		kinds = append(slices.Clip(kinds), slowServer)
 	}
+	if n.disks {
+		kinds = append(slices.Clip(kinds), slowDisks)
+	}
+	bouts := 0
 	return func(ctx context.Context) error {
 		whole := context.WithoutCancel(ctx) // what was begun is ended
-		for ctx.Err() == nil {
+		bouts++
+		for first := true; ctx.Err() == nil; first = false {
 			kind := kinds[r.IntN(len(kinds))]
+			if first && bouts%boundsEvery == 2 {
+				kind = serverFault{movedBounds, moveBounds}
+			}
 			end := n.note(kind.name, 0, "")
 			err := kind.do(ctx, whole, n, r)
 			if err == nil {

@@ -31,7 +31,7 @@ func (p Peer) lacking() []string {
 	case "":
 		return nil
 	case Curator:
-		return []string{deleteZnode, killClient, pauseClient}
+		return []string{deleteZnode, killClient, pauseClient, pauseBriefly}
 	default:
 		return []string{deleteZnode, killClient}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,8 +34,9 @@ func RunWorker(setup string) int {
 }
 
 // client is a client process as the nemesis sees it, who calls its methods one after the
-// other.
+// other: whichever of its hands harms the client.
 type client struct {
+	harmed         sync.Mutex
 	proc           int
 	lines          []*faultproxy.Proxy // one to each server
 	pause, proceed func()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/integration/slowdisk"
 	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
 
@@ -46,16 +47,22 @@ type Outcome struct {
 	Rate    float64       // leases a second before the first fault
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
 	NoNetem error         // why no server was slowed down, if so
+	NoDisks error         // why no disk was, if so
 	Left    []string      // znodes and watches that remain when all contenders are done
 }
 
 // Run plays the plan on three servers. Its error is one of the machinery.
 func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
-	servers, err := ensemble.Start(ctx, ensemble.Config{
+	cfg := withBounds(ensemble.Config{
 		Nodes: 3, Private: true,
-		JVMFlags:   []string{"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024"}, // KiB
+		JVMFlags:   []string{"-Dzookeeper.preAllocSize=1024"}, // KiB
 		Properties: map[string]string{"maxClientCnxns": "0"},
-	})
+	}, ordinaryBounds())
+	noSlowDisks := slowdisk.Install(ctx, &cfg)
+	if noSlowDisks != nil {
+		cfg.JVMFlags = append(cfg.JVMFlags, "-Dzookeeper.forceSync=no") // which it is with slowdisk, unless told otherwise
+	}
+	servers, err := ensemble.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +92,7 @@ func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 
-	r := &run{Plan: plan, servers: servers, admin: admin}
+	r := &run{Plan: plan, servers: servers, admin: admin, noSlowDisks: noSlowDisks}
 	defer r.end()
 	if err := r.start(base.DSN()); err != nil {
 		return nil, err
@@ -104,6 +111,8 @@ type run struct {
 	admin   *zk.Conn
 	clients []*client
 	proxies []*faultproxy.Proxy
+
+	noSlowDisks error // why the servers' disks can't be slowed down, if so
 }
 
 func (r *run) start(dsn string) error {
@@ -152,8 +161,11 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	o.Rate = r.calm(ctx)
-	o.NoNetem = hasNetem(ctx, r.servers)
-	n := &Nemesis{servers: r.servers, clients: r.clients, admin: r.admin, timeout: SessionTimeout, netem: o.NoNetem == nil, lacking: r.Peer.lacking()}
+	o.NoNetem, o.NoDisks = hasNetem(ctx, r.servers), r.noSlowDisks
+	n := &Nemesis{
+		servers: r.servers, clients: r.clients, admin: r.admin, timeout: SessionTimeout,
+		netem: o.NoNetem == nil, disks: o.NoDisks == nil, lacking: r.Peer.lacking(),
+	}
 	var errs []error
 	if err := r.harm(ctx, n, o.History); err != nil {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/slowdisk"
 )
 
 // serverFault is begun and ended by do, ended also if ctx ends.
@@ -27,6 +28,18 @@ var slowServer = serverFault{"slow server", func(ctx, whole context.Context, n *
 	return err
 }}
 
+// slowDisks needs package slowdisk: commits take from T/8 to almost T/2, twice as long as an fsync at most. With more than
+// half of syncLimit for an fsync the leader would take its followers for lost, which is another fault. It excuses nobody:
+// leases may be lost, and none may be given twice.
+var slowDisks = serverFault{"slow fsync on all servers", func(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
+	delay := n.timeout/8 + time.Duration(r.Int64N(int64(n.timeout)/10))
+	if err := slowdisk.Slow(whole, n.servers, delay); err != nil {
+		return err
+	}
+	pause(ctx, n.timeout+n.span(r))
+	return slowdisk.Slow(whole, n.servers, 0)
+}}
+
 // hasNetem tells why there can be no slowServer, if so.
 func hasNetem(ctx context.Context, servers *ensemble.Ensemble) error {
 	_, err := servers.Exec(ctx, 0, "sh", "-c", "tc qdisc add dev eth0 root netem delay 1ms && tc qdisc del dev eth0 root")
@@ -37,13 +50,7 @@ var serverFaults = []serverFault{
 	{"server killed", func(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
 		return n.restart(ctx, whole, r, r.IntN(len(n.servers.Servers())))
 	}},
-	{"leader killed", func(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
-		leader, err := n.leader(whole)
-		if err != nil {
-			return err
-		}
-		return n.restart(ctx, whole, r, leader)
-	}},
+	{"leader killed", killLeader},
 	{"server paused", func(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
 		i := r.IntN(len(n.servers.Servers()))
 		if err := n.servers.Pause(whole, i); err != nil {
@@ -84,18 +91,9 @@ var serverFaults = []serverFault{
 		return errors.Join(n.servers.Heal(whole, pair[0]), n.servers.Heal(whole, pair[1]))
 	}},
 	{"rolling restart", func(_, whole context.Context, n *Nemesis, r *rand.Rand) error {
-		for _, i := range r.Perm(len(n.servers.Servers())) {
-			if err := n.servers.Stop(whole, i); err != nil {
-				return err
-			}
-			if err := n.servers.StartNode(whole, i); err != nil {
-				return err
-			}
-			if err := n.serving(whole); err != nil {
-				return err
-			}
-		}
-		return nil
+		ctx, cancel := context.WithTimeout(whole, recovery)
+		defer cancel()
+		return n.servers.RollingRestart(ctx, nil, r.Perm(len(n.servers.Servers()))...)
 	}},
 	{"all servers down", func(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
 		for i := range n.servers.Servers() {
@@ -111,6 +109,14 @@ var serverFaults = []serverFault{
 		}
 		return nil
 	}},
+}
+
+func killLeader(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
+	leader, err := n.leader(whole)
+	if err != nil {
+		return err
+	}
+	return n.restart(ctx, whole, r, leader)
 }
 
 func (n *Nemesis) restart(ctx, whole context.Context, r *rand.Rand, i int) error {

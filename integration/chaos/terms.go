@@ -54,7 +54,8 @@ func (c *contender) selector(ctx context.Context) error {
 		}
 		c.note(Event{What: Releasing, Try: c.tries, Token: term.FencingToken()})
 		return nil
-	}, selector.WithID(c.name), selector.WithAutoRequeue())
+	}, selector.WithID(c.name), selector.WithAutoRequeue(),
+		selector.WithRequeueBackoff(recipes.RetryPolicy{InitialInterval: time.Millisecond})) // terms are short here
 	if err != nil {
 		return err
 	}

@@ -96,3 +96,35 @@ func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
 	require.True(t, strings.HasSuffix(lease.Path(), children[0]))
 	proxy.Refuse(false)
 }
+
+// The bounds of a server change while it is down: its next handshake grants the same session
+// another timeout, less or more, and what is proven from then on is worth no more than that.
+func TestOneSessionIsGrantedAnotherTimeout(t *testing.T) {
+	t.Parallel()
+	const asked = 9 * time.Second
+	e := ensemble.New(t, ensemble.Config{Properties: map[string]string{"minSessionTimeout": "2000", "maxSessionTimeout": "9000"}})
+	client := connect(t, e.Server(0), recipes.WithSessionTimeout(asked))
+	require.Equal(t, asked, client.SessionTimeout())
+	id := client.Conn().SessionID()
+	for _, bound := range []struct {
+		from, to string
+		granted  time.Duration
+	}{
+		{"maxSessionTimeout=9000", "maxSessionTimeout=6000", 6 * time.Second},
+		{"maxSessionTimeout=6000", "maxSessionTimeout=9000", 6 * time.Second}, // zk.Conn asks for what it got
+		{"minSessionTimeout=2000", "minSessionTimeout=8000", 8 * time.Second},
+	} {
+		ctx := testContext(t)
+		_, err := e.Exec(ctx, 0, "sed", "-i", "s/"+bound.from+"/"+bound.to+"/", "/conf/zoo.cfg")
+		require.NoError(t, err)
+		require.NoError(t, e.Kill(ctx, 0))
+		require.NoError(t, e.StartNode(ctx, 0))
+		eventually(t, func() bool {
+			return client.State() == recipes.Connected && client.SessionTimeout() == bound.granted
+		}, bound.to)
+		require.Equal(t, id, client.Conn().SessionID())
+		lease := acquire(t, newMutex(t, client, "/lock"))
+		require.LessOrEqual(t, time.Until(lease.TrustedUntil()), 2*bound.granted/3)
+		require.NoError(t, lease.Release())
+	}
+}

@@ -63,8 +63,8 @@ func (w *witness) cut() {
 	}
 }
 
-// No log line, no error and no value shows a session id, whatever happens to the mutex (see also TestSessionIDsAreNotLogged of integration/mutex), the latch and
-// the selector.
+// No log line, no error and no value shows a session id, whatever happens to the mutex (see also TestSessionIDsAreNotLogged of recipes/mutex), the
+// latch and the selector.
 func TestSessionIDsAreNeverShown(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(*output, *slog.HandlerOptions) slog.Handler{
@@ -111,6 +111,10 @@ func (w *witness) live() {
 		cancel()
 		_, err = stranger(t, w.server).Set(lease.Path(), []byte("__REVOKE__"), -1)
 		require.NoError(t, err)
+		select {
+		case <-lease.Revoked(): // whose listener panics
+		case <-lease.Context().Done():
+		}
 		w.expire()
 		loss := ended(t, lease)
 		queue, err := m.Participants(testContext(t))

@@ -1,6 +1,7 @@
 package edges_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
 // A server with the mend of CVE-2024-23944 tells of a znode only whoever may read it: a
@@ -31,8 +34,8 @@ func TestWatchEventNeedsRead(t *testing.T) {
 	require.Empty(t, silent)
 }
 
-// A waiter watches by reading. Who may not read the znode ahead is told so at once, and
-// does not wait for a word that never comes.
+// A waiter watches by reading. One who may not read the znode ahead is told so at once, because the
+// server would not tell of its end.
 func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -43,8 +46,11 @@ func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	lease := acquire(t, newMutex(t, protected(t, server), path))
 	other := connect(t, server)
 	for op, call := range acquisitions() {
-		if op == "mutex: try acquire" { // which need not wait, and so not watch
+		switch op {
+		case "mutex: try acquire": // which need not wait, and so not watch
 			require.ErrorIs(t, call(situation{t, testContext(t), other, path, ""}), recipes.ErrNotAcquired)
+			continue
+		case "latch: stand", "selector: stand": // see TestElectionBehindAZnodeThatMayNotBeRead
 			continue
 		}
 		began := time.Now()
@@ -53,6 +59,53 @@ func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	}
 	eventually(t, func() bool { children, _, _ := conn.Children(path); return len(children) == 1 }, "the holder's alone")
 	require.NoError(t, lease.Release())
+}
+
+// A latch and a selector that may not read the znode ahead have no caller to tell. They list the queue
+// by the clock, keep their place, and lead once the one ahead has gone.
+func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	path := pathOf(t)
+	_, err := stranger(t, server).Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	other := connect(t, server)
+
+	lease := acquire(t, newMutex(t, protected(t, server), path))
+	l, err := latch.New(other, path, latch.WithErrorHandler(func(err error) { t.Error(err) }))
+	require.NoError(t, err)
+	require.NoError(t, l.Start())
+	eventually(t, func() bool { return isClosed(l.Decided()) }, "the latch waits")
+	place := l.Path()
+	require.NotEmpty(t, place)
+	require.False(t, l.HasLeadership())
+	require.NoError(t, l.Err())
+	require.NoError(t, lease.Release())
+	term, err := l.Await(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, place, term.Path(), "it has kept its place")
+	require.NoError(t, l.Close())
+
+	lease = acquire(t, newMutex(t, protected(t, server), path))
+	led := make(chan struct{})
+	s, err := selector.New(other, path, func(context.Context, *recipes.Lease) error { close(led); return nil },
+		selector.WithErrorHandler(func(err error) { t.Error(err) }))
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	eventually(t, func() bool { return s.Path() != "" }, "the selector waits")
+	require.NoError(t, lease.Release())
+	eventually(t, func() bool { return isClosed(led) }, "the selector leads")
+	require.NoError(t, s.Close())
+}
+
+// isClosed reports whether a channel is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Whoever administers a znode can take the right to read it away from those who wait for

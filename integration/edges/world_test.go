@@ -148,25 +148,47 @@ func acquisitions() map[string]call {
 				return nil
 			})
 		},
-		"latch: await": func(s situation) error {
-			l, err := latch.New(s.client, s.path)
+		"latch: stand": func(s situation) error {
+			told := make(chan error, 100)
+			l, err := latch.New(s.client, s.path, latch.WithErrorHandler(func(err error) { told <- err }))
 			require.NoError(s.t, err)
 			if err := l.Start(); err != nil {
 				return err
 			}
-			_, err = l.Await(s.ctx)
-			require.NoError(s.t, l.Close())
+			defer func() { require.NoError(s.t, l.Close()) }()
+			err = refusalIn(s, told)
+			require.Equal(s.t, err, l.Err(), "the handler and Err say the same")
+			require.False(s.t, l.HasLeadership())
 			return err
 		},
-		"selector: run": func(s situation) error {
+		"selector: stand": func(s situation) error {
+			told := make(chan error, 100)
 			leads, err := selector.New(s.client, s.path, func(context.Context, *recipes.Lease) error {
 				s.t.Error("the function has run")
 				return nil
-			}, selector.WithErrorHandler(func(error) {}))
+			}, selector.WithErrorHandler(func(err error) { told <- err }))
 			require.NoError(s.t, err)
-			return leads.Run(s.ctx)
+			if err := leads.Start(); err != nil {
+				return err
+			}
+			defer func() { require.NoError(s.t, leads.Close()) }()
+			return refusalIn(s, told)
 		},
 	}
+}
+
+// refusalIn waits for what a latch or selector, which go on when the server refuses them, tells its
+// error handler.
+func refusalIn(s situation, told <-chan error) error {
+	s.t.Helper()
+	select {
+	case err := <-told:
+		return err
+	case <-time.After(atOnce):
+		require.FailNow(s.t, "the error handler was told nothing")
+	case <-s.ctx.Done():
+	}
+	return s.ctx.Err()
 }
 
 // looks are the calls that look at the others.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -23,7 +25,7 @@ func TestLeadershipRotates(t *testing.T) {
 		var members []*member
 		for i := range 3 {
 			members = append(members, r.enter(t, direct(t), path, fmt.Sprint(i)))
-			eventually(t, func() bool { return len(children(t, conn, path)) == i+1 }, "the znode")
+			testkit.Eventually(t, func() bool { return len(children(t, conn, path)) == i+1 }, "the znode")
 		}
 		token := int64(0)
 		for round := range 7 {
@@ -36,12 +38,12 @@ func TestLeadershipRotates(t *testing.T) {
 				members[(round+i)%3].follows(t)
 			}
 			want := []string{fmt.Sprint(round % 3), fmt.Sprint((round + 1) % 3), fmt.Sprint((round + 2) % 3)}
-			eventually(t, func() bool { return len(children(t, conn, path)) == 3 }, "all three")
+			testkit.Eventually(t, func() bool { return len(children(t, conn, path)) == 3 }, "all three")
 			for _, m := range members {
 				require.Equal(t, want, ids(t, m))
 				first, err := m.Leader(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, recipes.Participant{ID: leader.id, Path: lease.Path(), Leader: true}, first)
+				requireLeader(t, leader.id, lease, first)
 			}
 			require.NoError(t, lease.Release())
 			require.ErrorIs(t, context.Cause(lease.Context()), recipes.ErrReleased)
@@ -79,13 +81,13 @@ func TestRequests(t *testing.T) {
 		members, proxies := make([]*member, 2), make([]*faultproxy.Proxy, 2)
 		for i := range members {
 			proxies[i] = faultproxy.New(t, ensemble.Shared(t).Server(0))
-			client := connect(t, []string{proxies[i].Addr()}, recipes.WithSessionTimeout(patience))
+			client := testclient.Dial(t, []string{proxies[i].Addr()}, recipes.WithSessionTimeout(patience))
 			proxies[i].ResetCounts()
 			members[i] = r.enter(t, client, path, fmt.Sprint(i))
-			eventually(t, func() bool { return len(children(t, conn, path)) == i+1 }, "the znode")
+			testkit.Eventually(t, func() bool { return len(children(t, conn, path)) == i+1 }, "the znode")
 		}
 		leader := members[0].lead(t).Path()
-		eventually(t, func() bool { return watchers(t, ensemble.Shared(t), leader) == 2 }, "leader and follower watch the leader's znode")
+		testkit.Eventually(t, func() bool { return watchers(t, ensemble.Shared(t), leader) == 2 }, "leader and follower watch the leader's znode")
 		// The follower has read its own znode and the one ahead.
 		require.Equal(t, map[string]int{"create": 1, "getChildren2": 1, "getData": 2}, requests(proxies[1]))
 		for _, proxy := range proxies {
@@ -117,7 +119,7 @@ func TestObserve(t *testing.T) {
 	for i := range 3 {
 		m := r.enter(t, direct(t), path, fmt.Sprint(i))
 		lease := m.lead(t)
-		require.Equal(t, recipes.Participant{ID: m.id, Path: lease.Path(), Leader: true}, <-leaders)
+		requireLeader(t, m.id, lease, <-leaders)
 		require.NoError(t, m.Close())
 		require.Equal(t, recipes.Participant{}, <-leaders)
 	}
@@ -139,7 +141,7 @@ func TestRequeue(t *testing.T) {
 	require.NoError(t, s.Start())
 	token := <-led
 	for range 3 {
-		eventually(t, s.Requeue, "the end of the term")
+		testkit.Eventually(t, s.Requeue, "the end of the term")
 		next := <-led
 		require.Greater(t, next, token)
 		token = next

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -32,20 +33,24 @@ func (a *arena) blind(r *reign) bool {
 // judgeTerms: no two at once, and tokens grow.
 func (a *arena) judgeTerms(t *testing.T) {
 	t.Helper()
-	highest := int64(0)
-	for i, r := range a.log.reigns {
-		require.False(t, r.ended.IsZero(), "%s has not ended", r)
-		if !a.blind(r) {
-			require.Greater(t, r.lease.FencingToken(), highest, "%s", r)
-		}
-		highest = max(highest, r.lease.FencingToken())
-		for _, earlier := range a.log.reigns[:i] {
-			require.False(t, !a.blind(earlier) && earlier.over().After(r.began), "%s leads until %v after the beginning of %s, and ended as %v",
-				earlier, earlier.over().Sub(r.began), r, earlier.cause)
+	reigns := a.log.reigns // in the order in which they began
+	record := make([]judge.Term, len(reigns))
+	for i, r := range reigns {
+		record[i] = judge.Term{Token: r.lease.FencingToken(), From: r.began.Sub(reigns[0].began), To: r.over().Sub(reigns[0].began)}
+		if r.ended.IsZero() {
+			record[i].To = judge.Open
 		}
 		for _, rival := range r.rivals {
 			require.True(t, a.blindAt(rival), "%s still says that it leads beside %s", rival.who.id, r)
 		}
+	}
+	for _, breach := range judge.Terms(record, 0) {
+		before, next := reigns[breach.Before], reigns[breach.Next]
+		excused := a.blind(before)
+		if breach.Rule != judge.Exclusion {
+			excused = a.blind(next) && breach.Rule != judge.Ends
+		}
+		require.True(t, excused, "%v: %s, ended as %v, and %s", breach, before, before.cause, next)
 	}
 }
 
@@ -60,7 +65,10 @@ func (a *arena) blindAt(s sighting) bool {
 func (a *arena) judgeWrites(t *testing.T) {
 	t.Helper()
 	slices.SortFunc(a.store.written, func(x, y inZxid) int { return cmp.Compare(x.zxid, y.zxid) })
-	require.True(t, slices.IsSortedFunc(a.store.written, func(x, y inZxid) int { return cmp.Compare(x.token, y.token) }))
+	var inOrder judge.Store
+	for _, write := range a.store.written {
+		require.True(t, inOrder.Write(write.token), "ZooKeeper has taken token %#x after %#x", write.token, inOrder.Highest())
+	}
 	for _, c := range a.changes {
 		if gone, blind := a.log.excused[c.old.lease.Path()]; blind { // by this change, or just before it
 			require.True(t, c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode), "%s: the last write of %s", c.kind.name, c.old)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -137,8 +138,8 @@ type store struct {
 	path string
 
 	mu      sync.Mutex
-	highest int64    // guarded by mu
-	written []inZxid // guarded by mu
+	memory  judge.Store // guarded by mu
+	written []inZxid    // guarded by mu
 }
 
 // inZxid is a write that ZooKeeper has taken.
@@ -160,8 +161,7 @@ func newStore(t *testing.T, conn *zk.Conn, path string) *store {
 func (s *store) write(lease *recipes.Lease) receipt {
 	token := lease.FencingToken()
 	s.mu.Lock()
-	taken := receipt{claimed: token >= s.highest}
-	s.highest = max(s.highest, token)
+	taken := receipt{claimed: s.memory.Write(token)}
 	s.mu.Unlock()
 	results, err := s.conn.Multi(lease.Check(), &zk.SetDataRequest{Path: s.path, Data: strconv.AppendInt(nil, token, 10), Version: -1})
 	taken.err = err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -26,7 +27,7 @@ func TestCloseBeforeTheSession(t *testing.T) {
 		require.Less(t, time.Since(began), slack)
 		require.Error(t, m.Start())
 		proxy.Refuse(false)
-		eventually(t, func() bool { return client.Conn().State() == zk.StateHasSession }, "the session")
+		testkit.Eventually(t, func() bool { return client.Conn().State() == zk.StateHasSession }, "the session")
 		later := r.enter(t, client, path, "later")
 		later.lead(t)
 		require.Len(t, children(t, observer(t), path), 1)
@@ -60,7 +61,7 @@ func TestEndFromInside(t *testing.T) {
 				require.NoError(t, p.Start())
 				lease := <-begun
 				next := r.enter(t, direct(t), path, "next")
-				eventually(t, func() bool { return len(children(t, observer(t), path)) >= 2 }, "both")
+				testkit.Eventually(t, func() bool { return len(children(t, observer(t), path)) >= 2 }, "both")
 				require.NoError(t, <-asked)
 				require.ErrorIs(t, ended(t, term{Lease: lease}), map[bool]error{false: recipes.ErrReleased, true: recipes.ErrClosed}[way.name == "Client.Close"])
 				require.False(t, p.HasLeadership())

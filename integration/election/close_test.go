@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -99,7 +100,7 @@ func holding(match faultproxy.Match, hold func(*faultproxy.Proxy, faultproxy.Mat
 func waits(t *testing.T, s *stage) func() {
 	t.Helper()
 	require.NoError(t, s.subject.Start())
-	eventually(t, func() bool { return requests(s.proxy)["getData"] == 2 }, "the member waits")
+	testkit.Eventually(t, func() bool { return requests(s.proxy)["getData"] == 2 }, "the member waits")
 	return nil
 }
 
@@ -165,8 +166,8 @@ func TestClose(t *testing.T) {
 				} else {
 					require.ErrorContains(t, err, "deletion goes on")
 					release()
-					eventually(t, func() bool { return len(children(t, conn, path)) == len(others) }, "the znode is gone")
-					eventually(t, func() bool { return s.subject.Close() == nil }, "Close knows")
+					testkit.Eventually(t, func() bool { return len(children(t, conn, path)) == len(others) }, "the znode is gone")
+					testkit.Eventually(t, func() bool { return s.subject.Close() == nil }, "Close knows")
 				}
 				require.ElementsMatch(t, others, children(t, conn, path), "gone when Close returns")
 				s.leaveAgain(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -50,7 +51,7 @@ func back(ctx context.Context, t *testing.T, e *ensemble.Ensemble, node int) {
 func leaderMoves(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long := recipes.WithSessionTimeout(calm)
-	c := newContest(t, e, connect(t, e.Servers(), long), connect(t, e.Servers(), long))
+	c := newContest(t, e, testclient.Dial(t, e.Servers(), long), testclient.Dial(t, e.Servers(), long))
 	node := serverOf(t, e, c.leading)
 	require.NoError(t, e.Kill(ctx, node))
 	c.proven(t)
@@ -67,8 +68,8 @@ func leaderStranded(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	first, err := e.Leader(ctx)
 	require.NoError(t, err)
 	node := (first + 1) % 3 // a follower, so that the sessions' time goes on
-	stranded := connect(t, []string{e.Server(node)})
-	c := newContest(t, e, stranded, connect(t, e.Servers(), recipes.WithSessionTimeout(calm)))
+	stranded := testclient.Dial(t, []string{e.Server(node)}, recipes.WithSessionTimeout(sessionTimeout))
+	c := newContest(t, e, stranded, testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(calm)))
 	began := time.Now()
 	require.NoError(t, e.Kill(ctx, node))
 	took := c.succeeded(t, recipes.ErrSessionLost).Sub(began)
@@ -79,14 +80,21 @@ func leaderStranded(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	c.finish(t)
 }
 
-// Under Curator's default policy the connection's end is the term's end; the znode goes as soon as the client is back.
+// Under Curator's default policy the connection's end is the term's end. The latch leads again on the znode that it had; the
+// selector's goes as soon as the client is back.
 func leaderSuspended(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long, standard := recipes.WithSessionTimeout(calm), recipes.WithErrorPolicy(recipes.StandardErrorPolicy)
-	c := newContest(t, e, connect(t, e.Servers(), long, standard), connect(t, e.Servers(), long))
+	c := newContest(t, e, testclient.Dial(t, e.Servers(), long, standard), testclient.Dial(t, e.Servers(), long))
 	node := serverOf(t, e, c.leading)
 	require.NoError(t, e.Kill(ctx, node))
-	c.succeeded(t, recipes.ErrSuspended)
+	for _, one := range c.elections {
+		if one.name == "latch" {
+			one.resumed(t, recipes.ErrSuspended)
+		} else {
+			one.succeeded(t, recipes.ErrSuspended)
+		}
+	}
 	c.complete(t)
 	back(ctx, t, e, node)
 	c.finish(t)
@@ -96,7 +104,7 @@ func leaderSuspended(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 func rollingRestart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long := recipes.WithSessionTimeout(calm)
-	c := newContest(t, e, connect(t, e.Servers(), long), connect(t, e.Servers(), long))
+	c := newContest(t, e, testclient.Dial(t, e.Servers(), long), testclient.Dial(t, e.Servers(), long))
 	for node := range 3 {
 		require.NoError(t, e.Stop(ctx, node))
 		c.proven(t)
@@ -110,7 +118,7 @@ func rollingRestart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 // Without a quorum the leaders' terms end by their own clock, and nobody leads. With it one of each election does.
 func quorumLost(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
-	c := newContest(t, e, connect(t, e.Servers()), connect(t, e.Servers()))
+	c := newContest(t, e, testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout)), testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout)))
 	for node := range 2 {
 		require.NoError(t, e.Kill(ctx, node))
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -33,7 +35,7 @@ func newContest(t *testing.T, e *ensemble.Ensemble, leading, following *recipes.
 	t.Helper()
 	c := &contest{
 		path: electionPath(t), leading: leading,
-		observing: connect(t, e.Servers(), recipes.WithSessionTimeout(calm)),
+		observing: testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(calm)),
 	}
 	for _, r := range both {
 		path := c.path + "/" + r.name
@@ -49,7 +51,7 @@ func newContest(t *testing.T, e *ensemble.Ensemble, leading, following *recipes.
 func (c *contest) complete(t *testing.T) {
 	t.Helper()
 	for _, e := range c.elections {
-		eventually(t, func() bool { return len(c.children(e.path)) == 2 }, "two znodes")
+		testkit.Eventually(t, func() bool { return len(c.children(e.path)) == 2 }, "two znodes")
 		observer, err := e.create(c.observing, e.path, "", func(*recipes.Lease) {})
 		require.NoError(t, err)
 		require.Equal(t, []string{e.leader.id, e.follower.id}, ids(t, observer))
@@ -72,7 +74,7 @@ func (c *contest) proven(t *testing.T) {
 	t.Helper()
 	from := time.Now().Add(c.leading.SessionTimeout() * 2 / 3)
 	for _, e := range c.elections {
-		eventually(t, func() bool { return e.term.Context().Err() != nil || e.term.TrustedUntil().After(from) }, "proof")
+		testkit.Eventually(t, func() bool { return e.term.Context().Err() != nil || e.term.TrustedUntil().After(from) }, "proof")
 		require.NoError(t, context.Cause(e.term.Context()), "the term has ended")
 		require.True(t, e.leader.HasLeadership())
 		require.Empty(t, e.leader.began, "no new term")
@@ -82,18 +84,33 @@ func (c *contest) proven(t *testing.T) {
 
 // succeeded waits until the followers lead in place of the leaders, whose terms have ended for this cause, and returns
 // when the last of them began.
-func (c *contest) succeeded(t *testing.T, cause error) time.Time {
+func (c *contest) succeeded(t *testing.T, cause error) (last time.Time) {
 	t.Helper()
-	var last time.Time
 	for _, e := range c.elections {
-		next := e.follower.lead(t)
-		require.ErrorIs(t, context.Cause(e.term.Context()), cause)
-		require.Greater(t, next.FencingToken(), e.term.FencingToken())
-		e.leader.follows(t)
-		e.leader, e.follower, e.term = e.follower, e.leader, next
-		last = next.at
+		last = e.succeeded(t, cause)
 	}
 	return last
+}
+
+func (e *election) succeeded(t *testing.T, cause error) time.Time {
+	t.Helper()
+	next := e.follower.lead(t)
+	require.ErrorIs(t, context.Cause(e.term.Context()), cause)
+	require.Greater(t, next.FencingToken(), e.term.FencingToken())
+	e.leader.follows(t)
+	e.leader, e.follower, e.term = e.follower, e.leader, next
+	return next.at
+}
+
+// resumed waits until the leader leads again, on the znode of the term that has ended for this cause.
+func (e *election) resumed(t *testing.T, cause error) {
+	t.Helper()
+	require.ErrorIs(t, ended(t, e.term), cause)
+	next := e.leader.lead(t)
+	require.Equal(t, e.term.FencingToken(), next.FencingToken())
+	require.Equal(t, e.term.Path(), next.Path())
+	e.follower.follows(t)
+	e.term = next
 }
 
 // finish has the leaders hand over in order, and everybody leave.
@@ -121,5 +138,5 @@ func serverOf(t *testing.T, e *ensemble.Ensemble, client *recipes.Client) int {
 // reached waits for the client's state.
 func reached(t *testing.T, client *recipes.Client, state recipes.ConnectionState) {
 	t.Helper()
-	eventually(t, func() bool { return client.State() == state }, state.String())
+	testkit.Eventually(t, func() bool { return client.State() == state }, state.String())
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/curator"
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 )
@@ -30,9 +32,9 @@ func newOurPair(t *testing.T, server *ensemble.Ensemble, conn *zk.Conn) pair {
 	t.Helper()
 	p := &ourPair{t: t, path: electionPath(t) + "-go"}
 	for i := range p.clients {
-		p.clients[i] = connect(t, server.Servers(), recipes.WithSessionTimeout(patience))
+		p.clients[i] = testclient.Dial(t, server.Servers(), recipes.WithSessionTimeout(patience))
 		p.enter(i)
-		eventually(t, func() bool { return len(children(t, conn, p.path)) == i+1 }, "the latch's znode")
+		testkit.Eventually(t, func() bool { return len(children(t, conn, p.path)) == i+1 }, "the latch's znode")
 	}
 	t.Cleanup(func() {
 		for _, l := range p.latches {
@@ -85,9 +87,9 @@ func newCuratorPair(t *testing.T, server *ensemble.Ensemble, conn *zk.Conn) pair
 	for i := range 2 {
 		p.agent.Do(t, "connect", p.client(i))
 		p.enter(i)
-		eventually(t, func() bool { return len(children(t, conn, p.path)) == i+1 }, "the latch's znode")
+		testkit.Eventually(t, func() bool { return len(children(t, conn, p.path)) == i+1 }, "the latch's znode")
 	}
-	eventually(t, func() bool { return p.agent.Do(t, "leads", p.latch(0)) == "true" }, "the first latch")
+	testkit.Eventually(t, func() bool { return p.agent.Do(t, "leads", p.latch(0)) == "true" }, "the first latch")
 	return p
 }
 
@@ -99,7 +101,7 @@ func (p *curatorPair) enter(i int) {
 
 func (p *curatorPair) leader() string {
 	var queue []string
-	eventually(p.t, func() bool { queue = children(p.t, p.conn, p.path); return len(queue) == 2 }, "two latches")
+	testkit.Eventually(p.t, func() bool { queue = children(p.t, p.conn, p.path); return len(queue) == 2 }, "two latches")
 	return p.path + "/" + queue[0]
 }
 

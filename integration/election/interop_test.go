@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/curator"
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // Go and Java take turns in one election: everybody sees the same participants in the same order, one of them leads, and
@@ -59,7 +60,7 @@ func (e *mixed) enter(t *testing.T, id string) {
 
 func (e *mixed) complete(t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool { return len(children(t, observer(t), e.path)) == len(e.order) }, "the znodes")
+	testkit.Eventually(t, func() bool { return len(children(t, observer(t), e.path)) == len(e.order) }, "the znodes")
 }
 
 // leads asks somebody whether they lead.
@@ -74,7 +75,7 @@ func (e *mixed) leads(t *testing.T, id string) bool {
 // agreed waits until the first one leads, and asks all about it.
 func (e *mixed) agreed(t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool { return e.leads(t, e.order[0]) }, e.order[0])
+	testkit.Eventually(t, func() bool { return e.leads(t, e.order[0]) }, e.order[0])
 	for i, id := range e.order {
 		require.Equal(t, i == 0, e.leads(t, id), id)
 		if isJava(id) {
@@ -103,7 +104,7 @@ func (e *mixed) rotate(t *testing.T) {
 		return
 	}
 	e.order = append(slices.Clone(e.order[1:]), id)
-	eventually(t, func() bool { return e.leads(t, e.order[0]) }, e.order[0])
+	testkit.Eventually(t, func() bool { return e.leads(t, e.order[0]) }, e.order[0])
 	e.complete(t)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -74,7 +75,7 @@ func newLeadingProcess(t *testing.T) *leadingProcess {
 		require.NoError(t, err)
 		p.tokens = append(p.tokens, token)
 		p.followers = append(p.followers, r.enter(t, direct(t), path+"/"+r.name, "follower"))
-		eventually(t, func() bool { return len(children(t, observer(t), path+"/"+r.name)) == 2 }, "the follower")
+		testkit.Eventually(t, func() bool { return len(children(t, observer(t), path+"/"+r.name)) == 2 }, "the follower")
 	}
 	return p
 }

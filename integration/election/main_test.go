@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -43,32 +44,16 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// connect returns a client of the servers, closed at the end of the test.
-func connect(t *testing.T, servers []string, opts ...recipes.Option) *recipes.Client {
-	t.Helper()
-	opts = append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
-	client, err := recipes.Connect(testContext(t), servers, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
-}
-
 // direct returns a client of the shared server.
 func direct(t *testing.T) *recipes.Client {
 	t.Helper()
-	return connect(t, ensemble.Shared(t).Servers())
+	return testclient.Dial(t, ensemble.Shared(t).Servers(), recipes.WithSessionTimeout(sessionTimeout))
 }
 
 // electionPath is a path of the test's own.
 func electionPath(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_", "'", "").Replace(t.Name()), time.Now().UnixNano())
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
 }
 
 // observers holds one plain connection to the shared server for each running test.

@@ -37,7 +37,8 @@ var both = []recipe{
 		return selector.New(c, path, func(_ context.Context, term *recipes.Lease) error {
 			work(term)
 			return nil
-		}, selector.WithID(id), selector.WithAutoRequeue())
+		}, selector.WithID(id), selector.WithAutoRequeue(),
+			selector.WithRequeueBackoff(recipes.RetryPolicy{InitialInterval: time.Millisecond})) // terms are short here
 	}},
 }
 
@@ -112,6 +113,13 @@ func ended(t *testing.T, lease term) error {
 		require.FailNow(t, "the term has not ended")
 	}
 	return context.Cause(lease.Context())
+}
+
+// requireLeader asserts that others see the leader of a term.
+func requireLeader(t *testing.T, id string, lease term, seen recipes.Participant) {
+	t.Helper()
+	require.NotZero(t, seen.Since)
+	require.Equal(t, recipes.Participant{ID: id, Path: lease.Path(), Leader: true, Token: lease.FencingToken(), Since: seen.Since}, seen)
 }
 
 // ids are the participants' ids, the leader's first.

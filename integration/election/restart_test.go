@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -73,7 +74,7 @@ func noServerAtStart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 // So is whoever enters while the server is away.
 func noServerOnEntering(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
-	client := connect(t, e.Servers())
+	client := testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout))
 	require.NoError(t, e.Kill(ctx, 0))
 	members := enterBoth(t, client, electionPath(t), "early")
 	for _, m := range members {
@@ -90,7 +91,7 @@ func noServerOnEntering(ctx context.Context, t *testing.T, e *ensemble.Ensemble)
 func backInTime(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long := recipes.WithSessionTimeout(calm)
-	c := newContest(t, e, connect(t, e.Servers(), long), connect(t, e.Servers(), long))
+	c := newContest(t, e, testclient.Dial(t, e.Servers(), long), testclient.Dial(t, e.Servers(), long))
 	require.NoError(t, e.Kill(ctx, 0))
 	back(ctx, t, e, 0)
 	c.proven(t)
@@ -101,7 +102,7 @@ func backInTime(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 // After a longer one the selector has requeued and the latch has entered again, by themselves.
 func backTooLate(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
-	client := connect(t, e.Servers())
+	client := testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout))
 	members := enterBoth(t, client, electionPath(t), "the only one")
 	var terms []term
 	for _, m := range members {

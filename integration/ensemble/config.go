@@ -35,6 +35,8 @@ type Config struct {
 	Properties map[string]string
 	// Files are put into every node before it starts, by absolute path; for example a key store.
 	Files map[string][]byte
+	// Env are environment variables of every server, beside those that the image needs.
+	Env map[string]string
 	// Private asks for containers of its own even where ZKRECIPES_SERVERS is set: for tests that inject faults.
 	Private bool
 }
@@ -51,7 +53,7 @@ func (c Config) withDefaults() Config {
 
 // ordinary reports whether any running server would do.
 func (c Config) ordinary() bool {
-	return c.Nodes <= 1 && c.TickTime == 0 && len(c.JVMFlags) == 0 && len(c.Properties) == 0 && len(c.Files) == 0 && !c.Private
+	return c.Nodes <= 1 && c.TickTime == 0 && len(c.JVMFlags) == 0 && len(c.Properties) == 0 && len(c.Files) == 0 && len(c.Env) == 0 && !c.Private
 }
 
 // zooCfg returns the server's configuration file, the same for every node.

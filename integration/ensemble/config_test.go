@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 func TestContainersAreReapedAsOftenAsTheFlagSays(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{JVMFlags: []string{"-Dznode.container.checkIntervalMs=100"}})
-	conn := connect(t, e.Servers()...)
+	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
 	_, err := conn.CreateContainer("/c", []byte("x"), zk.FlagContainer, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	_, err = conn.Create("/c/child", []byte("x"), 0, zk.WorldACL(zk.PermAll))
@@ -27,7 +28,7 @@ func TestServerOnNettyServes(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{
 		JVMFlags: []string{"-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"},
 	})
-	conn := connect(t, e.Servers()...)
+	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
 	_, _, err := conn.Exists("/")
 	require.NoError(t, err)
 	require.Empty(t, e.SecureServers())

@@ -82,6 +82,7 @@ func tryNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontaine
 	}
 	options := []testcontainers.ContainerCustomizer{
 		testcontainers.WithEnv(map[string]string{"JVMFLAGS": cfg.jvmFlags(), "ZK_SERVER_HEAP": "256", "ZOO_MY_ID": strconv.Itoa(i + 1)}),
+		testcontainers.WithEnv(cfg.Env),
 		testcontainers.WithLabels(map[string]string{ownerLabel: self().String()}),
 		testcontainers.WithFiles(files...),
 		testcontainers.WithExposedPorts(inside...),

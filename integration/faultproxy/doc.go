@@ -14,6 +14,7 @@
 //   - Hold, HoldUp, HoldDown, Release: the line goes silent and nobody is told.
 //   - Delay: every frame arrives later.
 //   - DropRequest, DropReply: a request, or the answer to one that was applied, is lost together with its connection.
+//   - DelayReply: the answers to some requests arrive later.
 //   - OnRequest, BeforeReply, HoldRequest, HoldReply: a test acts, or takes its time, at one exact step.
 //
 // A request meets, in this order: the delay, the line's hold, the log and the counts, the OnRequest hooks, the rules

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 )
@@ -66,6 +67,23 @@ func (p *Proxy) HoldReply(match Match) (arrived <-chan struct{}, release func())
 		return forward
 	}})
 	return here, free
+}
+
+// DelayReply holds back the answer to every matching request, and all that the server sends after it on that connection,
+// for some time. Op("connect") makes handshakes slow.
+func (p *Proxy) DelayReply(match Match, d time.Duration) *Rule {
+	return p.rules.add(&Rule{
+		match: match, n: unlimited,
+		onReply: func(_ Request, _ Reply, done <-chan struct{}) verdict {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-done:
+			}
+			return forward
+		},
+	})
 }
 
 // ExpireSessions ends the sessions of the live connections at the server, past the proxy and its holds.

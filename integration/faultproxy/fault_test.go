@@ -2,11 +2,13 @@ package faultproxy_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 func TestDroppedReplyMeansAppliedAndCut(t *testing.T) {
@@ -79,7 +81,7 @@ func TestReplyLostForAnotherReasonLeavesTheRule(t *testing.T) {
 func TestHandshakeReplyCanBeLost(t *testing.T) {
 	l := newLine(t)
 	rule := l.proxy.DropReply(faultproxy.Op("connect"), 1)
-	conn := connect(t, l.proxy.Addr())
+	conn := testkit.Conn(t, []string{l.proxy.Addr()}, sessionTimeout)
 	require.Equal(t, 1, rule.Hits())
 	require.NotZero(t, conn.SessionID())
 }
@@ -181,4 +183,21 @@ func TestExpiredSessionIsReplaced(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return l.conn.State() == zk.StateHasSession && l.conn.SessionID() != session
 	}, patience, moment)
+}
+
+func TestDelayedReplyMakesHandshakesSlow(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	l := newLine(t)
+	session := l.conn.SessionID()
+	rule := l.proxy.DelayReply(faultproxy.Op("connect"), delay)
+	l.proxy.Cut()
+	require.Eventually(t, func() bool { return l.conn.State() != zk.StateHasSession }, patience, moment)
+	begun := time.Now()
+	waitSession(t, l.conn)
+	require.GreaterOrEqual(t, time.Since(begun), delay-moment)
+	require.Equal(t, session, l.conn.SessionID())
+	require.Positive(t, rule.Hits())
+	begun = time.Now()
+	require.NoError(t, l.create(newPath()))
+	require.Less(t, time.Since(begun), delay, "no other reply is held back")
 }

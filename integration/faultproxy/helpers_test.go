@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
@@ -35,15 +36,7 @@ func newLine(t *testing.T) line {
 	t.Helper()
 	server := ensemble.Shared(t).Server(0)
 	p := faultproxy.New(t, server)
-	return line{proxy: p, conn: connect(t, p.Addr()), witness: connect(t, server)}
-}
-
-// connect returns a client that has a session.
-func connect(t *testing.T, server string) *zk.Conn {
-	t.Helper()
-	conn := dial(t, server)
-	waitSession(t, conn)
-	return conn
+	return line{proxy: p, conn: testkit.Conn(t, []string{p.Addr()}, sessionTimeout), witness: testkit.Conn(t, []string{server}, sessionTimeout)}
 }
 
 func dial(t *testing.T, server string) *zk.Conn {

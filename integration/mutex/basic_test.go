@@ -4,9 +4,13 @@ import (
 	"context"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
 
 // The requests of an uncontended acquisition are part of what users pay for.
@@ -26,4 +30,45 @@ func TestAcquireAndRelease(t *testing.T) {
 	require.ErrorIs(t, context.Cause(lease.Context()), recipes.ErrReleased)
 	require.ErrorIs(t, lease.Release(), recipes.ErrNotHeld)
 	require.Empty(t, children(t, path))
+}
+
+// One of each on a real server: what these do in every case is shown in virtual time, in recipes/mutex.
+func TestSmoke(t *testing.T) {
+	path, client := lockPath(t), direct(t)
+	revocations := make(chan *recipes.Lease, 1)
+	m := newMutex(t, client, path, mutex.WithID("holder"), mutex.WithRevocationListener(func(lease *recipes.Lease) { revocations <- lease }))
+	other := newMutex(t, direct(t), path, mutex.WithID(""))
+	var lease *recipes.Lease
+	var next <-chan result
+	require.NoError(t, m.Do(testContext(t), func(ctx context.Context, outer *recipes.Lease) error {
+		inner, err := m.Acquire(ctx)
+		require.NoError(t, err)
+		require.Equal(t, created(t, inner.Path()), inner.FencingToken())
+		_, err = other.TryAcquire(testContext(t))
+		require.ErrorIs(t, err, recipes.ErrNotAcquired)
+		next = waiting(t, testContext(t), other, path, 2)
+		participants, err := other.Participants(testContext(t))
+		require.NoError(t, err)
+		require.Equal(t, []string{"holder", ""}, []string{participants[0].ID, participants[1].ID})
+		data, _, err := observer(t).Get(participants[1].Path)
+		require.NoError(t, err)
+		require.NotNil(t, data, "an empty id is written as an empty value")
+
+		require.NoError(t, revoke.New(direct(t)).AttemptRevoke(testContext(t), outer.Path()))
+		require.Same(t, outer, testkit.Receive(t, revocations, "the revocation"))
+		revoked(t, inner)
+		_, err = observer(t).Multi(inner.Check())
+		require.NoError(t, err, "the guard is not the data")
+		lease = inner
+		return inner.Release()
+	}))
+	_, err := observer(t).Multi(lease.Check())
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	successor := granted(t, next)
+	require.Greater(t, successor.FencingToken(), lease.FencingToken())
+	require.NoError(t, successor.Release())
+	require.NoError(t, observer(t).Delete(path, -1))
+	again := acquire(t, m)
+	require.Greater(t, again.FencingToken(), successor.FencingToken(), "tokens grow, though the numbers begin anew")
+	require.NoError(t, again.Release())
 }

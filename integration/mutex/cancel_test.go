@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -192,7 +193,7 @@ func (a *attempt) requireUndone(t *testing.T) {
 	a.heal()
 	// The line keeps the order: after this answer the server has carried out all that
 	// the attempt had sent before.
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		_, _, err := a.client.Conn().Exists("/")
 		return err == nil
 	}, "the connection")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -132,7 +133,7 @@ func TestCancelStorm(t *testing.T) {
 	}
 	close(stopCuts)
 	cuts.Wait()
-	eventually(t, func() bool { return client.State() == recipes.Connected }, "the connection")
+	testkit.Eventually(t, func() bool { return client.State() == recipes.Connected }, "the connection")
 	require.Eventually(t, func() bool { return len(children(t, path)) == 0 }, 2*undone, 5*time.Millisecond, "ghosts")
 	require.NoError(t, acquire(t, m).Release())
 }

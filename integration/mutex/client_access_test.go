@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
@@ -97,7 +99,7 @@ func digest() recipes.Option {
 // authorised returns a client with the ACL and a credential.
 func authorised(t *testing.T, server, credential string, opts ...recipes.Option) *recipes.Client {
 	t.Helper()
-	return connect(t, server, append(opts, digest(), recipes.WithAuth("digest", []byte(credential)))...)
+	return testclient.Dial(t, []string{server}, append(opts, recipes.WithSessionTimeout(sessionTimeout), digest(), recipes.WithAuth("digest", []byte(credential)))...)
 }
 
 // guardian is a plain connection that presents the user's credential.
@@ -219,4 +221,19 @@ func TestReadOnlyRights(t *testing.T) {
 	participants, err := m.Participants(testContext(t))
 	require.NoError(t, err)
 	require.Empty(t, participants)
+}
+
+// revoked waits for a lease's revocation.
+func revoked(t *testing.T, lease *recipes.Lease) {
+	t.Helper()
+	testkit.Receive(t, lease.Revoked(), "the revocation")
+}
+
+func notRevoked(t *testing.T, lease *recipes.Lease) {
+	t.Helper()
+	select {
+	case <-lease.Revoked():
+		require.Fail(t, "revoked")
+	default:
+	}
 }

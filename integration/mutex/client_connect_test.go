@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -59,7 +60,7 @@ func TestConnectToSilentServer(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Less(t, time.Since(began), limit+2*time.Second)
 			t.Log(err)
-			eventually(t, func() bool { return proxy.Live() == 0 }, "nothing goes on behind it")
+			testkit.Eventually(t, func() bool { return proxy.Live() == 0 }, "nothing goes on behind it")
 			proxy.Release()
 		})
 	}
@@ -77,7 +78,7 @@ func TestConnectSurvivesFirstFailures(t *testing.T) {
 		}
 		connected <- err
 	}()
-	eventually(t, func() bool { return proxy.Counts().Conns >= 2 }, "two attempts")
+	testkit.Eventually(t, func() bool { return proxy.Counts().Conns >= 2 }, "two attempts")
 	proxy.Refuse(false)
 	require.NoError(t, <-connected)
 }
@@ -99,7 +100,7 @@ func TestConnectCancelled(t *testing.T) {
 			_, err := recipes.Connect(ctx, []string{proxy.Addr()})
 			failed <- err
 		}()
-		eventually(t, func() bool { return proxy.Live() == 1 }, "an attempt")
+		testkit.Eventually(t, func() bool { return proxy.Live() == 1 }, "an attempt")
 		cancel(errShutdown)
 		began := time.Now()
 		err := <-failed

@@ -69,20 +69,3 @@ func TestConnectToAnotherProtocol(t *testing.T) {
 	require.ErrorContains(t, err, "handshake with "+address+": the answer is not ZooKeeper's")
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
 }
-
-// fn's context has the deadline of Do's, and ends as such a context does.
-func TestDoPassesTheDeadlineOn(t *testing.T) {
-	m := newMutex(t, direct(t), lockPath(t))
-	outer, cancel := context.WithTimeout(testContext(t), 300*time.Millisecond)
-	defer cancel()
-	err := m.Do(outer, func(ctx context.Context, _ *recipes.Lease) error {
-		want, _ := outer.Deadline()
-		got, ok := ctx.Deadline()
-		require.True(t, ok)
-		require.Equal(t, want, got)
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, m.Do(testContext(t), nil), "nil function")
-}

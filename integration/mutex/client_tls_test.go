@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -82,7 +83,7 @@ func TestTLS(t *testing.T) {
 	ours, trusted := certificate(t, "localhost")
 	port := terminated(t, &tls.Config{Certificates: []tls.Certificate{ours}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted})
 	server := net.JoinHostPort("localhost", port)
-	client := connect(t, server, recipes.WithTLS(&tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{ours}}))
+	client := testclient.Dial(t, []string{server}, recipes.WithTLS(&tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{ours}}))
 	m := newMutex(t, client, lockPath(t))
 	require.NoError(t, acquire(t, m).Release())
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -117,7 +118,7 @@ func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble) *threeNodeQueue
 		done <- result{lease, err}
 	}()
 	q.done = done
-	eventually(t, func() bool { return len(q.children(t)) == 2 }, "the waiter")
+	testkit.Eventually(t, func() bool { return len(q.children(t)) == 2 }, "the waiter")
 	for _, child := range q.children(t) {
 		if path := q.path + "/" + child; path != q.lease.Path() {
 			q.place = path
@@ -131,7 +132,7 @@ func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble) *threeNodeQueue
 func (q *threeNodeQueue) children(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	eventually(t, func() (ok bool) {
+	testkit.Eventually(t, func() (ok bool) {
 		var err error
 		if _, err = q.holding.Conn().Sync(q.path); err != nil {
 			return false
@@ -147,7 +148,7 @@ func (q *threeNodeQueue) children(t *testing.T) []string {
 func (q *threeNodeQueue) proven(t *testing.T) {
 	t.Helper()
 	from := time.Now().Add(calm * 2 / 3)
-	eventually(t, func() bool { return q.lease.Context().Err() != nil || q.lease.TrustedUntil().After(from) }, "proof")
+	testkit.Eventually(t, func() bool { return q.lease.Context().Err() != nil || q.lease.TrustedUntil().After(from) }, "proof")
 	stands(t, q.lease)
 	notGranted(t, q.done, "the waiter")
 	names := q.children(t)

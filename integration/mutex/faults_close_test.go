@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -34,7 +35,7 @@ func TestClosedWhileWaiting(t *testing.T) {
 			ends <- end{err, time.Now()}
 		}()
 	}
-	eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
 	began := time.Now()
 	require.NoError(t, client.Close())
 	require.Equal(t, []string{holder.Path()}, queue(t, path), "gone when Close returns")
@@ -108,7 +109,7 @@ func TestConcurrentClose(t *testing.T) {
 		group.Go(func() {
 			err := client.Close()
 			if proxy.Live() != 0 {
-				eventually(t, func() bool { return proxy.Live() == 0 }, "the socket is closed when any Close returns")
+				testkit.Eventually(t, func() bool { return proxy.Live() == 0 }, "the socket is closed when any Close returns")
 			}
 			errs <- err
 		})

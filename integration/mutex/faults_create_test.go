@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -179,7 +180,7 @@ func TestRandomLostAnswers(t *testing.T) {
 		mutexes = append(mutexes, newMutex(t, client, path))
 		rules = append(rules, proxy.DropReply(unlucky, -1))
 	}
-	var held oracle
+	var section judge.Section
 	failures := make(chan error, workers)
 	var group sync.WaitGroup
 	began := time.Now()
@@ -191,8 +192,8 @@ func TestRandomLostAnswers(t *testing.T) {
 					failures <- fmt.Errorf("acquire %d of worker %d: %w", round, w, err)
 					return
 				}
-				held.enter(lease)
-				held.leave()
+				section.Enter(lease.FencingToken())
+				section.Leave()
 				if err := lease.Release(); err != nil {
 					failures <- fmt.Errorf("release %d of worker %d: %w", round, w, err)
 					return
@@ -205,7 +206,7 @@ func TestRandomLostAnswers(t *testing.T) {
 	for err := range failures {
 		require.NoError(t, err)
 	}
-	held.check(t)
+	require.NoError(t, section.Err())
 	lost := 0
 	for _, rule := range rules {
 		rule.Remove()

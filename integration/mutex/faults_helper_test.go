@@ -3,7 +3,6 @@ package mutex_test
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -35,7 +35,7 @@ func expire(t *testing.T, client *recipes.Client) {
 // reached waits for the client's state.
 func reached(t *testing.T, client *recipes.Client, state recipes.ConnectionState) {
 	t.Helper()
-	eventually(t, func() bool { return client.State() == state }, state.String())
+	testkit.Eventually(t, func() bool { return client.State() == state }, state.String())
 }
 
 // cutAndReconnect cuts the line once and waits until the client is back.
@@ -158,29 +158,14 @@ func stands(t *testing.T, lease *recipes.Lease) {
 	require.NoError(t, context.Cause(lease.Context()), "the lease has ended")
 }
 
-// oracle knows how many hold the lock.
-type oracle struct {
-	inside, most atomic.Int32
-	lastToken    atomic.Int64
-	backwards    atomic.Int32
-}
-
-// enter and leave enclose a critical section.
-func (o *oracle) enter(lease *recipes.Lease) {
-	n := o.inside.Add(1)
-	for most := o.most.Load(); n > most && !o.most.CompareAndSwap(most, n); most = o.most.Load() {
-		continue
-	}
-	if o.lastToken.Swap(lease.FencingToken()) >= lease.FencingToken() {
-		o.backwards.Add(1)
-	}
-}
-
-func (o *oracle) leave() { o.inside.Add(-1) }
-
-// check asserts that there was never more than one holder, and that tokens grew.
-func (o *oracle) check(t *testing.T) {
+// expireUnheard ends the client's session while it is cut off, as expiries are: it
+// hears of it at its next handshake. On a living connection it could hear first of
+// its znode's deletion, and think that this is all.
+func expireUnheard(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy) {
 	t.Helper()
-	require.LessOrEqual(t, o.most.Load(), int32(1), "two holders at once")
-	require.Zero(t, o.backwards.Load(), "fencing tokens went backwards")
+	session := client.Conn().SessionID()
+	proxy.Refuse(true)
+	proxy.Cut()
+	require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), session))
+	proxy.Refuse(false)
 }

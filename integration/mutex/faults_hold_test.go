@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -165,7 +166,7 @@ func TestHeartbeats(t *testing.T) {
 		t.Helper()
 		proxy.ResetCounts()
 		began := time.Now()
-		eventually(t, func() bool { return multis() >= beats }, why)
+		testkit.Eventually(t, func() bool { return multis() >= beats }, why)
 		took := time.Since(began)
 		require.GreaterOrEqual(t, took, (beats-1)*period-period/4, "%s: too many", why)
 		require.Less(t, took, 2*beats*period, "%s: too few", why)
@@ -188,7 +189,7 @@ func TestHeartbeats(t *testing.T) {
 	holder := acquire(t, other)
 	proxy.ResetCounts()
 	done := waiting(t, testContext(t), m, path, 2)
-	eventually(t, func() bool { return proxy.Counts().Requests["getData"] == 2 }, "own znode and predecessor are watched")
+	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["getData"] == 2 }, "own znode and predecessor are watched")
 	watch("awaited")
 	require.NoError(t, holder.Release())
 	require.NoError(t, granted(t, done).Release())
@@ -209,7 +210,7 @@ func TestStandardErrorPolicy(t *testing.T) {
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSuspended)
 	require.Equal(t, []string{lease.Path()}, queue(t, path), "out of reach")
 	proxy.Refuse(false)
-	eventually(t, func() bool { return len(children(t, path)) == 0 }, "the znode is deleted after the reconnect")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == 0 }, "the znode is deleted after the reconnect")
 	require.True(t, client.Conn().SessionID() == session, "the session must survive, or the test shows nothing") //nolint:testifylint // Equal would print session ids
 	lossIsTold(t, m, path, lease, recipes.ErrSuspended)
 }
@@ -246,7 +247,7 @@ func TestSecondAddress(t *testing.T) {
 	lease := acquire(t, newMutex(t, client, path))
 	for round := range 3 {
 		var live, other *faultproxy.Proxy
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			live, other = proxies[0], proxies[1]
 			if live.Live() == 0 {
 				live, other = other, live
@@ -256,7 +257,7 @@ func TestSecondAddress(t *testing.T) {
 		}, "one live line")
 		live.Hold()
 		silent := time.Now()
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return lease.Context().Err() != nil || lease.TrustedUntil().After(silent.Add(timeout*2/3))
 		}, "proof through the other address")
 		stands(t, lease)

@@ -8,6 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -33,7 +35,7 @@ func TestMiddleWaiterLeaves(t *testing.T) {
 			leave(t, cancel, middle)
 			_, err := outcome(t, leaver)
 			require.Error(t, err)
-			eventually(t, func() bool { return len(children(t, path)) == 3 }, "the leaver's znode is gone")
+			testkit.Eventually(t, func() bool { return len(children(t, path)) == 3 }, "the leaver's znode is gone")
 			settled(t, path, 3)
 			notGranted(t, first, "the first waiter")
 			notGranted(t, last, "the last waiter")
@@ -72,7 +74,7 @@ func TestFirstWaiterLeaves(t *testing.T) {
 // do about it: the observer's own watch on the parent stays quiet for a while.
 func settled(t *testing.T, path string, n int) {
 	t.Helper()
-	eventually(t, func() bool { return len(children(t, path)) == n }, "the queue's length")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == n }, "the queue's length")
 	require.Never(t, func() bool { return len(children(t, path)) != n }, 300*time.Millisecond, 20*time.Millisecond, "the queue has changed")
 }
 
@@ -83,7 +85,7 @@ func TestParentWiped(t *testing.T) {
 	path := lockPath(t) + "/deep"
 	holder := acquire(t, newMutex(t, direct(t), path))
 	m := newMutex(t, direct(t), path)
-	var held oracle
+	var section judge.Section
 	finished := make(chan error, waiters)
 	for range waiters {
 		go func() {
@@ -92,12 +94,12 @@ func TestParentWiped(t *testing.T) {
 				finished <- err
 				return
 			}
-			held.enter(lease)
-			held.leave()
+			section.Enter(lease.FencingToken())
+			section.Leave()
 			finished <- lease.Release()
 		}()
 	}
-	eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
 	var wipe []any
 	for _, child := range queue(t, path) {
 		wipe = append(wipe, &zk.DeleteRequest{Path: child, Version: -1})
@@ -115,7 +117,7 @@ func TestParentWiped(t *testing.T) {
 			require.Fail(t, "a waiter has never got the lock")
 		}
 	}
-	held.check(t)
+	require.NoError(t, section.Err())
 	require.Empty(t, children(t, path))
 	require.ErrorIs(t, holder.Release(), recipes.ErrNodeDeleted)
 }

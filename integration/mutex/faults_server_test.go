@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -23,7 +25,7 @@ func TestServerDown(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			path := lockPath(t)
-			holding, waitingClient := connect(t, servers.Server(0)), connect(t, servers.Server(0))
+			holding, waitingClient := testclient.Dial(t, servers.Servers(), recipes.WithSessionTimeout(sessionTimeout)), testclient.Dial(t, servers.Servers(), recipes.WithSessionTimeout(sessionTimeout))
 			holders := newMutex(t, holding, path)
 			lease := acquire(t, holders)
 			done, waiter := make(chan result, 1), newMutex(t, waitingClient, path)
@@ -31,7 +33,7 @@ func TestServerDown(t *testing.T) {
 				lease, err := waiter.Acquire(ctx)
 				done <- result{lease, err}
 			}()
-			eventually(t, func() bool { return len(childrenAt(t, servers, path)) == 2 }, "the waiter")
+			testkit.Eventually(t, func() bool { return len(childrenAt(t, servers, path)) == 2 }, "the waiter")
 
 			end := endOf(lease)
 			require.NoError(t, down(servers, ctx, 0))
@@ -44,7 +46,7 @@ func TestServerDown(t *testing.T) {
 			require.NoError(t, servers.WaitServing(ctx, 0))
 			successor := granted(t, done)
 			require.Greater(t, successor.FencingToken(), lease.FencingToken())
-			eventually(t, func() bool { return len(childrenAt(t, servers, path)) == 1 }, "no ghost of the former holder or of the waiter")
+			testkit.Eventually(t, func() bool { return len(childrenAt(t, servers, path)) == 1 }, "no ghost of the former holder or of the waiter")
 			require.ErrorIs(t, lease.Release(), recipes.ErrSessionLost)
 			require.NoError(t, successor.Release())
 			require.NoError(t, acquire(t, holders).Release())

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/judge"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -97,7 +99,7 @@ func TestSessionExpiredWhileWaiting(t *testing.T) {
 	behind := queue(t, path)[2]
 
 	expire(t, client)
-	eventually(t, func() bool { return len(children(t, path)) == 3 }, "the new place")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == 3 }, "the new place")
 	places := queue(t, path)
 	require.Equal(t, []string{holder.Path(), behind}, places[:2])
 	require.NotEqual(t, old, places[2])
@@ -124,11 +126,11 @@ func TestContextBoundsRejoin(t *testing.T) {
 		ctx, cancel := context.WithCancel(testContext(t))
 		done := waiting(t, ctx, newMutex(t, client, path), path, 2)
 		expire(t, client)
-		eventually(t, func() bool { return len(children(t, path)) == 2 }, "the new place")
+		testkit.Eventually(t, func() bool { return len(children(t, path)) == 2 }, "the new place")
 		cancel()
 		_, err := outcome(t, done)
 		require.ErrorIs(t, err, context.Canceled)
-		eventually(t, func() bool { return len(children(t, path)) == 1 }, "the znode is gone")
+		testkit.Eventually(t, func() bool { return len(children(t, path)) == 1 }, "the znode is gone")
 		stands(t, holder)
 	})
 	t.Run("deadline", func(t *testing.T) {
@@ -144,7 +146,7 @@ func TestContextBoundsRejoin(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.WithinDuration(t, deadline, time.Now(), time.Second)
-		eventually(t, func() bool { return len(children(t, path)) == 1 }, "the znode is gone")
+		testkit.Eventually(t, func() bool { return len(children(t, path)) == 1 }, "the znode is gone")
 	})
 	t.Run("deadline without a server", func(t *testing.T) {
 		const limit = 2 * time.Second
@@ -162,7 +164,7 @@ func TestContextBoundsRejoin(t *testing.T) {
 		require.WithinDuration(t, deadline, time.Now(), time.Second)
 		over()
 		reached(t, client, recipes.Connected)
-		eventually(t, func() bool { return len(children(t, path)) == 1 }, "the znode is gone")
+		testkit.Eventually(t, func() bool { return len(children(t, path)) == 1 }, "the znode is gone")
 	})
 }
 
@@ -176,7 +178,7 @@ func TestOwnNodeDeletedWhileWaiting(t *testing.T) {
 	places := queue(t, path)
 
 	deleteNode(t, places[1])
-	eventually(t, func() bool { return len(children(t, path)) == 3 }, "the new place")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == 3 }, "the new place")
 	now := queue(t, path)
 	require.Equal(t, []string{places[0], places[2]}, now[:2])
 	stands(t, holder)
@@ -204,7 +206,7 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 	holders := newMutex(t, direct(t), path)
 	contender := newMutex(t, direct(t), path)
 	for range rounds {
-		var held oracle
+		var section judge.Section
 		holder := acquire(t, holders)
 		finished := make(chan error, waiters)
 		for range waiters {
@@ -214,12 +216,12 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 					finished <- err
 					return
 				}
-				held.enter(lease)
-				held.leave()
+				section.Enter(lease.FencingToken())
+				section.Leave()
 				finished <- lease.Release()
 			}()
 		}
-		eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
+		testkit.Eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
 		victim := queue(t, path)[1+random.IntN(waiters)]
 		// One transaction: nobody can hear of one deletion before the other has happened.
 		operations := []any{&zk.DeleteRequest{Path: victim, Version: -1}}
@@ -243,7 +245,7 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 				require.Fail(t, "a waiter has never got the lock")
 			}
 		}
-		held.check(t)
+		require.NoError(t, section.Err())
 	}
 	require.Empty(t, children(t, path))
 }

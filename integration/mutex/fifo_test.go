@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -53,7 +54,7 @@ func TestOrderOfTheServerThroughCuts(t *testing.T) {
 			}()
 		}
 	}
-	eventually(t, func() bool { return len(children(t, path)) == 1+fifoSessions*fifoEach }, "all contenders' znodes")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == 1+fifoSessions*fifoEach }, "all contenders' znodes")
 	before := tokensOf(t, path)
 	require.Equal(t, first.FencingToken(), before[0])
 
@@ -88,7 +89,7 @@ func cutAll(t *testing.T, clients []*recipes.Client, proxies []*faultproxy.Proxy
 		proxy.Cut()
 	}
 	for i, client := range clients {
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return proxies[i].Counts().Requests["connect"] > 0 && client.State() == recipes.Connected
 		}, "the client's new connection")
 	}

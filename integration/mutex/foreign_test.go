@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -44,7 +45,7 @@ func TestStrangersAreIgnored(t *testing.T) {
 	participants, err := m.Participants(testContext(t))
 	require.NoError(t, err)
 	require.Len(t, participants, 2)
-	require.Equal(t, recipes.Participant{ID: "me", Path: first.Path(), Leader: true}, participants[0])
+	requireParticipant(t, recipes.Participant{ID: "me", Path: first.Path(), Leader: true, Token: first.FencingToken()}, participants[0])
 	_, err = m.TryAcquire(testContext(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 
@@ -89,8 +90,8 @@ func TestRivalsAreHonoured(t *testing.T) {
 			participants, err := m.Participants(testContext(t))
 			require.NoError(t, err)
 			require.Len(t, participants, 4)
-			require.Equal(t, recipes.Participant{ID: "rival", Path: holder, Leader: true}, participants[0])
-			require.Equal(t, recipes.Participant{ID: "rival", Path: between}, participants[2])
+			requireParticipant(t, recipes.Participant{ID: "rival", Path: holder, Leader: true, Token: participants[0].Token}, participants[0])
+			requireParticipant(t, recipes.Participant{ID: "rival", Path: between, Token: participants[2].Token}, participants[2])
 
 			require.Empty(t, first)
 			require.NoError(t, conn.Delete(holder, -1))
@@ -119,7 +120,7 @@ func TestTogetherWithZkLock(t *testing.T) {
 	ours := waiting(t, testContext(t), m, dir, 2)
 	locked := make(chan error, 1)
 	go func() { locked <- waiter.Lock() }() // joined below
-	eventually(t, func() bool { return len(children(t, dir)) == 3 }, "zk.Lock's znode")
+	testkit.Eventually(t, func() bool { return len(children(t, dir)) == 3 }, "zk.Lock's znode")
 
 	require.Empty(t, ours)
 	require.NoError(t, holder.Unlock())
@@ -145,3 +146,12 @@ func TestTogetherWithZkLock(t *testing.T) {
 }
 
 func nothing(context.Context, *recipes.Lease) error { return nil }
+
+// requireParticipant compares all but the time, which is the server's.
+func requireParticipant(t *testing.T, want, got recipes.Participant) {
+	t.Helper()
+	require.NotZero(t, got.Token)
+	require.NotZero(t, got.Since)
+	want.Since = got.Since
+	require.Equal(t, want, got)
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -73,7 +74,7 @@ func TestTwoThousandAcquiresLeaveNoGhost(t *testing.T) {
 	require.Greater(t, lost, clients*each/2, "too few faults to prove anything")
 	for i := range 4 {
 		path := fmt.Sprintf("%s/%d", base, i)
-		eventually(t, func() bool { return len(children(t, path)) == 0 }, "ghosts below "+path)
+		testkit.Eventually(t, func() bool { return len(children(t, path)) == 0 }, "ghosts below "+path)
 	}
 }
 

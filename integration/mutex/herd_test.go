@@ -8,6 +8,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -34,7 +36,7 @@ func drain(t *testing.T, waiters int) handoff {
 	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))
 	values := make([]*mutex.InterProcessMutex, 8)
 	for i := range values {
-		values[i] = newMutex(t, connect(t, proxy.Addr(), recipes.WithSessionTimeout(longSession)), path)
+		values[i] = newMutex(t, testclient.Dial(t, []string{proxy.Addr()}, recipes.WithSessionTimeout(longSession)), path)
 	}
 	proxy.ResetCounts()
 	holder := acquire(t, values[0])
@@ -42,7 +44,7 @@ func drain(t *testing.T, waiters int) handoff {
 	for i := range queue { // whoever is ahead is always in another session
 		queue[i] = waiting(t, t.Context(), values[(i+1)%len(values)], path, i+2)
 	}
-	eventually(t, func() bool { return requests(proxy)["getData"] >= 2*waiters+1 }, "each has read its own znode and the one ahead")
+	testkit.Eventually(t, func() bool { return requests(proxy)["getData"] >= 2*waiters+1 }, "each has read its own znode and the one ahead")
 	require.Equal(t, 2*waiters+1, requests(proxy)["getData"], "and no more than these")
 
 	proxy.ResetCounts()
@@ -76,7 +78,7 @@ func TestWatchesOfWaiters(t *testing.T) {
 		participants[1].Path: 2,
 		participants[2].Path: 1,
 	}
-	eventually(t, func() bool { return maps.Equal(want, serverWatches(t, path)) }, "the watches")
+	testkit.Eventually(t, func() bool { return maps.Equal(want, serverWatches(t, path)) }, "the watches")
 	for _, next := range []<-chan result{first, last} {
 		require.NoError(t, holder.Release())
 		holder, err = outcome(t, next)

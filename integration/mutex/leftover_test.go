@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // 2,000 attempts that time out behind a held lock leave one watch, that on the
@@ -45,11 +46,11 @@ func TestTimedOutAttemptsLeaveNothing(t *testing.T) {
 		require.NoError(t, <-errs)
 	}
 	require.Eventually(t, func() bool { return len(children(t, path)) == 1 }, undone, 5*time.Millisecond, "ghosts")
-	eventually(t, func() bool { return libraryGoroutines() < 20 }, "goroutines: two clients have nine")
+	testkit.Eventually(t, func() bool { return libraryGoroutines() < 20 }, "goroutines: two clients have nine")
 	require.Equal(t, map[string]int{holder.Path(): 1}, clientWatches(client.Conn()), "channels in zk.Conn")
 	require.Equal(t, map[string]int{holder.Path(): 2}, serverWatches(t, path), "ours, and the holder's own")
 	require.NoError(t, holder.Release())
-	eventually(t, func() bool { return len(clientWatches(client.Conn())) == 0 }, "it goes with the holder")
+	testkit.Eventually(t, func() bool { return len(clientWatches(client.Conn())) == 0 }, "it goes with the holder")
 }
 
 // libraryGoroutines counts the goroutines with a function of the library on their

@@ -2,6 +2,7 @@ package mutex_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -22,6 +25,13 @@ import (
 // sessionTimeout is what tests ask for: long enough for a busy machine, short
 // enough to wait for an expiry.
 const sessionTimeout = 4 * time.Second
+
+// longSession is long enough for no heartbeat and no ping to be due in a test that
+// counts requests.
+const longSession = 60 * time.Second
+
+// errOfTest is an error of a test's own.
+var errOfTest = errors.New("of the test")
 
 // patience is how long tests wait for something that has to happen.
 const patience = 30 * time.Second
@@ -41,27 +51,22 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// connect returns a client of the server, closed at the end of the test.
-func connect(t *testing.T, server string, opts ...recipes.Option) *recipes.Client {
-	t.Helper()
-	opts = append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
-	client, err := recipes.Connect(testContext(t), []string{server}, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
-}
-
 // proxied returns a client that reaches the shared server through a proxy.
 func proxied(t *testing.T, opts ...recipes.Option) (*recipes.Client, *faultproxy.Proxy) {
 	t.Helper()
 	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))
-	return connect(t, proxy.Addr(), opts...), proxy
+	return testclient.Dial(t, []string{proxy.Addr()}, short(opts)...), proxy
+}
+
+// short puts the tests' session timeout before the options.
+func short(opts []recipes.Option) []recipes.Option {
+	return append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
 }
 
 // direct returns a client of the shared server.
 func direct(t *testing.T, opts ...recipes.Option) *recipes.Client {
 	t.Helper()
-	return connect(t, ensemble.Shared(t).Server(0), opts...)
+	return testclient.Dial(t, ensemble.Shared(t).Servers(), short(opts)...)
 }
 
 // lockPath is a path of the test's own.
@@ -114,12 +119,6 @@ func observer(t *testing.T) *zk.Conn {
 	return conn
 }
 
-// eventually waits for a condition.
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
-}
-
 // ended waits for a lease's context to end and returns why.
 func ended(t *testing.T, lease *recipes.Lease) error {
 	t.Helper()
@@ -140,7 +139,7 @@ func waiting(t *testing.T, ctx context.Context, m *mutex.InterProcessMutex, path
 		lease, err := m.Acquire(ctx)
 		done <- result{lease, err}
 	}()
-	eventually(t, func() bool { return len(children(t, path)) == n }, "the waiter's znode")
+	testkit.Eventually(t, func() bool { return len(children(t, path)) == n }, "the waiter's znode")
 	return done
 }
 

@@ -88,7 +88,7 @@ var latchScenarios = []scenario{
 		s.begin()
 		leader, err := asking.Leader(s.ctx)
 		require.NoError(s, err)
-		require.Equal(s, recipes.Participant{ID: "one", Path: ahead.Path(), Leader: true}, leader)
+		s.requireLeader("one", ahead, leader)
 		s.end()
 		require.NoError(s, first.Close())
 	}},
@@ -127,6 +127,12 @@ func (s *stage) next(leaders <-chan recipes.Participant) recipes.Participant {
 		require.Fail(s, "no leader was told")
 		return recipes.Participant{}
 	}
+}
+
+// requireLeader asserts that others see the holder of a lease.
+func (s *stage) requireLeader(id string, lease *recipes.Lease, seen recipes.Participant) {
+	require.NotZero(s, seen.Since)
+	require.Equal(s, recipes.Participant{ID: id, Path: lease.Path(), Leader: true, Token: lease.FencingToken(), Since: seen.Since}, seen)
 }
 
 // latch returns one that was started.

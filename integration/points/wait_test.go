@@ -89,7 +89,7 @@ var waitScenarios = []scenario{
 		require.NoError(s, err)
 		s.end()
 		require.Len(s, queue, 2)
-		require.Equal(s, recipes.Participant{ID: "holder", Path: held.Path(), Leader: true}, queue[0])
+		s.requireLeader("holder", held, queue[0])
 		require.Equal(s, "waiter", queue[1].ID)
 		s.release(held)
 		s.release(s.granted(waiter))

@@ -30,7 +30,7 @@ func TestCutLines(t *testing.T) {
 	}
 	var pairs []*pair
 	for range *cutOff {
-		pairs = append(pairs, newPair(t, connect(t, calm, proxied()...), connect(t, calm, proxied()...)))
+		pairs = append(pairs, newPair(t, dial(t, calm, proxied()), dial(t, calm, proxied())))
 	}
 	enter(ctx, t, pairs, random)
 	const every = 3 * time.Second

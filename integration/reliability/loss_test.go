@@ -79,10 +79,18 @@ func (s *scene) lose(t *testing.T, kind fault, n int) []time.Duration {
 			line = faultproxy.New(t, server)
 			server = line.Addr()
 		}
-		p := newPair(t, connect(t, s.timeout, server), connect(t, s.timeout, others(s.e, node)...))
-		p.line = line
+		p := newPair(t, dial(t, s.timeout, []string{server}), dial(t, s.timeout, others(s.e, node)))
+		if line != nil {
+			p.lines = []*faultproxy.Proxy{line}
+		}
 		s.pairs = append(s.pairs, p)
 	}
+	return s.succeed(ctx, t, kind)
+}
+
+// succeed strikes the pairs, and returns the times from each loss to the grant that follows.
+func (s *scene) succeed(ctx context.Context, t *testing.T, kind fault) []time.Duration {
+	t.Helper()
 	enter(ctx, t, s.pairs, s.random)
 	struck := time.Now()
 	s.strike(ctx, t, kind)
@@ -127,10 +135,12 @@ func holdLines(ctx context.Context, t *testing.T, s *scene) {
 		while := upTo(s.random, s.timeout/3)
 		all.Go(func() {
 			pass(ctx, while)
-			if i%3 == 2 {
-				p.line.HoldUp()
-			} else {
-				p.line.Hold()
+			for _, line := range p.lines {
+				if i%3 == 2 {
+					line.HoldUp()
+				} else {
+					line.Hold()
+				}
 			}
 		})
 	}
@@ -139,7 +149,9 @@ func holdLines(ctx context.Context, t *testing.T, s *scene) {
 
 func releaseLines(_ context.Context, _ *testing.T, s *scene) {
 	for _, p := range s.pairs {
-		p.line.Release()
+		for _, line := range p.lines {
+			line.Release()
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -41,8 +42,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(workerVariable) != "" {
-		os.Exit(runWorker())
+	if work := os.Getenv(workerVariable); work != "" {
+		os.Exit(runWorker(work))
 	}
 	// The tests mostly wait, but each starts three servers, and starting is hard work. The command line wins.
 	_ = flag.Set("test.parallel", "3")
@@ -83,12 +84,10 @@ func pass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect returns a client that is closed at the end of the test.
-func connect(t *testing.T, timeout time.Duration, servers ...string) *recipes.Client {
+// dial returns a client whose session timeout the servers have granted.
+func dial(t *testing.T, timeout time.Duration, servers []string) *recipes.Client {
 	t.Helper()
-	client, err := recipes.Connect(bounded(t, 0), servers, recipes.WithSessionTimeout(timeout), recipes.WithConnectTimeout(patience))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := testclient.Dial(t, servers, recipes.WithSessionTimeout(timeout))
 	require.Equal(t, timeout, client.SessionTimeout(), "the server grants what was asked for")
 	return client
 }
@@ -118,12 +117,6 @@ func others(e *ensemble.Ensemble, node int) []string {
 func lockPath(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), time.Now().UnixNano())
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, patience, 10*time.Millisecond, what)
 }
 
 // rounded is for people to read.

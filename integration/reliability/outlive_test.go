@@ -95,12 +95,10 @@ func (s *scene) unharmed(ctx context.Context, t *testing.T) {
 // rollingRestart stops each server in order and starts it again.
 func rollingRestart(ctx context.Context, t *testing.T, s *scene) {
 	t.Helper()
-	for node := range 3 {
-		require.NoError(t, s.e.Stop(ctx, node))
-		require.NoError(t, s.e.StartNode(ctx, node))
-		require.NoError(t, s.e.WaitServing(ctx))
+	require.NoError(t, s.e.RollingRestart(ctx, func(int) error {
 		s.unharmed(ctx, t)
-	}
+		return nil
+	}))
 }
 
 // changeLeader kills the leader, and returns when another one leads.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -18,7 +19,7 @@ import (
 type pair struct {
 	path              string
 	holding, awaiting *recipes.Client
-	line              *faultproxy.Proxy // of the holder; nil: none
+	lines             []*faultproxy.Proxy // of the holder; none: it needs none
 	first, second     *mutex.InterProcessMutex
 
 	lease *recipes.Lease
@@ -86,7 +87,7 @@ func enter(ctx context.Context, t *testing.T, pairs []*pair, random *rand.Rand) 
 		p.done = acquireAfter(t.Context(), p.second, 0)
 	}
 	for _, p := range pairs {
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			queue, err := p.second.Participants(ctx)
 			if err != nil || len(queue) != 2 {
 				return false
@@ -140,7 +141,7 @@ func (p *pair) stands(t *testing.T) {
 func (p *pair) proven(t *testing.T) {
 	t.Helper()
 	from := time.Now().Add(p.holding.SessionTimeout() * 2 / 3)
-	eventually(t, func() bool { return p.lease.Context().Err() != nil || p.lease.TrustedUntil().After(from) }, "proof")
+	testkit.Eventually(t, func() bool { return p.lease.Context().Err() != nil || p.lease.TrustedUntil().After(from) }, "proof")
 	p.stands(t)
 }
 
@@ -149,7 +150,7 @@ func (p *pair) unmoved(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var queue []recipes.Participant
 	var token int64
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		var err error
 		if queue, err = p.second.Participants(ctx); err != nil {
 			return false
@@ -181,7 +182,7 @@ func (p *pair) handOver(ctx context.Context, t *testing.T) {
 // empty waits until nobody holds or awaits the lock.
 func (p *pair) empty(ctx context.Context, t *testing.T) {
 	t.Helper()
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		queue, err := p.second.Participants(ctx)
 		return err == nil && len(queue) == 0
 	}, "nothing is left")

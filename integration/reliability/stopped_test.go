@@ -2,6 +2,7 @@ package reliability_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -69,10 +71,7 @@ func TestStoppedProcess(t *testing.T) {
 		require.Equal(t, recipes.ErrSessionLost.Error(), found.Release)
 		require.NoError(t, p.next.Context().Err(), "the late release is none of the next holder's")
 		require.NoError(t, p.next.Release())
-		eventually(t, func() bool {
-			queue, err := p.waiter.Participants(ctx)
-			return err == nil && len(queue) == 0
-		}, "nothing is left")
+		p.empty(ctx, t)
 	}
 	t.Logf("%d processes: believed for %v at most, deadline of Go's own noticed after %v at most, every write refused",
 		len(all), believed.Round(time.Microsecond), noticed.Round(time.Microsecond))
@@ -81,10 +80,12 @@ func TestStoppedProcess(t *testing.T) {
 // stoppable is a process that holds a lock, and whoever waits for it here.
 type stoppable struct {
 	processors int
+	path       string
+	token      int64
 	lines      []*faultproxy.Proxy
 	cutOff     bool // when it goes on, it has its clock alone
 	cmd        *exec.Cmd
-	in         io.Writer
+	in         io.WriteCloser
 	out        *bufio.Scanner
 	store      guarded
 	waiter     *mutex.InterProcessMutex
@@ -94,17 +95,25 @@ type stoppable struct {
 
 func newStoppable(t *testing.T, e *ensemble.Ensemble, processors int) *stoppable {
 	t.Helper()
+	p := startWorker(t, workOn, stoppedTimeout, processors, e.Servers())
+	require.True(t, p.store.write(p.token), "the holder writes first")
+	p.await(t, e.Servers())
+	return p
+}
+
+// startWorker starts a process that holds a lock, behind lines of its own to these servers.
+func startWorker(t *testing.T, work string, timeout time.Duration, processors int, servers []string) *stoppable {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &stoppable{processors: processors}
-	path := lockPath(t)
-	args := []string{path}
-	for _, server := range e.Servers() {
+	p := &stoppable{processors: processors, path: lockPath(t)}
+	args := []string{timeout.String(), p.path}
+	for _, server := range servers {
 		line := faultproxy.New(t, server)
 		p.lines, args = append(p.lines, line), append(args, line.Addr())
 	}
 	p.cmd = exec.CommandContext(t.Context(), self, args...)
-	p.cmd.Env = append(os.Environ(), workerVariable+"=1", fmt.Sprintf("GOMAXPROCS=%d", processors))
+	p.cmd.Env = append(os.Environ(), workerVariable+"="+work, fmt.Sprintf("GOMAXPROCS=%d", processors))
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -112,17 +121,22 @@ func newStoppable(t *testing.T, e *ensemble.Ensemble, processors int) *stoppable
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
 	p.out = bufio.NewScanner(out)
-	token, err := strconv.ParseInt(p.hear(t), 10, 64)
+	p.token, err = strconv.ParseInt(p.hear(t), 10, 64)
 	require.NoError(t, err)
-	require.True(t, p.store.write(token), "the holder writes first")
-	p.waiter, err = mutex.New(connect(t, calm, e.Servers()...), path)
+	return p
+}
+
+// await lets somebody wait here for what the process holds.
+func (p *stoppable) await(t *testing.T, servers []string) {
+	t.Helper()
+	var err error
+	p.waiter, err = mutex.New(dial(t, calm, servers), p.path)
 	require.NoError(t, err)
 	p.done = acquireAfter(t.Context(), p.waiter, 0)
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		queue, err := p.waiter.Participants(t.Context())
 		return err == nil && len(queue) == 2
 	}, "the waiter's znode")
-	return p
 }
 
 func (p *stoppable) say(t *testing.T, line string) {
@@ -152,6 +166,15 @@ func (p *stoppable) report(t *testing.T) awakening {
 	p.eachLine((*faultproxy.Proxy).Release)
 	require.NoError(t, p.cmd.Wait())
 	return found
+}
+
+// empty waits until nobody holds or awaits the lock.
+func (p *stoppable) empty(ctx context.Context, t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, func() bool {
+		queue, err := p.waiter.Participants(ctx)
+		return err == nil && len(queue) == 0
+	}, "nothing is left")
 }
 
 func (p *stoppable) eachLine(do func(*faultproxy.Proxy)) {

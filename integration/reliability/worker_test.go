@@ -9,13 +9,18 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
 const (
-	// workerVariable makes this binary, run again as a process of its own, the holder that will be stopped.
+	// workerVariable makes this binary, run again as a process of its own, the holder that will be stopped: it says what
+	// the holder does.
 	workerVariable = "ZKRECIPES_TEST_WORKER"
+	workOn         = "goes on in the belief that it holds the lock"
+	workByTheRules = "goes by its lease's context"
 	// workerLife bounds a process whose test has died.
 	workerLife = 5 * time.Minute
 )
@@ -31,21 +36,27 @@ type awakening struct {
 	Release  string
 }
 
-func runWorker() int {
+func runWorker(work string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), workerLife)
 	defer cancel()
-	if err := holdThroughStop(ctx, os.Args[1:]); err != nil {
+	through := holdThroughStop
+	if work == workByTheRules {
+		through = holdToTheEnd
+	}
+	if err := hold(ctx, os.Args[1], os.Args[2], os.Args[3:], through); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		return 1
 	}
 	return 0
 }
 
-// holdThroughStop holds the lock, tells its token, and is busy from the first line that it reads until it has been
-// stopped and goes on. It tries to write then, as if it knew of nothing, and tells what it has seen.
-func holdThroughStop(ctx context.Context, servers []string) error {
-	path, servers := servers[0], servers[1:]
-	client, err := recipes.Connect(ctx, servers, recipes.WithSessionTimeout(stoppedTimeout))
+// hold holds the lock, and tells its token.
+func hold(ctx context.Context, timeout, path string, servers []string, through func(context.Context, *recipes.Lease) error) error {
+	sessions, err := time.ParseDuration(timeout)
+	if err != nil {
+		return err
+	}
+	client, err := recipes.Connect(ctx, servers, recipes.WithSessionTimeout(sessions))
 	if err != nil {
 		return err
 	}
@@ -59,6 +70,32 @@ func holdThroughStop(ctx context.Context, servers []string) error {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, lease.FencingToken())
+	return through(ctx, lease)
+}
+
+// clock is the machine's monotonic clock, the same for all its processes.
+func clock() int64 {
+	var at unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at); err != nil {
+		panic(err) // the clock is always there
+	}
+	return at.Nano()
+}
+
+// holdToTheEnd says when the lease's context ends, and why. It stays until its input ends.
+func holdToTheEnd(ctx context.Context, lease *recipes.Lease) error {
+	select {
+	case <-lease.Context().Done():
+	case <-ctx.Done():
+	}
+	fmt.Fprintln(os.Stdout, clock(), context.Cause(lease.Context()))
+	bufio.NewScanner(os.Stdin).Scan()
+	return ctx.Err()
+}
+
+// holdThroughStop is busy from the first line that it reads until it has been stopped and goes on. It tries to write then,
+// as if it knew of nothing, and tells what it has seen.
+func holdThroughStop(ctx context.Context, lease *recipes.Lease) error {
 	in := bufio.NewScanner(os.Stdin)
 	if !in.Scan() {
 		return errors.New("no line to start at")

@@ -1,0 +1,107 @@
+package chaos
+
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/judge"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// rivals is how many of the next leases a hold is compared with: a record may come late.
+const rivals = 50
+
+// handover is what the goroutine that records the end of a context may need. A release
+// took place between the call and that: recordedLate, if the next grant came before.
+const (
+	handover     = int64(150 * time.Millisecond)
+	recordedLate = "end recorded late"
+)
+
+// ended is when the hold's context had ended at the earliest. Where the holder's own
+// delete took the znode away, that was sent after the end.
+func (hold *Hold) ended() int64 {
+	switch {
+	case hold.Life != nil && hold.Life.End == Expired:
+	case hold.Cause == killClient && hold.Releasing != 0: // killed before it could tell
+		return min(hold.Releasing, hold.Ended)
+	case hold.Cause == recipes.ErrReleased.Error() && hold.Releasing != 0:
+		return max(hold.Releasing, hold.Ended-handover)
+	case hold.Cause == recipes.ErrSessionLost.Error() && hold.Life != nil && hold.Life.End == Deleted:
+		return max(hold.Granted, hold.Ended-handover)
+	}
+	return hold.Ended
+}
+
+// terms judges exclusion and the order of the tokens, which is that of the queue.
+func (v *Verdict) terms(h *History, path string, holds []*Hold) {
+	record := make([]judge.Term, len(holds))
+	for i, hold := range holds {
+		record[i] = judge.Term{Token: hold.Token, From: time.Duration(hold.Granted), To: time.Duration(hold.ended())}
+		if hold.Ended == 0 {
+			record[i].To = judge.Open
+		}
+	}
+	for _, breach := range judge.Terms(record, rivals) {
+		v.breach(h, path, breach, holds[breach.Before], holds[breach.Next])
+	}
+}
+
+// breach is a violation unless a fault of the nemesis excuses it.
+func (v *Verdict) breach(h *History, path string, breach judge.Breach, before, next *Hold) {
+	fault := ""
+	switch breach.Rule {
+	case judge.Order:
+		fault = h.lateGrant(next, before)
+	case judge.Exclusion:
+		if next.Token < before.Token {
+			return // a breach of the order
+		}
+		fault = h.excuse(before, next.Granted)
+	default:
+	}
+	switch {
+	case fault != "":
+		v.Excused[fault]++
+	case breach.Rule == judge.Ends:
+		v.violation(next.Granted, path, "%s: the context of %s, token %d, has not ended", path, next.By, next.Token)
+	case breach.Rule == judge.OneToken:
+		v.violation(next.Granted, path, "%s: token %d was given twice, to %s and %s", path, next.Token, before.By, next.By)
+	case breach.Rule == judge.Order:
+		v.violation(before.Granted, path, "%s: %s has token %d %v before %s has %d", path, before.By, before.Token,
+			breach.By, next.By, next.Token)
+	default:
+		v.violation(next.Granted, path, "%s: %s, token %d, is granted %v before the context of %s, token %d, ends (%s)", path,
+			next.By, next.Token, breach.By, before.By, before.Token, before.Cause)
+	}
+}
+
+// ends notes how the leases ended, and how long before the next grants. A lease has one token, also when it is acquired again.
+func (v *Verdict) ends(h *History, path string, holds []*Hold) {
+	for i, hold := range holds {
+		if hold.Ended == 0 {
+			continue
+		}
+		v.Causes[hold.Cause]++
+		if hold.innerToken != 0 && hold.innerToken != hold.Token {
+			v.violation(hold.Granted, path, "%s: %s has token %d, and %d when it acquires again", path, hold.By, hold.Token, hold.innerToken)
+		}
+		for _, next := range holds[i+1 : min(len(holds), i+1+rivals)] {
+			distance := next.Granted - hold.ended()
+			if distance < 0 {
+				continue // see terms
+			}
+			if next.Granted < hold.Ended {
+				v.Excused[recordedLate]++
+			}
+			v.near(h, hold, time.Duration(distance))
+		}
+	}
+}
+
+// near notes how long before the next grant a context ended whose session expired.
+func (v *Verdict) near(h *History, hold *Hold, distance time.Duration) {
+	lost := hold.Life != nil && hold.Life.End == Expired && hold.Cause == recipes.ErrSessionLost.Error()
+	if lost && (v.Nearest == 0 || distance < v.Nearest) && h.excuse(hold, hold.Ended) == "" {
+		v.Nearest = distance
+	}
+}
