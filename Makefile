@@ -5,16 +5,21 @@ SEED ?= 0
 MINUTES ?= 5
 LINT := .bin/golangci-lint-2.15.0
 
-.PHONY: help test schedules integration speed model chaos mutants stock stock-zk worker worker-zk lint
+.PHONY: help quick test schedules integration speed model chaos mutants stock stock-zk worker worker-zk lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
+quick: ## at every save: vet and the quick form of the unit tests; needs Go alone
+	go vet ./...
+	go test -short $(GOTESTFLAGS) ./...
+
 test: ## unit tests with the race detector; needs Go alone
 	go test -race $(GOTESTFLAGS) ./... ./examples/...
 
-schedules: ## 10,000 seeded schedules of faults against the mutex, in virtual time; needs Go alone
+schedules: ## 10,000 seeded schedules of faults against the mutex, and slow quorums from every phase, in virtual time; needs Go alone
 	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex -schedules 10000
+	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil -exhaustive
 
 integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curator, kazoo, and for the examples MariaDB and Chromium
 	cd integration && go test -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
