@@ -101,6 +101,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 				log := f.srv.Observe()
 				require.NoError(f, revoke.New(f.client()).AttemptRevoke(f.Context(), place))
 				fault(f, client)
+				pass(10 * moment) // until watches are set again, and the request for the data is answered
 				require.False(f, isRevoked(holder))
 				require.Empty(f, done, "the revoked waiter")
 				require.Positive(f, log.Count(zktest.OpGetData), "the revocation is read before the grant")
