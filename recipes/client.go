@@ -13,21 +13,22 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Client is one ZooKeeper session, and the leases held in it. A service needs one,
-// for all its recipes. Its methods may be called concurrently.
+// Client is one ZooKeeper session with the leases held in it. A service needs one client for all its
+// recipes. Its methods may be called concurrently.
 type Client struct {
-	session   *zkutil.Session
+	session   *session.Session
 	namespace string
 }
 
 // Connect opens a session with one of the servers, each "host:port" or "host" for
-// port 2181; spaces around them are ignored. It returns once the session stands and the credentials are accepted.
-// If ctx or the connect timeout ends first, the error wraps the failure of the last
-// attempt, and nothing goes on behind it. Where every server refuses TLS for a reason that
-// another attempt does not change, such as a certificate, it fails before that. The context
-// bounds nothing later.
+// port 2181; spaces around them are ignored. It returns when a server has accepted the session and
+// the credentials. If ctx or the connect timeout ends first, the error wraps the failure of the last
+// attempt, and no attempt continues in the background. Connect fails earlier when every server
+// refuses TLS for a reason that another attempt does not change, such as a certificate. Once Connect
+// has returned, ctx has no effect.
 func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, error) {
 	failed := func(err error) (*Client, error) {
 		return nil, &OpError{Op: "recipes: connect", Path: strings.Join(servers, ","), Err: err}
@@ -44,14 +45,14 @@ func Connect(ctx context.Context, servers []string, opts ...Option) (*Client, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.connectTimeout)
 	defer cancel()
-	session, err := zkutil.Connect(ctx, cfg.Config)
+	session, err := session.Connect(ctx, cfg.Config)
 	if err != nil {
 		return failed(err)
 	}
 	return &Client{session: session, namespace: cfg.namespace}, nil
 }
 
-// parseServers returns the servers without the spaces around them, or what is wrong with one.
+// parseServers returns the servers without the spaces around them. It fails for an invalid one.
 func parseServers(given []string) ([]string, error) {
 	servers := make([]string, len(given))
 	for i, server := range given {
@@ -65,9 +66,9 @@ func parseServers(given []string) ([]string, error) {
 		case server == "":
 			return nil, fmt.Errorf("server %d of %d is empty", i+1, len(servers))
 		case strings.Contains(server, ","):
-			return nil, fmt.Errorf("server %q is a list: give each server as an element, as strings.Split(list, \",\") does", server)
+			return nil, fmt.Errorf("server %q is a list: give each server as one element, as strings.Split(list, \",\") does", server)
 		case strings.Contains(server, "/"):
-			return nil, fmt.Errorf("server %q has a path: give that to WithNamespace", server)
+			return nil, fmt.Errorf("server %q has a path: use WithNamespace for it", server)
 		}
 	}
 	for _, server := range zk.FormatServers(servers) {
@@ -76,7 +77,7 @@ func parseServers(given []string) ([]string, error) {
 			return nil, fmt.Errorf("server %q: %w", server, err)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, fmt.Errorf("server %q: %q is no port", server, port)
+			return nil, fmt.Errorf("server %q: %q is not a port", server, port)
 		}
 		if host == "" || strings.Contains(host, " ") {
 			return nil, fmt.Errorf("server %q is not host:port", server)
@@ -85,26 +86,25 @@ func parseServers(given []string) ([]string, error) {
 	return servers, nil
 }
 
-// NewClient adopts a connection that somebody else has opened, with the event
-// channel that came with it, which must have no other reader. The negotiated
-// session timeout can't be seen from outside the connection: tell it with
-// [WithSessionTimeout], as the server granted it. Without it leases end with
-// ErrSuspended at the first disconnect, and TrustedUntil is zero: there is no
-// deadline. As under StandardErrorPolicy, a latch then keeps its znode, and a new term begins on
-// it after the reconnect. With it a lease is trusted for 5/12 of the timeout after the last proof of
-// life, instead of 2/3: the connection pings too seldom for more.
+// NewClient adopts a connection that the caller has opened, and the event channel that zk.Connect has
+// returned with it. The channel must have no other reader. Close does not close the connection; it
+// deletes the znodes of the client.
 //
-// Two pauses can't be seen on an adopted connection: of the process while nothing is held
-// or awaited, and of the line. What is acquired within T/4 after one may be trusted for
-// longer than the session lives: there the fencing token decides.
+// Give the session timeout that the server has granted with [WithSessionTimeout], because it can't be
+// read from the connection. A lease is then trusted for 5/12 of the timeout after the last proof of
+// life, instead of 2/3, because the connection pings too seldom for more. Without that option leases
+// end with ErrSuspended at the first disconnect, and TrustedUntil is zero, because there is no
+// deadline. A latch then behaves as under StandardErrorPolicy: it keeps its znode, and a new term
+// begins on it after the reconnect.
 //
-// [Connect] gives more. A connection that hangs can't be cut here, so waits may be
-// longer. A server that refuses to set the watches again after a reconnect is not left
-// here for another try, and what changes later is not heard of. And zk.Conn has a data
-// race of its own, on the last zxid at a reconnect with watches, that Connect keeps
-// away. Options that shape a connection are errors here.
+// An adopted connection hides two kinds of pause: one of the process while nothing is held or
+// awaited, and one of the network. A lease that is acquired within T/4 after such a pause may be
+// trusted for longer than the session lives. In that case the fencing token decides.
 //
-// Close never closes an adopted connection; it deletes what the client has left.
+// [Connect] gives more than NewClient. It closes a connection that hangs, so waits are shorter. It
+// leaves a server that refuses to set the watches again after a reconnect; an adopted connection
+// stays there and misses later changes. It avoids a data race of zk.Conn, on the last zxid at a
+// reconnect with watches. Options for the connection itself are errors of NewClient.
 func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, error) {
 	cfg, err := configure(opts)
 	switch {
@@ -117,38 +117,40 @@ func NewClient(conn *zk.Conn, events <-chan zk.Event, opts ...Option) (*Client, 
 	if err != nil {
 		return nil, &OpError{Op: "recipes: new client", Err: zkutil.Invalid(err)}
 	}
-	return &Client{session: zkutil.Adopt(conn, events, cfg.Config), namespace: cfg.namespace}, nil
+	return &Client{session: session.Adopt(conn, events, cfg.Config), namespace: cfg.namespace}, nil
 }
 
-// Conn returns the connection, for requests of the user's own. They are not part of
-// the library's guarantees: see go-zookeeper/zk for what may be lost.
+// Conn returns the connection, for the user's own requests. The guarantees of this library do not
+// cover them: see go-zookeeper/zk for what may be lost.
 func (c *Client) Conn() *zk.Conn { return c.session.Conn() }
 
 // State returns the current state: Connected, Suspended, Lost or Closed.
 func (c *Client) State() ConnectionState { return ConnectionState(c.session.State()) }
 
-// Subscribe returns the states as they change, in order, the current one first, and
-// a function that ends the subscription and closes the channel. The channel is also
-// closed after Closed. The client never waits for a reader: one that falls far
-// behind may miss a Suspended together with the Reconnected after it, never a Lost.
+// Subscribe returns the current state and each later one, in order, and a function that ends the
+// subscription and closes the channel. The channel is also closed after Closed. The client never
+// waits for a reader. A slow reader may miss a Suspended together with the Reconnected after it, but
+// never a Lost.
 func (c *Client) Subscribe() (states <-chan ConnectionState, stop func()) {
-	return zkutil.Subscribe[ConnectionState](c.session)
+	return session.Subscribe[ConnectionState](c.session)
 }
 
-// SessionTimeout returns what the server granted in the latest handshake. A lease is kept
-// by the lesser of that and what the session was created with. For an adopted connection
-// it is what the client was told, zero if nothing.
+// SessionTimeout returns the timeout that the server has granted in the latest handshake. Leases are
+// kept by the shorter of that timeout and the one with which the session was created. For an adopted
+// connection it returns the value of [WithSessionTimeout], and zero without that option.
 func (c *Client) SessionTimeout() time.Duration { return c.session.Timeout() }
 
-// Close ends every lease and every wait with ErrClosed, removes their znodes, closes
-// the session, and returns when every goroutine of the client has ended. It is
-// idempotent. Without a server it can't remove anything: the server does, when the
-// session expires. It returns within a bounded time, whatever the user's code does: the
-// only error is that a callback of the user still runs after the operation timeout,
-// ErrStepDownGrace if a leader's, or that a dialer, a host provider or a connection of the
-// dialer's does not return. The session of a leader ends when its callback has returned.
-// Close may be called again to wait for the rest. Inside a callback of this client Close asks
-// for all that and returns nil at once; inside one of another client it waits.
+// Close ends every lease and every wait with ErrClosed, deletes their znodes, closes the session, and
+// returns when every goroutine of the client has ended. Without a connection it can't delete
+// anything: the server does when the session expires. The session of a leader ends when the leader's
+// callback has returned.
+//
+// Close returns within a bounded time. It fails if code of the user has not returned after the
+// operation timeout: a callback (ErrStepDownGrace for that of a leader), a dialer, a host provider,
+// or a connection of the dialer's. Call Close again to wait for that. Close is idempotent.
+//
+// Inside a callback of this client, Close starts all that and returns nil at once, because it would
+// wait for its caller. Inside a callback of another client it waits.
 func (c *Client) Close() error {
 	if err := c.session.Close(); err != nil {
 		return fmt.Errorf("recipes: %w", err)
@@ -156,7 +158,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// String returns the state, and none of the secrets: the session's id and credentials.
+// String returns the state. It leaves out what is secret: the session's id and the credentials.
 func (c *Client) String() string {
 	if c == nil || c.session == nil {
 		return "recipes.Client(nil)"
@@ -164,14 +166,13 @@ func (c *Client) String() string {
 	return "recipes.Client(" + c.State().String() + ")"
 }
 
-// Format writes String whatever the verb: with one that does not suit a pointer package
-// fmt would print all that it points to.
+// Format writes String for every verb. Without it package fmt would print the secrets for a verb that
+// does not suit a pointer.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
-// Attach is for the recipes of this module: it gives the session, and path with the
-// namespace before it.
-func (c *Client) Attach(access zkutil.Access, path string) (*zkutil.Session, string, error) {
-	access.Check()
+// attach returns the session, and path with the namespace before it. The recipes' packages reach
+// it through package bridge.
+func (c *Client) attach(path string) (*session.Session, string, error) {
 	if c == nil || c.session == nil {
 		return nil, "", zkutil.Invalid(errors.New("the client is nil"))
 	}

@@ -1,7 +1,6 @@
 package recipes
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,10 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// The errors of all recipes, matched with errors.Is. Those that end a lease are the
-// cause of its context too.
+// The errors of all recipes, for errors.Is. An error that ends a lease is also the cause of the
+// lease's context.
 var (
-	// ErrNotAcquired is returned when only a try was asked for and another holds the lock.
+	// ErrNotAcquired is returned by TryAcquire when another contender holds the lock or is ahead.
 	ErrNotAcquired = zkutil.ErrNotAcquired
 	// ErrNotHeld is returned by the second Release of one lease.
 	ErrNotHeld = zkutil.ErrNotHeld
@@ -24,62 +23,60 @@ var (
 	// ErrSuspended ends a lease at a disconnect, under StandardErrorPolicy or on an
 	// adopted connection whose session timeout is unknown.
 	ErrSuspended = zkutil.ErrSuspended
-	// ErrReleased ends a lease that its owner gave back.
+	// ErrReleased ends a lease that its owner has released.
 	ErrReleased = zkutil.ErrReleased
-	// ErrNodeDeleted ends a lease whose znode somebody else has deleted.
+	// ErrNodeDeleted ends a lease whose znode was deleted by another client.
 	ErrNodeDeleted = zkutil.ErrNodeDeleted
-	// ErrClosed is returned by every call, and ends every lease, once the client is closed;
-	// and by the calls of a latch or selector that is closed. The text of a latch's or selector's
-	// error says what is closed: it, or the client.
+	// ErrClosed is returned by every call, and ends every lease, after the client was closed. The
+	// calls of a closed latch or selector return it too; the text of their errors says which was
+	// closed, the client or the recipe.
 	ErrClosed = zkutil.ErrClosed
 	// ErrNotStarted is returned by calls of a latch that need Start.
 	ErrNotStarted = zkutil.ErrNotStarted
 	// ErrAlreadyStarted is returned by the second Start or Run.
 	ErrAlreadyStarted = zkutil.ErrAlreadyStarted
-	// ErrStepDownGrace is returned by Close and Run when a leader's function or listener has
-	// not returned in time: it works on, and its znode keeps successors out until it
-	// returns. A program that can't make it return has to exit, which ends both.
+	// ErrStepDownGrace is returned by Close and Run when a leader's function or listener has not
+	// returned within the step-down grace. Until it returns, its znode keeps successors from
+	// leading. A program that can't make it return has to exit, which ends both.
 	ErrStepDownGrace = zkutil.ErrStepDownGrace
-	// ErrNodeNotDeleted is returned by Release and Close when the server has not confirmed
-	// within the operation timeout that the znode is gone. The deletion goes on in the
-	// background: until it is done, or the session is over, nobody else holds or leads.
+	// ErrNodeNotDeleted is returned by Release and Close when the server has not confirmed within
+	// the operation timeout that the znode is gone. The deletion is repeated in the background.
+	// Until it is done, or the session is over, no other contender can hold the lock or lead.
 	ErrNodeNotDeleted = zkutil.ErrNodeNotDeleted
-	// ErrSequenceExhausted is returned when the server has run out of sequence numbers
-	// for a path: after 2147483647 the order of contenders means nothing. The numbers
-	// start again when the parent znode is removed, which the server does by itself
-	// while nobody uses it.
+	// ErrSequenceExhausted is returned when the server has run out of sequence numbers for a path:
+	// after 2147483647 the order of contenders means nothing. The numbers start again when the
+	// parent znode has been deleted. The server deletes it by itself while no client uses it.
 	ErrSequenceExhausted = zkutil.ErrSequenceExhausted
-	// ErrInvalidArgument is returned when an argument is invalid: a nil client, an option with a
-	// wrong value, an id that is too long, a path that ErrInvalidPath is returned for. Nothing
-	// was sent to a server; the same call will always fail.
+	// ErrInvalidArgument is returned when an argument is invalid: a nil client, an option with an
+	// invalid value, an id that is too long, an invalid path. Nothing was sent to a server; the same
+	// call will always fail.
 	ErrInvalidArgument = zkutil.ErrInvalidArgument
-	// ErrInvalidPath is returned for a path that the server or this library refuses.
+	// ErrInvalidPath is returned for a path that the server or this library does not accept.
 	ErrInvalidPath = zkutil.ErrInvalidPath
 )
 
-// WaitError is the cause in the *OpError of an Acquire, TryAcquire or Do whose context ended before
-// the lock was acquired, a re-entry included. It tells "never got the lock" from a deadline inside
-// the function that Do has called, for which errors.Is finds context.DeadlineExceeded as well:
+// WaitError is in the *OpError of an Acquire, TryAcquire or Do whose context ended before the lock
+// was acquired or re-entered. With it a program can tell a lock that was never acquired from a
+// deadline inside the function that Do has called: errors.Is finds context.DeadlineExceeded in both.
 //
 //	err := m.Do(ctx, deduct)
 //	if wait, ok := errors.AsType[*recipes.WaitError](err); ok {
 //		return fmt.Errorf("busy, position %d: %w", wait.Position, err) // deduct was not called
 //	}
 //
-// If the function acquires locks itself, it may return a WaitError of its own. The Path of the
-// OpError tells whose wait that was; only a function that re-enters the same lock has to note
-// that it was called.
+// If the function acquires other locks, it may return a WaitError of those. The Path of the OpError
+// names the lock. A function that re-enters the same lock has to record that it was called.
 type WaitError struct {
-	// Position is the place in the queue, from 1, which would hold, when the queue was last
-	// read: others may have left since. 0 means that it was never read.
+	// Position is the position in the queue when that was last read. 1 is the position of the
+	// holder. Contenders ahead may have left since. 0: the queue was never read.
 	Position int
-	// Holder is who was first then. Its ID is known only to the waiter right behind it, for
-	// nothing is asked after the end of the context.
+	// Holder is the contender that was first then. Its ID is known only to the waiter directly
+	// behind it, because nothing is read after the end of the context.
 	Holder Participant
 	// Waited is the time since Acquire was called; 0 at a re-entry, which never waits.
 	Waited time.Duration
-	// Err matches the error of the context and its cause. It also tells of the last failure
-	// if there was one, such as no connection.
+	// Err matches the error of the context and its cause. It also wraps the last failure if there
+	// was one, such as no connection.
 	Err error
 }
 
@@ -102,22 +99,7 @@ func (e *WaitError) Error() string {
 // Unwrap returns the error of the context.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// WaitErrorOf is for the recipes of this module: err, with the engine's WaitError replaced
-// by the public one.
-func WaitErrorOf(err error) error {
-	wait, ok := errors.AsType[*zkutil.WaitError](err)
-	if !ok {
-		return err
-	}
-	return &WaitError{
-		Position: wait.Position,
-		Holder:   ParticipantOf(wait.Holder),
-		Waited:   wait.Waited,
-		Err:      wait.Err,
-	}
-}
-
-// PanicError is what a recipe reports when a function of the user has panicked.
+// PanicError is reported by a recipe when a function of the user has panicked.
 type PanicError struct {
 	Value any    // of the panic
 	Stack []byte // of the goroutine, as debug.Stack formats it
@@ -132,26 +114,15 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// AttributesOf is for the recipes of this module: what a record of the log says about an error
-// of theirs, the stack of a panic in an attribute of its own.
-func AttributesOf(path string, err error) []any {
-	attributes := []any{"path", path, "err", err}
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
-		attributes = append(attributes, "stack", string(panicked.Stack))
-	}
-	return attributes
-}
-
-// OpError is the type of the errors that recipes return: what was attempted, and
-// on what path. It unwraps to the cause.
+// OpError is the type of the errors that recipes return. It has the operation and the path, and
+// unwraps to the cause.
 type OpError struct {
 	Op   string // such as "mutex: acquire"
 	Path string
 	Err  error
 }
 
-// Error returns "mutex: acquire /locks/a: …". A path that would not print as it is
-// is quoted.
+// Error returns "mutex: acquire /locks/a: …". A path with unprintable characters is quoted.
 func (e *OpError) Error() string {
 	switch path := e.Path; {
 	case path == "":

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
 func TestOpError(t *testing.T) {
@@ -44,35 +46,52 @@ func TestConnectionStateNames(t *testing.T) {
 	}
 }
 
-// A caller's generics may make a zero Access without naming it; it opens nothing.
-func TestAccessCantBeForged(t *testing.T) {
-	client := &Client{session: new(zkutil.Session)}
-	require.Panics(t, func() { _, _, _ = forge(client.Attach) })
-	require.Panics(t, func() { NewLease(nil) })
+// States are converted to those of a session and back, so both have the same numbers.
+func TestConnectionStatesAreThoseOfASession(t *testing.T) {
+	require.Equal(t,
+		[]session.State{session.Suspended, session.Connected, session.Reconnected, session.Lost, session.Closed},
+		[]session.State{session.State(Suspended), session.State(Connected), session.State(Reconnected), session.State(Lost), session.State(Closed)})
 }
 
-// forge calls attach with the zero value of a type that it can't name.
-func forge[A, S any](attach func(A, string) (S, string, error)) (S, string, error) {
-	var access A
-	return attach(access, "/")
+// The public types have no method that a user can't call: none that takes or returns a type of an
+// internal package.
+func TestMethodsNameNoInternalType(t *testing.T) {
+	for _, public := range []any{new(Client), new(Lease), new(OpError), new(WaitError), new(PanicError), Connected} {
+		for method := range reflect.TypeOf(public).Methods() {
+			for parameter := range method.Type.Ins() {
+				require.NotContains(t, packageOf(parameter), "/internal/", method.Name)
+			}
+			for result := range method.Type.Outs() {
+				require.NotContains(t, packageOf(result), "/internal/", method.Name)
+			}
+		}
+	}
+}
+
+// packageOf returns the package of a named type, or of the one that a pointer, slice or channel leads to.
+func packageOf(t reflect.Type) string {
+	for t.PkgPath() == "" && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Chan}, t.Kind()) {
+		t = t.Elem()
+	}
+	return t.PkgPath()
 }
 
 func TestAttach(t *testing.T) {
-	session := new(zkutil.Session)
+	session := new(session.Session)
 	for _, test := range []struct{ namespace, path, want string }{
 		{"", "/", "/"}, {"", "/a", "/a"}, {"/app", "/", "/app"}, {"/app", "/a/b", "/app/a/b"},
 	} {
-		got, path, err := (&Client{session, test.namespace}).Attach(zkutil.RecipeAccess(), test.path)
+		got, path, err := (&Client{session, test.namespace}).attach(test.path)
 		require.NoError(t, err)
 		require.Same(t, session, got)
 		require.Equal(t, test.want, path)
 	}
 	for _, path := range []string{"", "a", "/a/", "/zookeeper"} {
-		_, _, err := (&Client{session: session}).Attach(zkutil.RecipeAccess(), path)
+		_, _, err := (&Client{session: session}).attach(path)
 		require.ErrorIs(t, err, ErrInvalidPath)
 	}
 	for _, client := range []*Client{nil, {}} {
-		_, _, err := client.Attach(zkutil.RecipeAccess(), "/a")
+		_, _, err := client.attach("/a")
 		require.ErrorContains(t, err, "the client is nil")
 		require.ErrorIs(t, err, ErrInvalidArgument)
 	}
@@ -100,7 +119,7 @@ func TestOpErrorText(t *testing.T) {
 // Package fmt prints all that a pointer points to for a verb that suits none. A client
 // points to its credentials and to the id of its session.
 func TestPrintedClientKeepsItsSecrets(t *testing.T) {
-	client := &Client{session: new(zkutil.Session)}
+	client := &Client{session: new(session.Session)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%t"} {
 		require.Equal(t, "recipes.Client(suspended)", fmt.Sprintf(verb, client), verb)
 	}

@@ -6,90 +6,87 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/bridge"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Lease is one acquisition: of a lock, of a permit, or of a term of leadership. It
-// is valid until its context ends. Its methods may be called concurrently.
+func init() {
+	bridge.Register(bridge.Parts[*Client, *Lease]{
+		Attach:   (*Client).attach,
+		NewLease: func(entry *session.Entry) *Lease { return &Lease{entry: entry} },
+	})
+}
+
+// Lease is one acquisition of a lock, of a permit, or of a term of leadership. It is valid until its
+// context ends. Its methods may be called concurrently.
 type Lease struct {
-	entry *zkutil.Entry
+	entry *session.Entry
 }
 
-// NewLease is for the recipes of this module.
-func NewLease(entry *zkutil.Entry) *Lease {
-	if entry == nil {
-		panic("zkrecipes: for the recipes of this module only")
-	}
-	return &Lease{entry: entry}
-}
-
-// Context ends when the lease does, before the server can grant it to another;
-// context.Cause tells why: ErrReleased, ErrSessionLost, ErrSuspended, ErrNodeDeleted
-// or ErrClosed. It has the values of the context that acquired, but neither its
-// deadline nor its cancellation. The context of a term under a selector's Run has the values
-// of Run's context, and ends with that one's cause when that one ends.
+// Context ends with the lease, before the server can grant the lock to another contender.
+// context.Cause returns the reason: ErrReleased, ErrSessionLost, ErrSuspended, ErrNodeDeleted or
+// ErrClosed. The context has the values of the context of the acquisition, but neither its deadline
+// nor its cancellation. Under a selector's Run, the context of a term has the values of Run's context,
+// and ends with the cause of that context when that ends.
 //
-// It also carries ownership: acquiring the same lock with this context, or one
-// derived from it, re-enters. Whoever gets it shares the lease.
+// The context also carries ownership: acquiring the same lock with it, or with a context derived
+// from it, re-enters. All code that gets the context shares the lease.
 func (l *Lease) Context() context.Context { return l.entry.Context() }
 
-// FencingToken grows with every exclusive holder of the path, across the whole
-// ensemble: it is the czxid of the lease's znode, and constant for its life. Two terms of one
-// latch with nothing but a suspension between them share a znode, and so a token. A
-// resource that remembers the highest token and refuses lower ones is safe from a
-// holder that was paused and does not know that it has lost the lease.
+// FencingToken returns a number that is larger for each later exclusive holder of the path, in the
+// whole ensemble, and constant for the life of the lease. It is the czxid of the lease's znode. Two
+// terms of one latch with only a suspension between them share a znode, and so a token.
 //
-// With read-modify-write in SQL, claim the row before reading it, for a check at the
-// write alone lets two holders read the same value:
+// A resource that remembers the highest token and refuses lower ones is safe from a holder that was
+// paused and does not know that it has lost the lease. With read-modify-write in SQL, claim the row
+// before reading it, because a check only at the write lets two holders read the same value:
 //
 //	UPDATE stock SET token = :token WHERE id = :id AND token <= :token  -- claim
 //	SELECT amount FROM stock WHERE id = :id                             -- read
 //	UPDATE stock SET amount = :new WHERE id = :id AND token = :token    -- write
 //
-// Each must affect one row; none means that a later holder was there.
+// Each UPDATE must affect one row. If it affects none, a later holder has claimed the row.
 func (l *Lease) FencingToken() int64 { return l.entry.Token() }
 
-// Path is the path of the lease's znode on the server, namespace included.
+// Path returns the path of the lease's znode on the server, namespace included.
 func (l *Lease) Path() string { return l.entry.Path() }
 
-// TrustedUntil is until when the lease is certainly valid unless it is renewed: it
-// moves forward as long as the session is proven alive. Ask for it anew, and compare it
-// with time.Now, right before each step that can't be fenced. Once the lease has ended,
-// it is no later than that. After a pause of the process it tells the truth even before
-// the context has ended; after a suspension of the machine it does on Linux, for other
-// systems do not tell how long that was. Zero on an adopted connection whose session
-// timeout is unknown.
+// TrustedUntil returns the time until which the lease is certainly valid. It moves forward as long as
+// the session is proven alive. Right before each step that can't be fenced, call it again and compare
+// the result with time.Now. For a lease that has ended it is not after the end.
+//
+// After a pause of the process it is right even before the context has ended. After a suspension of
+// the machine it is right on Linux only, because other systems do not show how long that was. It is
+// zero on an adopted connection whose session timeout is unknown.
 func (l *Lease) TrustedUntil() time.Time { return l.entry.TrustedUntil() }
 
-// Revoked is closed when a peer has asked for the lease. It is still held: finish
-// or undo, and Release. A request that came while the lease was being waited for
-// counts as well.
+// Revoked returns a channel that is closed when a peer has asked for the lease. The lease is still
+// held: finish or undo the work, and call Release. A request that came while the lease was still
+// awaited counts as well.
 func (l *Lease) Revoked() <-chan struct{} { return l.entry.Revoked() }
 
-// Check returns the guard for a transaction with zk.Conn.Multi: while the lease's
-// znode exists the transaction goes through, after release or loss it fails with
-// zk.ErrNoNode and changes nothing.
+// Check returns a guard for a transaction with zk.Conn.Multi. The transaction is executed only if the
+// lease's znode exists. After release or loss it fails with zk.ErrNoNode and changes nothing.
 func (l *Lease) Check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: l.entry.Path(), Version: -1}
 }
 
-// Release gives the lease back. Call it once per Acquire, typically with defer; the
-// znode goes with the last of them. It returns
+// Release gives the lease back. Call it once per Acquire, typically with defer. The last Release of a
+// re-entered lock deletes the znode. Release returns
 //
-//   - nil once the znode is gone (or another lease on the same hold remains);
-//   - what ended the lease, if that was a loss: nothing is left to release;
+//   - nil when the znode is gone, or when another lease on the same hold remains;
+//   - the cause if the lease was lost: then there is nothing to release;
 //   - ErrNotHeld when called again;
-//   - ErrNodeNotDeleted when the znode could not be deleted within the operation
-//     timeout. The deletion goes on in the background until it is confirmed or the
-//     session is over;
-//   - ErrClosed when the client is closed meanwhile: the znode goes with the session.
+//   - ErrNodeNotDeleted if the znode could not be deleted within the operation timeout. The deletion
+//     is repeated in the background until it is confirmed or the session is over;
+//   - ErrClosed if the client is closed meanwhile: the server deletes the znode with the session.
 //
-// The context has ended when Release returns, whatever it returns.
+// The context has ended when Release returns, also after an error.
 //
-// On a term of leadership Release only asks for the step-down, and returns at once: the
-// context ends, the leader's function or the listeners return, and then the znode
-// goes. A latch then joins again at the tail, after a pause if the term was short; a selector goes
-// on as after any term.
+// For a term of leadership Release only asks for the step-down, and returns at once: the context
+// ends, the leader's function or the listeners return, and then the znode is deleted. A latch then
+// joins again at the tail, after a pause if the term was short. A selector does what it does after
+// any term.
 func (l *Lease) Release() error {
 	if err := l.entry.Leave(); err != nil {
 		return &OpError{Op: "lease: release", Path: l.entry.Path(), Err: err}
@@ -97,47 +94,23 @@ func (l *Lease) Release() error {
 	return nil
 }
 
-// ParticipantsOf is for the recipes of this module.
-func ParticipantsOf(queue []zkutil.Participant) []Participant {
-	participants := make([]Participant, len(queue))
-	for i, p := range queue {
-		participants[i] = ParticipantOf(p)
-		participants[i].Leader = i == 0
-	}
-	return participants
-}
-
-// ParticipantOf is for the recipes of this module: the first of a queue, or nobody.
-func ParticipantOf(first zkutil.Participant) Participant {
-	p := Participant{
-		ID: string(first.Data), Path: first.Path, Leader: first.Path != "",
-		Token: first.Token, Since: first.Created, Revoked: string(first.Data) == zkutil.Revocation,
-	}
-	if p.Revoked {
-		p.ID = ""
-	}
-	return p
-}
-
-// Participant is one contender of a recipe. Of one whose znode may not be read, as where its
-// ACL forbids that, there is the Path alone, and, where the server tells them all the same,
-// Token and Since: its ID is empty.
+// Participant is one contender of a recipe. If its znode may not be read, because of the ACL, only the
+// Path is set, and Token and Since if the server shows them all the same.
 type Participant struct {
-	// ID is what it wrote into its znode: the id it was given, or its host's address.
+	// ID is the content of its znode: the id of its recipe's WithID, or its host's address.
 	ID string
-	// Path is that of its znode on the server, namespace included.
+	// Path is the path of its znode on the server, namespace included.
 	Path string
-	// Leader says that it is the first in the queue: nobody else can hold the lock or lead. It
-	// need not do so itself: also the znode of a process that was killed stands there until
-	// its session has expired, and that of a leader that is stepping down until its work has
-	// returned.
+	// Leader is true for the first contender of the queue: no other one can hold the lock or lead.
+	// The first contender itself need not. The znode of a killed process stays until its session
+	// has expired, and the znode of a leader that steps down until its work has returned.
 	Leader bool
-	// Token is the fencing token that it has, or will have, as holder or leader.
+	// Token is the fencing token that the contender has, or will have, as holder or leader.
 	Token int64
-	// Since is when its znode was created, by the servers' clock: the begin of its wait. It does
-	// not tell since when it holds or leads.
+	// Since is the time at which its znode was created, by the servers' clock: the start of its
+	// wait. It is not the start of the hold or the term.
 	Since time.Time
-	// Revoked says that a peer has asked for the lease. The request replaces the ID, which is
+	// Revoked is true if a peer has asked for the lease. The request replaces the ID, which is
 	// empty then.
 	Revoked bool
 }

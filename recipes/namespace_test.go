@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
 // A namespace that was let through makes a valid path of each valid path, below itself.
@@ -20,7 +21,7 @@ func FuzzNamespace(f *testing.F) {
 			require.ErrorIs(t, err, ErrInvalidPath)
 			return
 		}
-		_, full, err := (&Client{session: new(zkutil.Session), namespace: cfg.namespace}).Attach(zkutil.RecipeAccess(), path)
+		_, full, err := (&Client{session: new(session.Session), namespace: cfg.namespace}).attach(path)
 		require.Equal(t, zkutil.ValidatePath(path) == nil, err == nil, "%q", path)
 		if err != nil {
 			require.ErrorIs(t, err, ErrInvalidPath)

@@ -14,6 +14,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 const (
@@ -22,50 +24,38 @@ const (
 	defaultOperationTimeout = 10 * time.Second
 )
 
-// Option configures a [Client]. A wrong value is an error of Connect or NewClient.
+// Option configures a [Client]. An invalid value is an error of Connect or NewClient.
 type Option func(*config) error
 
 type config struct {
-	zkutil.Config
+	session.Config
 
 	connectTimeout time.Duration
 	namespace      string
-	connectOnly    []string // options given that NewClient can't honour
+	connectOnly    []string // the given options that NewClient can't follow
 }
 
 func configure(opts []Option) (config, error) {
 	cfg := config{connectTimeout: defaultConnectTimeout}
 	cfg.OperationTimeout = defaultOperationTimeout
 	cfg.ACL = zk.WorldACL(zk.PermAll)
-	for _, opt := range opts {
-		if opt == nil {
-			return cfg, errors.New("nil option")
-		}
-		if err := opt(&cfg); err != nil {
-			return cfg, err
-		}
+	if err := option.Apply(&cfg, opts); err != nil {
+		return cfg, err
 	}
 	cfg.Retry = cfg.Retry.WithDefaults()
 	return cfg, nil
 }
 
-func positive(name string, d time.Duration) error {
-	if d <= 0 {
-		return fmt.Errorf("%s: %v is not positive", name, d)
-	}
-	return nil
-}
-
-// WithSessionTimeout sets the session timeout to ask for; the default is 30 s. The
-// server grants it within its own bounds, 2 to 20 ticks by default. To NewClient it
-// tells what was granted.
+// WithSessionTimeout sets the session timeout that Connect asks for; the default is 30 s. The server
+// grants it within its own bounds, 2 to 20 ticks by default. For NewClient it is the timeout that the
+// server has granted.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.SessionTimeout = d
 		if d > 0 && (d < time.Millisecond || d.Milliseconds() > math.MaxInt32) {
 			return fmt.Errorf("session timeout: %v is not between a millisecond and 24 days", d)
 		}
-		return positive("session timeout", d)
+		return option.CheckPositive("session timeout", d)
 	}
 }
 
@@ -74,27 +64,27 @@ func WithConnectTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.connectTimeout = d
 		cfg.connectOnly = append(cfg.connectOnly, "WithConnectTimeout")
-		return positive("connect timeout", d)
+		return option.CheckPositive("connect timeout", d)
 	}
 }
 
-// WithOperationTimeout bounds how long one attempt waits for a connection, and how
-// long Release and Close wait for an answer; the default is 10 s.
+// WithOperationTimeout bounds how long one attempt waits for a connection, and how long Release and
+// Close wait for an answer. The default is 10 s.
 func WithOperationTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.OperationTimeout = d
-		return positive("operation timeout", d)
+		return option.CheckPositive("operation timeout", d)
 	}
 }
 
-// RetryPolicy bounds the attempts at one step of a recipe, such as creating the
-// znode, after a failure that may pass: a lost connection, a lost session. An answer with a
-// code that is not known here, as for an exceeded quota, is repeated for one operation
-// timeout, and in an election until it passes. The waits between attempts grow exponentially,
-// by half each, with a jitter of half the wait in either direction. Zero fields mean the
-// default.
-// The bounds are looked at between attempts; one that waits for a connection takes up
-// to the operation timeout. What has to be undone is retried without a bound.
+// RetryPolicy bounds the attempts at one step of a recipe, such as creating the znode, after a
+// failure that may pass: a lost connection, a lost session. Zero fields mean the default.
+//
+// Each wait between attempts is half as long again as the one before, with a jitter of half the wait
+// in either direction. The bounds are checked between attempts. One attempt that waits for a
+// connection takes up to the operation timeout. After an answer with a code that this library does
+// not know, such as that for an exceeded quota, a step is repeated for one operation timeout, and in
+// an election until it succeeds. Deletions of znodes are repeated without a bound.
 type RetryPolicy struct {
 	InitialInterval time.Duration // before the second attempt, without the jitter; 50 ms
 	MaxInterval     time.Duration // the longest wait, jitter included; 2 s
@@ -106,11 +96,8 @@ type RetryPolicy struct {
 // until the caller's context ends.
 func WithRetryPolicy(policy RetryPolicy) Option {
 	return func(cfg *config) error {
-		if min(policy.InitialInterval, policy.MaxInterval, policy.MaxElapsed) < 0 || policy.MaxAttempts < 0 {
-			return errors.New("retry policy: negative field")
-		}
 		cfg.Retry = zkutil.Retry(policy)
-		return nil
+		return option.CheckRetry("retry policy", cfg.Retry)
 	}
 }
 
@@ -140,11 +127,10 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithAuth presents a credential on every connection, such as "digest" with
-// "user:password". It may be given several times. Without TLS it crosses the network
-// in clear text. The server accepts any digest: a wrong password shows as zk.ErrNoAuth
-// of the first operation that an ACL refuses, with the znode named. A "digest" without a
-// colon is refused.
+// WithAuth presents a credential on every connection, such as "digest" with "user:password". It may
+// be given several times. Without TLS it crosses the network in clear text. The server accepts any
+// digest: with a wrong password, the first operation that an ACL refuses fails with zk.ErrNoAuth, and
+// the error names the znode. A "digest" without a colon is an error.
 func WithAuth(scheme string, credential []byte) Option {
 	return func(cfg *config) error {
 		if scheme == "" {
@@ -153,14 +139,14 @@ func WithAuth(scheme string, credential []byte) Option {
 		if scheme == "digest" && !bytes.Contains(credential, []byte(":")) {
 			return errors.New(`auth: a digest credential is "user:password", and this one has no colon`)
 		}
-		cfg.Auth = append(cfg.Auth, zkutil.Auth{Scheme: scheme, Credential: bytes.Clone(credential)})
+		cfg.Auth = append(cfg.Auth, session.Auth{Scheme: scheme, Credential: bytes.Clone(credential)})
 		cfg.connectOnly = append(cfg.connectOnly, "WithAuth")
 		return nil
 	}
 }
 
-// WithTLS connects to the servers' secure client port. An empty ServerName is filled
-// in with the host's name as it was given to Connect.
+// WithTLS connects to the servers' secure client port. An empty ServerName is replaced by the host's
+// name as it was given to Connect.
 func WithTLS(settings *tls.Config) Option {
 	return func(cfg *config) error {
 		if settings == nil {
@@ -172,9 +158,9 @@ func WithTLS(settings *tls.Config) Option {
 	}
 }
 
-// WithDialer replaces net.Dialer. Names are not resolved then: the dialer gets them. A dial
-// that does not return within its timeout is given up for another server, and a connection
-// that it brings later is closed.
+// WithDialer replaces net.Dialer. The dialer gets host names, which are not resolved before. If a
+// dial does not return within its timeout, the client tries another server. A connection that the
+// dial returns later is closed.
 func WithDialer(dial zk.Dialer) Option {
 	return func(cfg *config) error {
 		if dial == nil {
@@ -186,10 +172,10 @@ func WithDialer(dial zk.Dialer) Option {
 	}
 }
 
-// WithHostProvider replaces the choice of the next server. The default one takes
-// them in random order, resolves names anew in each round, and makes the first
-// attempt after a loss at once. A method that does not return keeps the client from
-// connecting, and holds Close up for a sixth of the session timeout.
+// WithHostProvider replaces the choice of the next server. The default takes the servers in random
+// order, resolves names again in each round, and makes the first attempt after a loss at once. A
+// method that does not return keeps the client from connecting, and delays Close by a sixth of the
+// session timeout.
 func WithHostProvider(hosts zk.HostProvider) Option {
 	return func(cfg *config) error {
 		if hosts == nil {
@@ -201,11 +187,11 @@ func WithHostProvider(hosts zk.HostProvider) Option {
 	}
 }
 
-// WithLogger sets where the client and its recipes log; the default is slog.Default, as it
-// is when the record is made. At Error: errors and panics of the user's functions that no
-// handler takes. At Warn: losses, and what goes wrong and is repeated. At Debug: states
-// of the connection. Only a logger with slog.DiscardHandler silences all that. Session ids are
-// never logged: a session's password follows from them.
+// WithLogger sets the logger of the client and its recipes. The default is slog.Default at the time
+// of each record. At Error: errors and panics of the user's functions that no handler gets. At Warn:
+// losses, and failures that are repeated. At Debug: states of the connection. A logger with
+// slog.DiscardHandler silences all that. Session ids are never logged, because a session's password
+// can be computed from them.
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {
@@ -216,16 +202,16 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// ErrorPolicy says what ends a lease.
+// ErrorPolicy decides what ends a lease.
 type ErrorPolicy int
 
 const (
-	// SessionErrorPolicy is the default: a lease ends with its session, or with the
-	// proof that it lives. A lost connection alone ends nothing.
+	// SessionErrorPolicy is the default. A lease ends when its session has expired, or when the
+	// last proof that the session lives is too old. A lost connection alone ends nothing.
 	SessionErrorPolicy ErrorPolicy = iota
-	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too. The znode
-	// of a latch's term stays, as Curator's does, and the latch leads again on it after the
-	// reconnect; a lock has to be acquired again, and a selector stands again at the tail.
+	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too. As in Curator,
+	// the znode of a latch's term stays, and the latch leads again on it after the reconnect. A
+	// lock has to be acquired again, and a selector joins again at the tail.
 	StandardErrorPolicy
 )
 

@@ -1,24 +1,25 @@
 package recipes
 
-import "github.com/zkrecipes/zkrecipes/internal/zkutil"
+import "github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 
 // ConnectionState is the state of a client's connection, in Curator's terms.
 type ConnectionState int
 
+// The numbers are those of package session, to which this package converts: a test compares them.
 const (
-	// Suspended means: no server is connected; the session may well be alive.
-	Suspended = ConnectionState(zkutil.Suspended)
-	// Connected means: a server has accepted the session.
-	Connected = ConnectionState(zkutil.Connected)
-	// Reconnected is only ever an event, after Suspended or Lost. The session is the
-	// old one unless Lost came before.
-	Reconnected = ConnectionState(zkutil.Reconnected)
-	// Lost means: the session has expired, or can't be proven alive any more. Leases have
-	// ended by the time it is told.
-	Lost = ConnectionState(zkutil.Lost)
-	// Closed is final.
-	Closed = ConnectionState(zkutil.Closed)
+	// Suspended: the client is not connected to a server. The session may still be alive.
+	Suspended ConnectionState = iota
+	// Connected: a server has accepted the session.
+	Connected
+	// Reconnected is only an event, after Suspended or Lost. The session is the old one unless Lost
+	// came before.
+	Reconnected
+	// Lost: the session has expired, or can't be proven alive any more. Its leases have ended
+	// before this state is reported.
+	Lost
+	// Closed: the client is closed. No other state follows.
+	Closed
 )
 
 // String returns the state's name in lower case.
-func (s ConnectionState) String() string { return zkutil.State(s).String() }
+func (s ConnectionState) String() string { return session.State(s).String() }

@@ -38,7 +38,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	defer func() { err = errors.Join(err, client.Close()) }()
 
 	w := &worker{id: o.id, store: db, job: waiting(o.work), every: o.every, log: log}
-	if err := w.enter(client); err != nil {
+	if err := w.enter(client); err != nil { //nolint:contextcheck // a latch goes on until it is closed
 		return err
 	}
 	site, err := startSite(ctx, o.listen, w.page().handler())

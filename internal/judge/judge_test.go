@@ -98,19 +98,7 @@ func TestEveryPairIsJudged(t *testing.T) {
 		slices.SortFunc(record, func(a, b judge.Term) int {
 			return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Token, b.Token))
 		})
-		overlaps, backwards := 0, 0
-		for i, next := range record {
-			late := false
-			for _, before := range record[:i] {
-				if before.To > next.From {
-					overlaps++
-				}
-				late = late || before.Token >= next.Token
-			}
-			if late {
-				backwards++
-			}
-		}
+		overlaps, backwards := countBreaches(record)
 		for _, breach := range judge.Terms(record, 0) {
 			if breach.Rule == judge.Exclusion {
 				overlaps--
@@ -121,6 +109,23 @@ func TestEveryPairIsJudged(t *testing.T) {
 		require.Zero(t, overlaps, record)
 		require.Zero(t, backwards, record)
 	}
+}
+
+// countBreaches looks at every pair of terms.
+func countBreaches(record []judge.Term) (overlaps, backwards int) {
+	for i, next := range record {
+		isLate := false
+		for _, before := range record[:i] {
+			if before.To > next.From {
+				overlaps++
+			}
+			isLate = isLate || before.Token >= next.Token
+		}
+		if isLate {
+			backwards++
+		}
+	}
+	return overlaps, backwards
 }
 
 func TestHolders(t *testing.T) {

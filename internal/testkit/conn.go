@@ -24,12 +24,20 @@ func Conn(tb testing.TB, servers []string, timeout time.Duration, opts ...func(*
 			opt(c)
 		}
 	}
-	conn, _, err := zk.Connect(servers, timeout, settings)
+	conn, events, err := zk.Connect(servers, timeout, settings)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(conn.Close)
-	Eventually(tb, func() bool { return conn.State() == zk.StateHasSession }, "a session")
+	late := time.NewTimer(Patience)
+	defer late.Stop()
+	for conn.State() != zk.StateHasSession {
+		select {
+		case <-events: // not a look now and then, because no virtual time is to pass
+		case <-late.C:
+			tb.Fatalf("not within %v: a session", Patience)
+		}
+	}
 	return conn
 }
 

@@ -12,6 +12,15 @@ const Patience = time.Minute
 // pause is the time between two looks at a condition.
 const pause = 5 * time.Millisecond
 
+// Shorter returns the size of a test: how many rounds, how large a crowd, how long a time. It is the full size, or the
+// short one with -short. A test with the short size still drives everything, but fewer times.
+func Shorter[T any](full, short T) T {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
 // Context ends with the test or after [Patience], whichever is first.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()

@@ -6,16 +6,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// deniedError is a zk.ErrNoAuth that says where a permission is missing: zk.Conn's text is
-// "not authenticated", although the server accepts each digest and only then finds that no
-// ACL names it.
+// deniedError is a zk.ErrNoAuth that names the znode whose ACL refuses. zk.Conn's text is "not
+// authenticated", which misleads: the server accepts any digest, and later finds no ACL that names it.
 type deniedError struct {
 	what string // is not permitted
 	path string // of the znode whose ACL decides
 }
 
-// denied names what was refused if err is zk.ErrNoAuth.
-func denied(err error, what, path string) error {
+// Denied returns err, and for zk.ErrNoAuth an error that says what was refused.
+func Denied(err error, what, path string) error {
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}
@@ -28,8 +27,8 @@ func (e *deniedError) Error() string {
 
 func (*deniedError) Unwrap() error { return zk.ErrNoAuth }
 
-// parentOf is the path of the znode whose ACL decides about the deletion of path.
-func parentOf(path string) string {
-	parent, _ := split(path)
+// ParentOf is the path of the znode whose ACL decides about the deletion of path.
+func ParentOf(path string) string {
+	parent, _ := Split(path)
 	return parent
 }

@@ -1,27 +1,32 @@
-// Package zkutil is the one engine under every recipe of this library.
+// Package zkutil is the ground floor of the engine under every recipe: errors and their classes,
+// retries, paths, and the table of times by which trust is kept.
 //
-// A [Session] is one ZooKeeper session: it owns or adopts a zk.Conn, bounds each
-// call by a context, tracks how long the session is known to be alive, and tells
-// its holds when that ends. A [Queue] is the ephemeral-sequential queue of
-// Curator's locks: join at the tail, watch the one contender ahead, take the
-// [Hold] when nobody is ahead any more. Recipes are thin: a mutex is a queue, a
-// latch is a queue joined in the background.
+// # The house
 //
-// # What proves that a session is alive
+// There is one engine. Its floors are packages, and each imports only those below it:
 //
-// Only a write of ours that the quorum committed. Pings, reads and sync are
-// answered by a server that is cut off from its quorum, for seconds after the
-// others have expired the session. So while something is held or awaited the
-// session commits an empty transaction every T/6 (T is the session timeout), and
-// trusts itself until 2T/3 after the send time of the last committed one. Why that is
-// early enough is said at Session.horizon.
+//	recipes/mutex, latch, selector, …   what a user asks for; recipes has Client and Lease,
+//	                                    recipes/internal what these packages share
+//	internal/zkutil/queue               contenders: ephemeral-sequential znodes, each of which watches
+//	                                    its predecessor
+//	internal/zkutil/session             one session: whether it is alive, requests, watches, holds,
+//	                                    removal, the end
+//	internal/zkutil/wire                a connection that does what zk.Conn leaves out
+//	internal/zkutil                     this package
+//	internal/proto                      ZooKeeper's messages
 //
-// # Concurrency
+// A mutex is a queue. A latch and a selector are queues that are joined in the background, again and
+// again. An Acquire goes down once: the queue creates a znode, looks who is ahead and waits for its
+// predecessor, and the session grants the hold.
 //
-// Session.mu protects everything a session, its holds, places and watches share;
-// it is never held over a call to zk.Conn, over I/O, or over user code. The event
-// callback of zk.Conn runs inside its locks, so it only takes Session.mu and
-// closes channels. Every goroutine is counted by the session: its own tasks, the
-// calls in zk.Conn, the tasks of the wire, zk.Conn's own, and the user's callbacks.
-// Close joins them in that order.
+// # Where to look
+//
+//   - What proves that a session is alive, and until when: timing.go, session/liveness.go.
+//   - When a heartbeat, an audit or the end of trust is due: liveness.decide in session/liveness.go.
+//     session/keeper.go carries it out, session/beat.go sends.
+//   - The order in which a session ends: session/lifecycle.go.
+//   - What a hold rests on, checked in one step: Session.tryGrant in session/hold.go.
+//   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. A rule
+//     for readers and writers also needs markers of its own, and a judge of its own in the tests.
+//   - Watches after a reconnect: wire/restore.go.
 package zkutil

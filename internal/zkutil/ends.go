@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// IsEndOf reports whether err says no more than that ctx has ended: each branch of the tree
-// that it is leads to the error of ctx or to its cause.
+// IsEndOf reports whether err only reports the end of ctx: every branch of its tree ends in the error
+// of ctx or in its cause.
 func IsEndOf(ctx context.Context, err error) bool {
 	if ctx.Err() == nil || err == nil {
 		return false
@@ -30,16 +30,16 @@ func IsEndOf(ctx context.Context, err error) bool {
 		}
 		return some
 	default:
-		return isAny(err, ends...) // a leaf may have a method Is
+		return IsAny(err, ends...) // a leaf may have a method Is
 	}
 }
 
-// isSame is ==, which must not meet values that can't be compared.
+// isSame is ==, which panics for types that can't be compared.
 func isSame(err, end error) bool {
 	return reflect.TypeOf(end).Comparable() && err == end //nolint:errorlint // no more than that error
 }
 
-// Both joins two errors, either of which may be nil, in one line.
+// Both joins two errors in one line. Either may be nil.
 func Both(first, second error) error {
 	switch {
 	case first == nil:
@@ -51,8 +51,8 @@ func Both(first, second error) error {
 	}
 }
 
-// LossAndError joins a loss with what the function that was told of it has returned, in one
-// line, the cause first. Either may be nil.
+// LossAndError joins a loss with the error that the holder's function has returned after it, in one
+// line. Either may be nil.
 func LossAndError(loss, err error) error {
 	if loss == nil || err == nil {
 		return Both(loss, err)

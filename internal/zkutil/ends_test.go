@@ -21,7 +21,7 @@ func (canceled) Error() string        { return "operation was canceled" }
 func (canceled) Is(target error) bool { return target == context.Canceled }
 
 func TestIsEndOf(t *testing.T) {
-	cause := fmt.Errorf("shutdown: %w", errBroken)
+	cause := fmt.Errorf("shutdown: %w", errPipe)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	require.False(t, IsEndOf(ctx, context.Canceled), "it has not ended")
 	cancel(cause)
@@ -34,9 +34,9 @@ func TestIsEndOf(t *testing.T) {
 		require.True(t, IsEndOf(ctx, err), "%v", err)
 	}
 	for _, err := range []error{
-		nil, errBroken, context.DeadlineExceeded,
+		nil, errPipe, context.DeadlineExceeded,
 		fields{"a"},
-		errors.Join(ctx.Err(), errBroken), errors.Join(cause, fields{"a"}),
+		errors.Join(ctx.Err(), errPipe), errors.Join(cause, fields{"a"}),
 		fmt.Errorf("%w (while %w)", ctx.Err(), context.DeadlineExceeded),
 		errors.New("like it: " + ctx.Err().Error()),
 	} {
@@ -51,11 +51,11 @@ func TestIsEndOf(t *testing.T) {
 
 func TestErrorsInOneLine(t *testing.T) {
 	require.NoError(t, Both(nil, nil))
-	require.Equal(t, errBroken, Both(errBroken, nil))
-	require.Equal(t, errBroken, LossAndError(nil, errBroken))
+	require.Equal(t, errPipe, Both(errPipe, nil))
+	require.Equal(t, errPipe, LossAndError(nil, errPipe))
 	err := LossAndError(ErrSessionLost, context.Canceled)
 	require.EqualError(t, err, "session lost; the function returned: context canceled")
 	require.ErrorIs(t, err, ErrSessionLost)
 	require.ErrorIs(t, err, context.Canceled)
-	require.EqualError(t, Both(errBroken, ErrClosed), "broken pipe; closed")
+	require.EqualError(t, Both(errPipe, ErrClosed), "broken pipe; closed")
 }

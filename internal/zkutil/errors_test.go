@@ -42,8 +42,8 @@ func TestClassesOfErrors(t *testing.T) {
 		{zk.ErrInvalidPath, false, false},
 		{zk.ErrShortBuffer, false, false},
 		{zk.ErrNoServer, true, false},
-		{errUnavailable, true, false},
-		{fmt.Errorf("%w: %w", errUnavailable, io.EOF), true, false},
+		{ErrUnavailable, true, false},
+		{fmt.Errorf("%w: %w", ErrUnavailable, io.EOF), true, false},
 		// Refused for now, and not executed.
 		{zk.ErrSessionMoved, true, false},
 		// Perhaps executed.
@@ -53,7 +53,7 @@ func TestClassesOfErrors(t *testing.T) {
 		{io.EOF, true, true},
 		{io.ErrClosedPipe, true, true},
 		{net.ErrClosed, true, true},
-		{&net.OpError{Op: "write", Err: errBroken}, true, true},
+		{&net.OpError{Op: "write", Err: errPipe}, true, true},
 		{errors.New("unknown error: -4"), true, true},
 		{errors.New("unknown error: -7"), true, true},
 		{errors.New("unknown error: -1"), true, true},
@@ -62,41 +62,38 @@ func TestClassesOfErrors(t *testing.T) {
 		// Ours.
 		{ErrClosed, false, true},
 		{ErrSequenceExhausted, false, true},
-		{lostPlace(ErrSessionLost), false, true},
+		{ContenderLost(ErrSessionLost), false, true},
 		{context.Canceled, false, true},
 		{context.DeadlineExceeded, false, true},
 	} {
-		require.Equal(t, test.transient, transient(test.err), "transient: %v", test.err)
-		require.Equal(t, test.unanswered, unanswered(test.err), "unanswered: %v", test.err)
+		require.Equal(t, test.transient, IsTransient(test.err), "transient: %v", test.err)
+		require.Equal(t, test.unanswered, IsUnanswered(test.err), "unanswered: %v", test.err)
 		if test.err != nil {
 			wrapped := fmt.Errorf("create: %w", test.err)
-			require.Equal(t, test.transient, transient(wrapped), "wrapped, transient: %v", test.err)
-			require.Equal(t, test.unanswered, unanswered(wrapped), "wrapped, unanswered: %v", test.err)
+			require.Equal(t, test.transient, IsTransient(wrapped), "wrapped, transient: %v", test.err)
+			require.Equal(t, test.unanswered, IsUnanswered(wrapped), "wrapped, unanswered: %v", test.err)
 		}
 	}
 }
 
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errBroken)
-	err := interrupted(ctx, zk.ErrNoServer)
+	cancel(errPipe)
+	err := Interrupted(ctx, zk.ErrNoServer)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, errBroken)
+	require.ErrorIs(t, err, errPipe)
 	require.ErrorIs(t, err, zk.ErrNoServer)
 
 	plain, stop := context.WithCancel(t.Context())
 	stop()
-	require.Equal(t, context.Canceled, interrupted(plain, nil))
-	require.Equal(t, context.Canceled, interrupted(plain, context.Canceled), "not told twice")
+	require.Equal(t, context.Canceled, Interrupted(plain, nil))
+	require.Equal(t, context.Canceled, Interrupted(plain, context.Canceled), "not told twice")
 }
 
 func TestLostPlaceKeepsItsCause(t *testing.T) {
-	err := lostPlace(ErrNodeDeleted)
-	require.ErrorIs(t, err, errPlaceLost)
+	err := ContenderLost(ErrNodeDeleted)
+	require.ErrorIs(t, err, ErrContenderLost)
 	require.ErrorIs(t, err, ErrNodeDeleted)
 }
 
-func TestAccess(t *testing.T) {
-	require.NotPanics(t, func() { RecipeAccess().Check() })
-	require.Panics(t, func() { Access{}.Check() })
-}
+var errPipe = errors.New("broken pipe")

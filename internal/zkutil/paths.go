@@ -58,8 +58,8 @@ func Join(dir, name string) string {
 	return strings.TrimSuffix(dir, "/") + "/" + strings.TrimPrefix(name, "/")
 }
 
-// split returns the directory and the last segment of an absolute path.
-func split(path string) (dir, name string) {
+// Split returns the directory and the last segment of an absolute path.
+func Split(path string) (dir, name string) {
 	i := strings.LastIndexByte(path, '/')
 	return max(path[:i], "/"), path[i+1:]
 }

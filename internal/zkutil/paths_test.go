@@ -65,7 +65,7 @@ func FuzzValidatePath(f *testing.F) {
 		}
 		require.Equal(t, want, ValidatePath(path) == nil, "%q", path)
 		if want && path != "/" {
-			dir, name := split(path)
+			dir, name := Split(path)
 			require.Equal(t, path, Join(dir, name))
 			require.NoError(t, ValidatePath(dir))
 			require.NotContains(t, name, "/")
@@ -78,12 +78,12 @@ func TestJoinAndSplit(t *testing.T) {
 		{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"},
 	} {
 		require.Equal(t, test.path, Join(test.dir, test.name))
-		dir, name := split(test.path)
+		dir, name := Split(test.path)
 		require.Equal(t, test.dir, dir)
 		require.Equal(t, test.name, name)
 	}
 	require.Equal(t, "/a/b", Join("/a", "/b"))
-	dir, name := split("/")
+	dir, name := Split("/")
 	require.Equal(t, "/", dir)
 	require.Empty(t, name)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Retry bounds and paces the attempts at one step. MaxAttempts counts the first
-// attempt too; zero MaxAttempts and MaxElapsed mean no bound but the context.
+// Retry is how often and how long one step is repeated, and with which pauses. MaxAttempts includes
+// the first attempt. MaxAttempts and MaxElapsed of zero are no bound.
 type Retry struct {
 	InitialInterval, MaxInterval, MaxElapsed time.Duration
 	MaxAttempts                              int
@@ -26,33 +26,33 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// retry calls step until it succeeds, fails with an error that again refuses, or
-// ctx or the policy ends it. The waits grow exponentially, with jitter, and start over
-// after a step that took longer than the longest of them: it got somewhere.
-func retry[T any](ctx context.Context, policy Retry, again func(error) bool, step func() (T, error)) (T, error) {
+// RepeatWhile calls step until it succeeds, mayRepeat refuses its error, or ctx or the policy ends. The
+// pauses grow exponentially, with jitter. They start over after a step that took longer than the
+// longest pause, because such a step has made progress.
+func RepeatWhile[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error)) (T, error) {
 	result, err := step()
-	if err == nil || !again(err) {
-		return result, err // nearly always, and then without the machinery
+	if err == nil || !mayRepeat(err) {
+		return result, err // nearly always
 	}
-	return retryAfter(ctx, policy, again, step, result, err)
+	return repeatAfter(ctx, policy, mayRepeat, step, result, err)
 }
 
-// retryAfter is retry for a step that has failed once. It is apart for the sake of the
-// stacks of those who wait in the first attempt.
-func retryAfter[T any](ctx context.Context, policy Retry, again func(error) bool, step func() (T, error), result T, last error) (T, error) {
-	first := true
+// repeatAfter is RepeatWhile after a first failure. It is a function of its own, because callers that
+// wait for hours in the first step then keep a small stack.
+func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error), result T, last error) (T, error) {
+	isFirst := true
 	pace := policy.exponential()
 	result, err := backoff.Retry(ctx, func() (T, error) {
-		if first {
-			first = false
+		if isFirst {
+			isFirst = false
 			return result, last
 		}
-		began := time.Now()
+		startedAt := time.Now()
 		result, err := step()
-		if err != nil && !again(err) {
+		if err != nil && !mayRepeat(err) {
 			return result, backoff.Permanent(err)
 		}
-		if time.Since(began) > pace.MaxInterval {
+		if time.Since(startedAt) > pace.MaxInterval {
 			pace.Reset()
 		}
 		last = err
@@ -61,8 +61,8 @@ func retryAfter[T any](ctx context.Context, policy Retry, again func(error) bool
 		backoff.WithBackOff(pace),
 		backoff.WithMaxTries(uint(max(policy.MaxAttempts, 0))),
 		backoff.WithMaxElapsedTime(policy.MaxElapsed))
-	if err != nil && ctx.Err() != nil && (isAny(err, ctx.Err(), context.Cause(ctx)) || again(err)) {
-		err = interrupted(ctx, last)
+	if err != nil && ctx.Err() != nil && (IsAny(err, ctx.Err(), context.Cause(ctx)) || mayRepeat(err)) {
+		err = Interrupted(ctx, last)
 	}
 	return result, err
 }
@@ -75,7 +75,7 @@ type Pace struct {
 	began  time.Time // the first failure
 }
 
-// Pace returns a pace at the begin of a row.
+// Pace returns a pace at the beginning of a row.
 func (r Retry) Pace() *Pace {
 	p := &Pace{policy: r, pauses: r.exponential()}
 	p.Reset()
@@ -119,7 +119,19 @@ func (p *Pace) AfterTerm(led time.Duration, failed bool, loss error) (pause time
 }
 
 // Pause waits for a pause, or until ctx ends.
-func Pause(ctx context.Context, pause time.Duration) { within(ctx.Done(), pause) }
+func Pause(ctx context.Context, pause time.Duration) { Within(ctx.Done(), pause) }
+
+// Within reports whether done is closed within limit.
+func Within(done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
 
 // cappedBackOff keeps MaxInterval the longest of its pauses: the jitter that
 // ExponentialBackOff adds goes beyond.
@@ -136,9 +148,9 @@ func (r Retry) exponential() cappedBackOff {
 	return cappedBackOff{pauses}
 }
 
-// patient is the policy of work that has to be done in the end: the same pace,
+// Patient is the policy of work that has to be done in the end: the same pace,
 // without a bound.
-func (r Retry) patient() Retry {
+func (r Retry) Patient() Retry {
 	r.MaxAttempts, r.MaxElapsed = 0, 0
 	return r
 }

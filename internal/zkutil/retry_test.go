@@ -14,7 +14,7 @@ func TestRetryDefaults(t *testing.T) {
 	require.Equal(t, Retry{InitialInterval: 50 * time.Millisecond, MaxInterval: 2 * time.Second}, Retry{}.WithDefaults())
 	require.Equal(t, Retry{InitialInterval: 3 * time.Second, MaxInterval: 3 * time.Second, MaxAttempts: 2, MaxElapsed: 1},
 		Retry{InitialInterval: 3 * time.Second, MaxAttempts: 2, MaxElapsed: 1}.WithDefaults())
-	require.Equal(t, Retry{InitialInterval: 1, MaxInterval: 2}, Retry{1, 2, 3, 4}.patient(), "the pace without the bounds")
+	require.Equal(t, Retry{InitialInterval: 1, MaxInterval: 2}, Retry{1, 2, 3, 4}.Patient(), "the pace without the bounds")
 }
 
 // failing fails n times with err, for ever if n is negative; it counts its calls.
@@ -48,7 +48,7 @@ func TestRetry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
 				start := time.Now()
-				result, err := retry(t.Context(), test.policy.WithDefaults(), transient, failing(test.failures, test.err, &calls))
+				result, err := RepeatWhile(t.Context(), test.policy.WithDefaults(), IsTransient, failing(test.failures, test.err, &calls))
 				require.ErrorIs(t, err, test.want)
 				if test.want == nil {
 					require.Equal(t, "done", result)
@@ -69,14 +69,14 @@ func TestRetry(t *testing.T) {
 // The context ends the retries, and its error says what was going wrong.
 func TestRetryIsBoundedByTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 7*time.Second, errBroken)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 7*time.Second, errPipe)
 		defer cancel()
 		calls := 0
 		start := time.Now()
-		_, err := retry(ctx, Retry{}.WithDefaults(), transient, failing(-1, zk.ErrNoServer, &calls))
+		_, err := RepeatWhile(ctx, Retry{}.WithDefaults(), IsTransient, failing(-1, zk.ErrNoServer, &calls))
 		require.LessOrEqual(t, time.Since(start), 7*time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, errBroken)
+		require.ErrorIs(t, err, errPipe)
 		require.ErrorIs(t, err, zk.ErrNoServer)
 	})
 }
@@ -84,7 +84,7 @@ func TestRetryIsBoundedByTheContext(t *testing.T) {
 // A refusal that coincides with the end of the context stays a refusal.
 func TestRetryReportsARefusalBesideAnEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := retry(ctx, Retry{}.WithDefaults(), transient, func() (int, error) {
+	_, err := RepeatWhile(ctx, Retry{}.WithDefaults(), IsTransient, func() (int, error) {
 		cancel()
 		return 0, zk.ErrNoAuth
 	})

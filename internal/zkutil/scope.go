@@ -9,37 +9,38 @@ import (
 	"sync/atomic"
 )
 
-// scope is the number of a session or a candidate, for the question whether the caller runs
-// inside one of its functions: Close would wait for itself there.
+// Scope is the number of a session or a candidate. It tells whether a caller runs inside a function of
+// the user that the session or candidate runs, where Close would wait for itself.
 //
-// A scope is written on the stack of the user's function, one digit a stack frame, and read
-// from the program counters of the caller. Go has no other way that tells a function from the
-// goroutines that it has started: pprof labels and contexts pass on to those, and a
-// goroutine's number is in no API.
-type scope uint32
+// The number is written on the stack of the function, one digit a stack frame, and read from the
+// program counters of the caller. Go has no other way to tell a function from the goroutines that it
+// has started, because those inherit pprof labels and contexts, and no API has the number of a
+// goroutine.
+type Scope uint32
 
 var lastScope atomic.Uint32 //nolint:gochecknoglobals // a scope is unique in the process
 
-func newScope() scope { return scope(lastScope.Add(1)) }
+// NewScope returns a number that no other scope has.
+func NewScope() Scope { return Scope(lastScope.Add(1)) }
 
-// runUserCode runs a function of the user inside some scopes.
-func runUserCode(fn func(), scopes ...scope) {
+// RunUserCode runs a function of the user inside some scopes.
+func RunUserCode(fn func(), scopes ...Scope) {
 	if len(scopes) == 0 {
 		fn()
 		return
 	}
-	beginScope(scopes[0], func() { runUserCode(fn, scopes[1:]...) })
+	beginScope(scopes[0], func() { RunUserCode(fn, scopes[1:]...) })
 }
 
 // The frames of a scope lie between beginScope and endScope, the lowest digit first.
 //
 //go:noinline
-func beginScope(rest scope, fn func()) { addDigit(rest, fn) }
+func beginScope(rest Scope, fn func()) { addDigit(rest, fn) }
 
 //go:noinline
 func endScope(fn func()) { fn() }
 
-func addDigit(rest scope, fn func()) {
+func addDigit(rest Scope, fn func()) {
 	if rest == 0 {
 		endScope(fn)
 		return
@@ -57,23 +58,23 @@ func addDigit(rest scope, fn func()) {
 }
 
 //go:noinline
-func digit0(rest scope, fn func()) { addDigit(rest, fn) }
+func digit0(rest Scope, fn func()) { addDigit(rest, fn) }
 
 //go:noinline
-func digit1(rest scope, fn func()) { addDigit(rest, fn) }
+func digit1(rest Scope, fn func()) { addDigit(rest, fn) }
 
 //go:noinline
-func digit2(rest scope, fn func()) { addDigit(rest, fn) }
+func digit2(rest Scope, fn func()) { addDigit(rest, fn) }
 
 //go:noinline
-func digit3(rest scope, fn func()) { addDigit(rest, fn) }
+func digit3(rest Scope, fn func()) { addDigit(rest, fn) }
 
-// isOnStack reports whether the caller was called, in its own goroutine, by a function of the
+// IsOnStack reports whether the caller was called, in its own goroutine, by a function of the
 // user that runs inside the scope.
-func (s scope) isOnStack() bool {
+func (s Scope) IsOnStack() bool {
 	begin, end := nameOf(beginScope), nameOf(endScope)
-	digits := map[string]scope{nameOf(digit0): 0, nameOf(digit1): 1, nameOf(digit2): 2, nameOf(digit3): 3}
-	var read scope
+	digits := map[string]Scope{nameOf(digit0): 0, nameOf(digit1): 1, nameOf(digit2): 2, nameOf(digit3): 3}
+	var read Scope
 	return anyFrame(func(function string) bool { // the innermost first
 		switch digit, isDigit := digits[function]; {
 		case isDigit:
@@ -87,8 +88,8 @@ func (s scope) isOnStack() bool {
 	})
 }
 
-// stackWithoutScopes is debug.Stack without the frames of scopes, which say nothing to a reader.
-func stackWithoutScopes() []byte {
+// StackWithoutScopes is debug.Stack without the frames of scopes, which say nothing to a reader.
+func StackWithoutScopes() []byte {
 	lines := bytes.SplitAfter(debug.Stack(), []byte("\n"))
 	kept := bytes.Clone(lines[0])                   // the goroutine
 	for frame := range slices.Chunk(lines[1:], 2) { // a function, and its file

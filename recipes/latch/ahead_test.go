@@ -41,14 +41,14 @@ func TestRefusalToWatchTheZnodeAheadIsTold(t *testing.T) {
 		}
 		require.Len(t, taken(errs), 1)
 		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
-		require.Zero(t, strings.Count(log.String(), "in order again"), log.String())
+		require.Zero(t, strings.Count(log.String(), "leader latch has recovered"), log.String())
 		require.False(t, isDecided(l))
 
 		allow()
 		pass(time.Minute)
 		require.NoError(t, l.Err())
 		require.True(t, isDecided(l))
-		require.Equal(t, 1, strings.Count(log.String(), "in order again"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "leader latch has recovered"), log.String())
 		require.NoError(t, first.Close())
 		await(t, l)
 		require.Empty(t, taken(errs))

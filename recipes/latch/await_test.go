@@ -100,7 +100,7 @@ func TestClosedLatchSaysSo(t *testing.T) {
 				require.NoError(t, c.end(client, l))
 				start := time.Now()
 				_, awaited := l.Await(t.Context())
-				for op, err := range map[string]error{"await": awaited, "start": l.Start(), "stand": l.Err()} {
+				for op, err := range map[string]error{"await": awaited, "start": l.Start(), "join": l.Err()} {
 					require.ErrorIs(t, err, recipes.ErrClosed)
 					require.EqualError(t, err, "latch: "+op+" "+election+": "+c.text)
 				}
@@ -125,7 +125,7 @@ func started(t *testing.T, client *recipes.Client) *latch.LeaderLatch {
 func endLatch(_ *recipes.Client, l *latch.LeaderLatch) error       { return l.Close() }
 func endClient(client *recipes.Client, _ *latch.LeaderLatch) error { return client.Close() }
 
-// The client is closed while a listener does not let go of a term that is lost: whoever
+// The client is closed while a listener does not return from a term that is lost: a caller that
 // waits for the next term need not wait for the listener.
 func TestAwaitDoesNotWaitForAListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

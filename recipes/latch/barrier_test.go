@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A listener that takes its time holds up no other: each hears of the begin and the end of
-// the term at once. The znode goes when all have returned.
+// A slow listener delays no other: the functions of each are called at once at the begin and the end
+// of the term. The znode is deleted when all have returned.
 func TestSlowListenerHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

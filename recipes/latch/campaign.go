@@ -6,107 +6,109 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// The pauses after a listener has failed as leader grow from the first to the longest. A term
-// shorter than the first is followed by that one.
+// The pauses after a listener has failed as leader grow from the first to the longest. After a term
+// shorter than the first pause there is one pause of that length.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
 )
 
-// campaign stands for one term after the other, until ctx ends or the sequence numbers have
-// run out.
-func (l *LeaderLatch) campaign(ctx context.Context) {
+// runCampaign leads for one term after the other, until ctx ends or the sequence numbers have run
+// out.
+func (l *LeaderLatch) runCampaign(ctx context.Context) {
 	pace := zkutil.Retry{InitialInterval: firstPause, MaxInterval: longestPause}.Pace()
-	stand := l.candidate.Stand
+	awaitTerm := l.candidate.AwaitTerm
 	for {
-		entry, err := stand(ctx)
+		entry, err := awaitTerm(ctx)
 		if err != nil {
-			l.end(ctx, err)
+			l.recordEnd(ctx, err)
 			break
 		}
-		l.recover()
-		t := &term{lease: recipes.NewLease(entry), entry: entry, began: time.Now()}
-		l.lead(ctx, t)
-		stand = l.prepareNext(ctx, t, pace)
+		l.clearTrouble()
+		t := &term{lease: recipe.NewLease(entry), entry: entry, beganAt: time.Now()}
+		l.serveTerm(ctx, t)
+		awaitTerm = l.planNextTerm(ctx, t, pace)
 	}
-	<-l.handlers.Barrier()
+	<-l.handlerCalls.Barrier()
 }
 
-// prepareNext returns how to stand after a term: on its znode if the term was suspended, else anew,
-// after a pause if a listener has failed or the term was short.
-func (l *LeaderLatch) prepareNext(ctx context.Context, t *term, pace *zkutil.Pace) func(context.Context) (*zkutil.Entry, error) {
-	broken, loss := t.broken.Load(), t.entry.Loss()
-	if errors.Is(loss, recipes.ErrSuspended) && !broken && ctx.Err() == nil {
+// planNextTerm returns how to wait for the next term: on the same znode if the connection was
+// suspended. Otherwise it gives the znode up, and pauses if a listener has failed or the term was
+// short.
+func (l *LeaderLatch) planNextTerm(ctx context.Context, t *term, pace *zkutil.Pace) func(context.Context) (*session.Entry, error) {
+	hasFailed, loss := t.hasFailed.Load(), t.entry.Loss()
+	if errors.Is(loss, recipes.ErrSuspended) && !hasFailed && ctx.Err() == nil {
 		pace.Reset()
-		return func(ctx context.Context) (*zkutil.Entry, error) { return l.candidate.Resume(ctx, t.entry) }
+		return func(ctx context.Context) (*session.Entry, error) { return l.candidate.AwaitTermAfter(ctx, t.entry) }
 	}
 	l.candidate.Vacate(t.entry)
-	pause, _ := pace.AfterTerm(time.Since(t.began), broken, loss) // it never gives up
+	pause, _ := pace.AfterTerm(time.Since(t.beganAt), hasFailed, loss) // its policy has no bound
 	zkutil.Pause(ctx, pause)
-	return l.candidate.Stand
+	return l.candidate.AwaitTerm
 }
 
-// end notes why the campaign has ended.
-func (l *LeaderLatch) end(ctx context.Context, err error) {
+// recordEnd records why the campaign has ended.
+func (l *LeaderLatch) recordEnd(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		err = l.candidate.Running() // closed, and what was
+		err = l.candidate.CheckRunning() // ErrClosed, and whether the latch or the client was closed
 	}
-	failure := l.opError("stand", err)
+	trouble := l.base.OpError("join", err)
 	if !errors.Is(err, recipes.ErrClosed) {
-		l.report(failure)
+		l.reportTrouble(trouble)
 	}
-	l.decide()
+	l.closeDecided()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trouble, l.failure = failure, err
-	l.announce()
+	l.trouble, l.endError = trouble, err
+	l.changes.AnnounceLocked()
 }
 
-// onWaiting is called when the latch waits behind another one, which it watches.
+// onWaiting is called when the latch watches another one, which is ahead of it.
 func (l *LeaderLatch) onWaiting() {
-	l.recover() // first, because who reads Err after Decided finds nothing that is over
-	l.decide()
+	l.clearTrouble() // first, so that a reader of Err after Decided does not find a trouble that is over
+	l.closeDecided()
 }
 
-// lead serves one term, and ends it in the order that keeps a successor out: first the
-// term's context, then the listeners' work, then the znode, which is up to the caller.
-func (l *LeaderLatch) lead(ctx context.Context, t *term) {
-	l.take(t)
+// serveTerm ends a term in the order that keeps a successor from leading beside it: first the
+// term's context, then the listeners' work, then the znode, which is left to the caller.
+func (l *LeaderLatch) serveTerm(ctx context.Context, t *term) {
+	l.beginTerm(t)
 	select {
 	case <-t.entry.Context().Done():
 	case <-ctx.Done():
-		_ = t.entry.Leave() // a loss, if any, has been told to the listeners
+		_ = t.entry.Leave() // the context of the term tells the listeners of a loss
 	}
-	for _, returned := range l.drop() {
-		<-returned
+	for _, listenerDone := range l.endTerm() {
+		<-listenerDone
 	}
 }
 
-// take announces a term.
-func (l *LeaderLatch) take(t *term) {
+func (l *LeaderLatch) beginTerm(t *term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.term = t
-	l.announce()
-	l.decide()
+	l.changes.AnnounceLocked()
+	l.closeDecided()
 	for _, r := range l.listeners {
-		l.tellBegin(r, t)
+		l.postIsLeader(r, t)
 	}
 }
 
-// drop announces the end of a term. Each of the channels is closed when the calls of one
-// listener have returned, those that were removed meanwhile included.
-func (l *LeaderLatch) drop() (returned []<-chan struct{}) {
+// endTerm returns one channel for each listener, the removed ones included. It is closed when the
+// calls of the listener have returned.
+func (l *LeaderLatch) endTerm() (listenersDone []<-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.announce()
-	returned, l.removed = l.removed, nil
+	l.changes.AnnounceLocked()
+	listenersDone, l.removedDone = l.removedDone, nil
 	for _, r := range l.listeners {
-		l.tellEnd(r)
-		returned = append(returned, r.order.Barrier())
+		l.postNotLeader(r)
+		listenersDone = append(listenersDone, r.calls.Barrier())
 	}
-	return returned
+	return listenersDone
 }

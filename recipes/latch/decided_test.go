@@ -14,10 +14,10 @@ import (
 func TestErrIsNilOnceDecided(t *testing.T) {
 	l, err := New(zkclient.Connect(t, zktest.NewServer(t)), "/election")
 	require.NoError(t, err)
-	l.report(l.opError("stand", zk.ErrNoAuth))
+	l.reportTrouble(l.base.OpError("join", zk.ErrNoAuth))
 	require.ErrorIs(t, l.Err(), zk.ErrNoAuth)
 	decided := false
-	l.decide = func() {
+	l.closeDecided = func() {
 		decided = true
 		require.NoError(t, l.Err())
 	}

@@ -3,64 +3,62 @@ package latch
 import (
 	"slices"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Listener is told of each term of its latch. Either function may be nil. Its calls come one
-// at a time, in the order of what happened, under no lock, and wait for no other listener.
+// Listener has functions that are called at the begin and the end of each term of a latch. Either may
+// be nil. The calls of one listener come one at a time, in the order of the events, under no lock, and
+// wait for no other listener.
 type Listener struct {
-	// IsLeader is called when a term has begun, unless that is over already. It may
-	// go on for as long as the term does: when the term's context ends, it has to
-	// return, for no successor can lead before that. A panic ends the term, and so does
-	// runtime.Goexit; then the latch stands again, after a pause.
+	// IsLeader is called when a term has begun, unless the term is already over. It may run for as
+	// long as the term lasts. When the term's context ends it has to return, because no successor
+	// can lead before that. A panic or runtime.Goexit ends the term; the latch joins again after a
+	// pause.
 	IsLeader func(term *recipes.Lease)
-	// NotLeader is called when a term has ended for which IsLeader was called, once that
-	// has returned. A panic is reported as one in IsLeader is.
+	// NotLeader is called when a term has ended for which IsLeader was called, after IsLeader has
+	// returned. A panic is reported like one in IsLeader.
 	NotLeader func()
 }
 
 // registration is a listener that was added.
 type registration struct {
 	listener Listener
-	order    *zkutil.Callbacks
-	removed  chan struct{}
-	told     bool // of the present term; belongs to the order
+	calls    *session.Callbacks
+	removed  chan struct{} // closed by remove
+	hasBegun bool          // IsLeader was called for the present term; only calls use it
 }
 
-// AddListener adds a listener; one that is added while the latch leads is told so.
-// After remove no call begins any more, but one may be under way. Both may be called
-// at any time, by listeners too.
+// AddListener adds a listener. If the latch leads, its IsLeader is called. After remove no call
+// begins, but one may still run. Both functions may be called at any time, also by listeners.
 func (l *LeaderLatch) AddListener(listener Listener) (remove func()) {
-	r := &registration{listener: listener, order: l.candidate.Callbacks(), removed: make(chan struct{})}
+	r := &registration{listener: listener, calls: l.candidate.Callbacks(), removed: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listeners = append(l.listeners, r)
 	if t := l.term; t != nil {
-		l.tellBegin(r, t)
+		l.postIsLeader(r, t)
 	}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.forget(func(other *registration) bool { return other == r })
+		l.removeListenersLocked(func(other *registration) bool { return other == r })
 	}
 }
 
-// silence removes all listeners.
-func (l *LeaderLatch) silence() {
+func (l *LeaderLatch) removeAllListeners() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(func(*registration) bool { return true })
+	l.removeListenersLocked(func(*registration) bool { return true })
 }
 
-// forget is called under the lock.
-func (l *LeaderLatch) forget(which func(*registration) bool) {
+func (l *LeaderLatch) removeListenersLocked(which func(*registration) bool) {
 	l.listeners = slices.DeleteFunc(l.listeners, func(r *registration) bool {
 		if !which(r) {
 			return false
 		}
 		close(r.removed)
-		l.removed = append(slices.DeleteFunc(l.removed, isClosed), r.order.Barrier())
+		l.removedDone = append(slices.DeleteFunc(l.removedDone, isClosed), r.calls.Barrier())
 		return true
 	})
 }
@@ -74,40 +72,40 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// tellBegin tells a listener of a term, unless that is over by then.
-func (l *LeaderLatch) tellBegin(r *registration, t *term) {
-	r.order.Post(func() {
+// postIsLeader has IsLeader of a listener called, unless the term is over by then.
+func (l *LeaderLatch) postIsLeader(r *registration, t *term) {
+	r.calls.Post(func() {
 		if isClosed(r.removed) || !t.entry.Stands() {
 			return
 		}
-		r.told = true
+		r.hasBegun = true
 		if r.listener.IsLeader == nil {
 			return
 		}
-		if err := l.call(func() { r.listener.IsLeader(t.lease) }); err != nil {
-			t.broken.Store(true)
-			l.report(l.opError("IsLeader", err))
-			_ = t.entry.Leave() // a loss has been told by the context
+		if err := l.runListener(func() { r.listener.IsLeader(t.lease) }); err != nil {
+			t.hasFailed.Store(true)
+			l.reportTrouble(l.base.OpError("IsLeader", err))
+			_ = t.entry.Leave() // the context of the term tells of a loss
 		}
 	})
 }
 
-// tellEnd tells a listener of the end of a term that it knows of.
-func (l *LeaderLatch) tellEnd(r *registration) {
-	r.order.Post(func() {
-		told := r.told
-		r.told = false
-		if !told || isClosed(r.removed) || r.listener.NotLeader == nil {
+// postNotLeader has NotLeader of a listener called, if IsLeader was.
+func (l *LeaderLatch) postNotLeader(r *registration) {
+	r.calls.Post(func() {
+		hasBegun := r.hasBegun
+		r.hasBegun = false
+		if !hasBegun || isClosed(r.removed) || r.listener.NotLeader == nil {
 			return
 		}
-		if err := l.call(r.listener.NotLeader); err != nil {
-			l.report(l.opError("NotLeader", err))
+		if err := l.runListener(r.listener.NotLeader); err != nil {
+			l.reportTrouble(l.base.OpError("NotLeader", err))
 		}
 	})
 }
 
-// call runs a listener's function. A panic becomes a *recipes.PanicError.
-func (l *LeaderLatch) call(fn func()) error {
+// runListener runs a function of a listener. A panic becomes a *recipes.PanicError.
+func (l *LeaderLatch) runListener(fn func()) error {
 	return l.candidate.Call(
 		func() error { fn(); return nil },
 		func(value any, stack []byte) error { return &recipes.PanicError{Value: value, Stack: stack} })

@@ -49,8 +49,7 @@ func TestListenersAreCalledInOrderOneAtATime(t *testing.T) {
 	})
 }
 
-// However often and fast a term comes and goes, each listener hears of it as a whole
-// or not at all.
+// However often and fast terms begin and end, for each term a listener gets both of its calls or none.
 func TestEachIsLeaderHasItsNotLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -144,7 +143,7 @@ func TestListenersAddedAndRemovedInsideCallbacks(t *testing.T) {
 	})
 }
 
-// A listener whose turn comes when the term is over never hears of that term.
+// No function of a listener is called for a term that was over before IsLeader could be called.
 func TestWhatIsOverIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -228,7 +229,7 @@ func TestObserversLeaveNoWatchesBehind(t *testing.T) {
 				prepare(t, srv)
 				client := testclient.Connect(t, srv)
 				l := create(t, client)
-				for range 25 {
+				for range testkit.Shorter(25, 5) {
 					ctx, cancel := context.WithCancel(t.Context())
 					var group sync.WaitGroup
 					for range 100 {

@@ -4,60 +4,46 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // Option configures a [LeaderLatch].
 type Option func(*config) error
 
-// config is what the options of a latch say.
+// config is what the options of a latch set.
 type config struct {
-	id        []byte // nil: the host's address
-	mode      CloseMode
-	grace     time.Duration
-	listeners []Listener
-	handle    func(error) // nil: errors are logged alone
+	id           []byte // nil: the host's address
+	mode         CloseMode
+	grace        time.Duration
+	listeners    []Listener
+	errorHandler func(error) // nil: errors are only logged
 }
 
 func configure(opts []Option) (config, error) {
 	cfg := config{grace: defaultGrace}
-	for _, opt := range opts {
-		if opt == nil {
-			return config{}, errors.New("nil option")
-		}
-		if err := opt(&cfg); err != nil {
-			return config{}, err
-		}
+	if err := option.Apply(&cfg, opts); err != nil {
+		return config{}, err
 	}
 	return cfg, nil
 }
 
-// CloseMode says whether listeners hear of the end of leadership when their own latch
-// is closed.
+// CloseMode decides whether NotLeader of the listeners is called when their latch is closed.
 type CloseMode int
 
 const (
-	// Silent calls no listener any more. It is the default, as in Curator.
+	// Silent calls no listener. It is the default, as in Curator.
 	Silent CloseMode = iota
 	// NotifyLeader calls NotLeader, if the latch leads, before the znode is deleted.
 	NotifyLeader
 )
 
-const (
-	defaultGrace = 30 * time.Second
-	// maxID bounds what a participant may write about itself into its znode.
-	maxID = 64 << 10
-)
+const defaultGrace = 30 * time.Second
 
 // WithID sets what others see of this participant; the default is the host's address.
 // At most 64 KiB.
 func WithID(id string) Option {
-	return func(cfg *config) error {
-		if len(id) > maxID {
-			return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
-		}
-		cfg.id = []byte(id)
-		return nil
-	}
+	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
 
 func (m CloseMode) check() error {
@@ -87,25 +73,21 @@ func WithListener(listener Listener) Option {
 // 30 s.
 func WithStepDownGrace(grace time.Duration) Option {
 	return func(cfg *config) error {
-		if grace <= 0 {
-			return errors.New("step-down grace: not positive")
-		}
 		cfg.grace = grace
-		return nil
+		return option.CheckPositive("step-down grace", grace)
 	}
 }
 
-// WithErrorHandler sets who is told what keeps the latch from standing, leading or observing,
-// each time as a *recipes.OpError: a refusal of the server, once until it changes or is over;
-// each panic of a listener, as a *recipes.PanicError, which has the stack; and that the sequence
-// numbers have run out. All that is logged at Error, too, a refused observation at Warn. Calls
-// come one at a time, in order, under no lock.
+// WithErrorHandler sets a function that gets the errors of the latch, each as a *recipes.OpError:
+// a refusal of the server, once until it changes or is over; each panic of a listener, as a
+// *recipes.PanicError, which has the stack; and ErrSequenceExhausted. They are also logged: a refusal
+// to Observe at Warn, all others at Error. Calls come one at a time, in order, under no lock.
 func WithErrorHandler(handle func(error)) Option {
 	return func(cfg *config) error {
 		if handle == nil {
 			return errors.New("error handler: nil")
 		}
-		cfg.handle = handle
+		cfg.errorHandler = handle
 		return nil
 	}
 }

@@ -63,50 +63,53 @@ func TestPanicsArePaced(t *testing.T) {
 	})
 }
 
-// Whoever owns the latch gets to know of a panic: by the handler, the log and Err, until the
-// latch is back in the queue.
+// A panic is reported by the handler, the log and Err, until the latch is back in the queue.
 func TestPanicIsTold(t *testing.T) {
 	for name, trouble := range broken {
 		for _, where := range []string{"IsLeader", "NotLeader"} {
 			t.Run(name+" in "+where, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					srv := zktest.NewServer(t)
-					var log logBuffer
-					errs := make(chan error, 100)
-					client := testclient.Connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-					var once sync.Once
-					working := latch.Listener{IsLeader: func(*recipes.Lease) { once.Do(trouble) }}
-					if where == "NotLeader" {
-						working = latch.Listener{NotLeader: func() { once.Do(trouble) }}
-					}
-					l := enter(t, client, watch(errs), latch.WithListener(working))
-					pass(tick)
-					if where == "NotLeader" {
-						require.NoError(t, await(t, l).Release())
-					}
-					told := taken(errs)
-					require.Len(t, told, 1)
-					require.ErrorContains(t, told[0], "latch: "+where+" "+election+": ")
-					require.Equal(t, name == "panic", strings.Contains(told[0].Error(), "boom"))
-					require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
-					panicked, ok := errors.AsType[*recipes.PanicError](told[0])
-					require.Equal(t, name == "panic", ok)
-					require.Equal(t, ok, strings.Contains(log.String(), " stack="))
-					if ok {
-						require.Contains(t, string(panicked.Stack), "TestPanicIsTold")
-						require.NotContains(t, told[0].Error(), "goroutine")
-					}
-					if where == "IsLeader" {
-						require.Equal(t, told[0], l.Err())
-						require.Empty(t, l.Path())
-					}
-					pass(time.Minute)
-					require.True(t, l.HasLeadership())
-					require.NoError(t, l.Err())
-				})
+				synctest.Test(t, func(t *testing.T) { requirePanicReported(t, name, where, trouble) })
 			})
 		}
 	}
+}
+
+// requirePanicReported has a listener call trouble in one of its functions.
+func requirePanicReported(t *testing.T, name, where string, trouble func()) {
+	t.Helper()
+	srv := zktest.NewServer(t)
+	var log logBuffer
+	errs := make(chan error, 100)
+	client := testclient.Connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	var once sync.Once
+	working := latch.Listener{IsLeader: func(*recipes.Lease) { once.Do(trouble) }}
+	if where == "NotLeader" {
+		working = latch.Listener{NotLeader: func() { once.Do(trouble) }}
+	}
+	l := enter(t, client, watch(errs), latch.WithListener(working))
+	pass(tick)
+	if where == "NotLeader" {
+		require.NoError(t, await(t, l).Release())
+	}
+	told := taken(errs)
+	require.Len(t, told, 1)
+	require.ErrorContains(t, told[0], "latch: "+where+" "+election+": ")
+	require.Equal(t, name == "panic", strings.Contains(told[0].Error(), "boom"))
+	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
+	panicked, ok := errors.AsType[*recipes.PanicError](told[0])
+	require.Equal(t, name == "panic", ok)
+	require.Equal(t, ok, strings.Contains(log.String(), " stack="))
+	if ok {
+		require.Contains(t, string(panicked.Stack), "requirePanicReported")
+		require.NotContains(t, told[0].Error(), "goroutine")
+	}
+	if where == "IsLeader" {
+		require.Equal(t, told[0], l.Err())
+		require.Empty(t, l.Path())
+	}
+	pass(time.Minute)
+	require.True(t, l.HasLeadership())
+	require.NoError(t, l.Err())
 }
 
 // The latch may be closed by its error handler, which is no reason to wait for itself.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -74,7 +75,7 @@ func TestRefusalIsTold(t *testing.T) {
 				pass(10 * time.Minute)
 				told := taken(errs)
 				require.Len(t, told, 1)
-				require.ErrorContains(t, told[0], "latch: stand "+election+": ")
+				require.ErrorContains(t, told[0], "latch: join "+election+": ")
 				require.ErrorContains(t, told[0], c.want)
 				require.ErrorContains(t, l.Err(), c.want)
 				var failed *recipes.OpError
@@ -171,7 +172,7 @@ func TestRefusedObservationIsTold(t *testing.T) {
 		l := create(t, client, watch(errs))
 		allow := forbid(srv, zktest.OpGetChildren2)
 		seen := l.Observe(t.Context())
-		pass(time.Hour)
+		pass(testkit.Shorter(time.Hour, 10*time.Minute))
 		refused := taken(errs)
 		require.Len(t, refused, 1)
 		require.ErrorIs(t, refused[0], zk.ErrNoAuth)
@@ -208,12 +209,12 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
 		for want, opt := range map[string]latch.Option{
-			"nil option":                      nil,
-			"id of 65537 bytes":               latch.WithID(string(make([]byte, 64<<10+1))),
-			"close mode 2 is unknown":         latch.WithCloseMode(2),
-			"step-down grace: not positive":   latch.WithStepDownGrace(0),
-			"error handler: nil":              latch.WithErrorHandler(nil),
-			"latch: new /services/billing: n": nil,
+			"nil option":                          nil,
+			"id of 65537 bytes":                   latch.WithID(string(make([]byte, 64<<10+1))),
+			"close mode 2 is unknown":             latch.WithCloseMode(2),
+			"step-down grace: 0s is not positive": latch.WithStepDownGrace(0),
+			"error handler: nil":                  latch.WithErrorHandler(nil),
+			"latch: new /services/billing: n":     nil,
 		} {
 			_, err := latch.New(client, election, opt)
 			require.ErrorContains(t, err, want)

@@ -121,8 +121,8 @@ func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
 	}
 }
 
-// Inside a callback of another recipe, CloseWith waits for the latch's listeners like anywhere
-// else: whoever wants to be gone before it returns must not overlap with the latch's successor.
+// Inside a callback of another recipe, CloseWith waits for the latch's listeners as in any other
+// place, because work after it must not overlap with the latch's successor.
 // Client.Close does not wait inside any callback of its client.
 func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
 	for name, inside := range map[string]func(t *testing.T, client, other *recipes.Client, ask func()){

@@ -6,21 +6,23 @@ import (
 	"log/slog"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// Err returns, as a *recipes.OpError, what keeps the latch from standing for election or from
-// leading: a refusal of the server, such as zk.ErrNoAuth, or a panic of a listener. The latch
-// goes on by itself, and Err is nil again once it waits in the queue or leads. Before Start it is
-// nil. Once the latch or its client is closed, started or not, it is ErrClosed, and the text
-// says which of them it is. When the latch has given up it is ErrSequenceExhausted, the only error
-// that it gives up for. A lost connection is no such trouble: see recipes.Client.State.
+// Err returns the latest trouble, as a *recipes.OpError: a refusal of the server, such as
+// zk.ErrNoAuth, or a panic of a listener. The latch tries again by itself, and Err returns nil when it
+// waits in the queue or leads. Before Start it returns nil.
+//
+// When the latch or its client is closed, started or not, Err returns ErrClosed, and the text says
+// which of them was closed. When the latch has given up it returns ErrSequenceExhausted, which is the
+// only reason to give up. A lost connection is no trouble: see recipes.Client.State.
 func (l *LeaderLatch) Err() error {
-	ended := l.candidate.Running()
+	ended := l.candidate.CheckRunning()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.failure == nil && errors.Is(ended, recipes.ErrClosed):
-		return l.opError("stand", ended)
+	case l.endError == nil && errors.Is(ended, recipes.ErrClosed):
+		return l.base.OpError("join", ended)
 	case l.trouble == nil:
 		return nil
 	default:
@@ -28,34 +30,34 @@ func (l *LeaderLatch) Err() error {
 	}
 }
 
-// report makes err what Err returns, and tells the log and the handler.
-func (l *LeaderLatch) report(err *recipes.OpError) {
+// reportTrouble makes Err return err, writes it to the log and gives it to the handler.
+func (l *LeaderLatch) reportTrouble(err *recipes.OpError) {
 	l.mu.Lock()
 	l.trouble = err
 	l.mu.Unlock()
-	l.queue.Session.Log(slog.LevelError, "leader latch failed", recipes.AttributesOf(l.path, err)...)
-	l.handle(err)
+	l.base.Queue.Session.Log(slog.LevelError, "leader latch failed", recipe.LogAttributes(l.base.Path, err)...)
+	l.postToHandler(err)
 }
 
-// handle gives an error to the user's handler.
-func (l *LeaderLatch) handle(err *recipes.OpError) {
-	if l.config.handle != nil {
-		l.handlers.Post(func() { l.config.handle(err) })
+// postToHandler has the user's handler called, if there is one.
+func (l *LeaderLatch) postToHandler(err *recipes.OpError) {
+	if l.config.errorHandler != nil {
+		l.handlerCalls.Post(func() { l.config.errorHandler(err) })
 	}
 }
 
-// recover ends what report began.
-func (l *LeaderLatch) recover() {
+// clearTrouble makes Err return nil.
+func (l *LeaderLatch) clearTrouble() {
 	l.mu.Lock()
-	known := l.trouble != nil
+	hadTrouble := l.trouble != nil
 	l.trouble = nil
 	l.mu.Unlock()
-	if known {
-		l.queue.Session.Log(slog.LevelInfo, "leader latch is in order again", "path", l.path)
+	if hadTrouble {
+		l.base.Queue.Session.Log(slog.LevelInfo, "leader latch has recovered", "path", l.base.Path)
 	}
 }
 
-// withTrouble adds what is in the way to the error of a wait.
+// withTrouble adds the trouble, if there is one, to the error of a wait.
 func (l *LeaderLatch) withTrouble(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

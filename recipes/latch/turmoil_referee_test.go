@@ -47,13 +47,13 @@ func newReferee() *referee {
 	}
 }
 
-// note is called under the lock.
-func (j *referee) note(format string, args ...any) {
+// recordLocked keeps an event for the report.
+func (j *referee) recordLocked(format string, args ...any) {
 	j.history = append(j.history, fmt.Sprintf("%12v ", time.Since(j.began))+fmt.Sprintf(format, args...))
 }
 
 func (j *referee) fault(format string, args ...any) {
-	j.note("FAULT: "+format, args...)
+	j.recordLocked("FAULT: "+format, args...)
 	j.faults = append(j.faults, fmt.Sprintf(format, args...))
 }
 
@@ -74,15 +74,14 @@ func (r *term) lasts() bool {
 	return r.stands() || r.working && errors.Is(context.Cause(r.lease.Context()), recipes.ErrReleased)
 }
 
-// excused tells whether no client can know in time that the term is over. Called under
-// the lock.
-func (j *referee) excused(r *term) bool { return j.doomed[r.lease.Path()] }
+// isExcusedLocked reports whether no client can know in time that the term is over.
+func (j *referee) isExcusedLocked(r *term) bool { return j.doomed[r.lease.Path()] }
 
 // doom notes znodes that are about to go behind the back of their owners.
 func (j *referee) doom(how string, znodes ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.note("%s: %d znodes", how, len(znodes))
+	j.recordLocked("%s: %d znodes", how, len(znodes))
 	for _, znode := range znodes {
 		j.doomed[znode] = true
 	}
@@ -116,9 +115,9 @@ func (j *referee) begin(c *contender, lease *recipes.Lease) *term {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := &term{by: c, lease: lease, began: time.Now(), working: true}
-	j.note("%v: token %d", c, lease.FencingToken())
+	j.recordLocked("%v: token %d", c, lease.FencingToken())
 	for _, other := range j.holders.Grant(r, (*term).lasts) {
-		excused := j.excused(other) || j.excused(r)
+		excused := j.isExcusedLocked(other) || j.isExcusedLocked(r)
 		switch {
 		case other.stands() && excused:
 			other.rivals = append(other.rivals, r.began)
@@ -128,7 +127,7 @@ func (j *referee) begin(c *contender, lease *recipes.Lease) *term {
 			j.fault("%v leads while %v has not finished", c, other.by)
 		}
 	}
-	if before, grows := j.tokens.Grant(lease.FencingToken(), r); !grows && !j.excused(r) {
+	if before, grows := j.tokens.Grant(lease.FencingToken(), r); !grows && !j.isExcusedLocked(r) {
 		j.fault("%v: token %d after %d", c, lease.FencingToken(), before.lease.FencingToken())
 	}
 	j.terms = append(slices.DeleteFunc(j.terms, func(r *term) bool { return !r.working && !r.stands() }), r)
@@ -141,7 +140,7 @@ func (j *referee) begin(c *contender, lease *recipes.Lease) *term {
 func (j *referee) end(r *term) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.note("%v: %v", r.by, context.Cause(r.lease.Context()))
+	j.recordLocked("%v: %v", r.by, context.Cause(r.lease.Context()))
 	if len(r.rivals) > 0 {
 		j.overlaps[r.loss] = append(j.overlaps[r.loss], time.Since(r.rivals[0]))
 	}
@@ -152,7 +151,7 @@ func (j *referee) end(r *term) {
 func (j *referee) write(r *term) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if token := r.lease.FencingToken(); !j.store.Write(token) && r.stands() && !j.excused(r) {
+	if token := r.lease.FencingToken(); !j.store.Write(token) && r.stands() && !j.isExcusedLocked(r) {
 		j.fault("%v leads, but its token %d is older than %d", r.by, token, j.store.Highest())
 	}
 }
@@ -163,7 +162,7 @@ func (j *referee) leader(ctx context.Context, before *term) (*term, error) {
 		j.mu.Lock()
 		changed := j.changed
 		for _, r := range j.terms {
-			if r != before && r.stands() && !j.excused(r) {
+			if r != before && r.stands() && !j.isExcusedLocked(r) {
 				j.mu.Unlock()
 				return r, nil
 			}

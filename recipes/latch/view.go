@@ -3,45 +3,36 @@ package latch
 import (
 	"context"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// ID returns what others see of this participant: the id of [WithID], or the host's address.
-func (l *LeaderLatch) ID() string { return l.queue.ID() }
+// ID returns the ID with which other participants see this one: that of [WithID], or the host's
+// address.
+func (l *LeaderLatch) ID() string { return l.base.Queue.ID() }
 
-// Path returns the path of the znode with which the latch waits or leads, namespace included,
-// as [LeaderLatch.Participants] lists it. It is empty while the latch has none: before Start,
-// during a pause, and after Close. Each time that the latch joins again it has another one.
+// Path returns the path of the znode with which the latch waits or leads, namespace included, as in
+// [LeaderLatch.Participants]. It is empty while the latch has no znode: before Start, during a pause,
+// and after Close. The path is another one each time that the latch joins again.
 func (l *LeaderLatch) Path() string { return l.candidate.Path() }
 
-// Leader returns who is first in the election, as the server knows it, or the zero
-// Participant when nobody takes part. It needs no Start. Who is first need not lead: see
+// Leader returns the first participant of the election, as the server knows it, and the zero
+// Participant if there is none. It needs no Start. The first participant need not lead: see
 // [recipes.Participant].
 func (l *LeaderLatch) Leader(ctx context.Context) (recipes.Participant, error) {
-	first, err := l.queue.Leader(ctx)
-	if err != nil {
-		return recipes.Participant{}, &recipes.OpError{Op: "latch: leader", Path: l.path, Err: err}
-	}
-	return recipes.ParticipantOf(first), nil
+	return l.base.Leader(ctx)
 }
 
-// Participants returns those who take part, in the order in which they will lead, the
-// leader first. It is a snapshot: those who leave while it is taken are left out. One that may
+// Participants returns all participants, in the order in which they will lead, the leader first. It is
+// a snapshot: a participant that leaves while it is taken is left out. A participant whose znode may
 // not be read has an empty ID.
 func (l *LeaderLatch) Participants(ctx context.Context) ([]recipes.Participant, error) {
-	queue, err := l.queue.Participants(ctx)
-	if err != nil {
-		return nil, &recipes.OpError{Op: "latch: participants", Path: l.path, Err: err}
-	}
-	return recipes.ParticipantsOf(queue), nil
+	return l.base.Participants(ctx)
 }
 
-// Observe returns the leader as it changes, the present one first, and the zero
-// Participant while nobody takes part. It needs no Start. A slow reader misses leaders that
-// are outdated by then. Where the server refuses, it goes on and says so in the log, at Warn,
-// and to the error handler, once for each refusal. The channel is closed when ctx ends or the
-// client is closed.
+// Observe returns the present leader and each later one, and the zero Participant while there is none.
+// It needs no Start. A slow reader misses leaders that are outdated. While the server refuses, Observe
+// tries again, and reports each refusal once, to the log at Warn and to the error handler. The channel
+// is closed when ctx ends or the client is closed.
 func (l *LeaderLatch) Observe(ctx context.Context) <-chan recipes.Participant {
-	return zkutil.Observe(ctx, l.queue, recipes.ParticipantOf)
+	return l.base.Observe(ctx)
 }

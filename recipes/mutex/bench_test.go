@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// contender is a lock on a path that all contenders share, in a session of its own.
-func contender(b *testing.B, server *zktest.Server) *mutex.InterProcessMutex {
+// newContender returns a lock on a path that all contenders share, in a session of its own.
+func newContender(b *testing.B, server *zktest.Server) *mutex.InterProcessMutex {
 	b.Helper()
 	client, err := recipes.Connect(b.Context(), []string{server.Addr()})
 	require.NoError(b, err)
@@ -37,7 +37,7 @@ func acquireRelease(m *mutex.InterProcessMutex) error {
 // one waits for a disk. See integration/mutex for that, and for zk.Lock beside it.
 func BenchmarkUncontended(b *testing.B) {
 	server := zktest.NewServer(b)
-	m := contender(b, server)
+	m := newContender(b, server)
 	require.NoError(b, acquireRelease(m)) // makes the parents
 	requests := server.Observe()
 	require.NoError(b, acquireRelease(m))
@@ -59,7 +59,7 @@ func BenchmarkContendedBy8(b *testing.B) {
 	defer group.Wait()
 	defer close(turns)
 	for range cap(failed) {
-		m := contender(b, server)
+		m := newContender(b, server)
 		group.Go(func() { // until there are no more turns, or one fails
 			for range turns {
 				if err := acquireRelease(m); err != nil {
@@ -81,7 +81,7 @@ func BenchmarkContendedBy8(b *testing.B) {
 
 // BenchmarkReenter is an acquisition that needs no server.
 func BenchmarkReenter(b *testing.B) {
-	m := contender(b, zktest.NewServer(b))
+	m := newContender(b, zktest.NewServer(b))
 	lease, err := m.Acquire(b.Context())
 	require.NoError(b, err)
 	defer func() { require.NoError(b, lease.Release()) }()

@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The context of an ended hold never acquires again, however it is disguised and
-// whoever holds the lock since: the error is why the hold has ended.
+// The context of an ended hold never acquires again, also under a derived context and when another
+// contender holds the lock: the error is the cause of the hold's end.
 func TestEndedHoldNeverReenters(t *testing.T) {
 	for cause, end := range map[error]func(f *fixture, client *recipes.Client, lease *recipes.Lease){
 		recipes.ErrReleased:    func(f *fixture, _ *recipes.Client, lease *recipes.Lease) { require.NoError(f, lease.Release()) },

@@ -163,7 +163,7 @@ func TestExpiryAgainstRelease(t *testing.T) {
 }
 
 // The session of the next in the queue ends around the instant at which the lock gets
-// free. Whoever is behind gets the lock, and it is never held twice.
+// free. The contender behind gets the lock, and it is never held twice.
 func TestExpiryAgainstGrant(t *testing.T) {
 	const free = 8 * latency
 	rounds := 20 // the same instant has many orders

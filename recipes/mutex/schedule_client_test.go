@@ -18,8 +18,8 @@ const (
 	tooLong          = time.Hour        // for anything in a schedule
 )
 
-// contestant is one client of a schedule.
-type contestant struct {
+// contender is one client of a schedule.
+type contender struct {
 	id      int
 	plan    clientPlan
 	servers []string
@@ -35,10 +35,10 @@ type contestant struct {
 	closing  bool
 }
 
-func (c *contestant) String() string { return fmt.Sprintf("client %d", c.id) }
+func (c *contender) String() string { return fmt.Sprintf("client %d", c.id) }
 
 // work does a worker's steps, until the client is closed.
-func (c *contestant) work(ctx context.Context, steps []step) {
+func (c *contender) work(ctx context.Context, steps []step) {
 	for _, s := range steps {
 		pause(s.think)
 		if c.isClosing() {
@@ -51,7 +51,7 @@ func (c *contestant) work(ctx context.Context, steps []step) {
 // pause is a sleep in virtual time that leaves other goroutines their turn.
 func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
-func (c *contestant) do(ctx context.Context, s step) {
+func (c *contender) do(ctx context.Context, s step) {
 	start := time.Now()
 	limit := tooLong
 	if s.limit > 0 {
@@ -85,7 +85,7 @@ func (c *contestant) do(ctx context.Context, s step) {
 
 // try checks that an attempt in vain leaves nothing, if nobody else uses the client and
 // the deletion was waited for.
-func (c *contestant) try(ctx context.Context) (*recipes.Lease, error) {
+func (c *contender) try(ctx context.Context) (*recipes.Lease, error) {
 	owned := func() []string {
 		session, _ := c.referee.srv.Session(c.client.Conn().SessionID())
 		return session.Ephemerals
@@ -96,7 +96,7 @@ func (c *contestant) try(ctx context.Context) (*recipes.Lease, error) {
 	if errors.Is(err, recipes.ErrNotAcquired) && waited && len(c.plan.workers) == 1 {
 		for _, znode := range owned() {
 			if !slices.Contains(before, znode) {
-				c.referee.violated("%s: tried in vain and left %v", c, znode)
+				c.referee.reportFault("%s: tried in vain and left %v", c, znode)
 			}
 		}
 	}
@@ -104,13 +104,13 @@ func (c *contestant) try(ctx context.Context) (*recipes.Lease, error) {
 }
 
 // failed checks an error against what may be the matter.
-func (c *contestant) failed(s step, err error, after time.Duration) {
+func (c *contender) failed(s step, err error, after time.Duration) {
 	switch {
 	case errors.Is(err, recipes.ErrClosed) && c.isClosing():
 	case s.kind == try && errors.Is(err, recipes.ErrNotAcquired):
 	case s.limit > 0 && errors.Is(err, context.DeadlineExceeded):
 		if after != s.limit && s.kind != do {
-			c.referee.violated("%s: %v gave up after %v instead of %v", c, s.kind, after, s.limit)
+			c.referee.reportFault("%s: %v gave up after %v instead of %v", c, s.kind, after, s.limit)
 		}
 	case s.kind == do && errors.Is(err, recipes.ErrSessionLost) && !c.isQuiet(),
 		s.kind == do && errors.Is(err, recipes.ErrNodeDeleted),
@@ -119,18 +119,18 @@ func (c *contestant) failed(s step, err error, after time.Duration) {
 	case c.plan.attempts > 0 && !errors.Is(err, recipes.ErrClosed) && (!c.isQuiet() || errors.Is(err, recipes.ErrNodeDeleted)):
 		// The policy allows no more attempts.
 	default:
-		c.referee.violated("%s: %v failed after %v: %v", c, s.kind, after, err)
+		c.referee.reportFault("%s: %v failed after %v: %v", c, s.kind, after, err)
 	}
 }
 
 // use holds a lease as the step says, and releases it.
-func (c *contestant) use(lease *recipes.Lease, s step) {
+func (c *contender) use(lease *recipes.Lease, s step) {
 	t := c.referee.granted(c, lease)
 	if s.kind == reenter || s.kind == overlap {
 		inner, err := c.mutex.Acquire(lease.Context())
 		if err != nil {
 			if cause := context.Cause(lease.Context()); cause == nil || !errors.Is(err, cause) {
-				c.referee.violated("%s: re-entry failed: %v", c, err)
+				c.referee.reportFault("%s: re-entry failed: %v", c, err)
 			}
 		} else {
 			second := c.referee.inherited(t, inner)
@@ -145,7 +145,7 @@ func (c *contestant) use(lease *recipes.Lease, s step) {
 }
 
 // hold writes to the guarded resource at both ends of a hold.
-func (c *contestant) hold(t *tenure, d time.Duration) {
+func (c *contender) hold(t *heldLease, d time.Duration) {
 	c.referee.write(t)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -159,7 +159,7 @@ func (c *contestant) hold(t *tenure, d time.Duration) {
 
 // release checks what Release does: it is done within the operation timeout, says what
 // ended a lease that was lost, and nil means that the znode is gone.
-func (c *contestant) release(t *tenure, last bool) {
+func (c *contender) release(t *heldLease, last bool) {
 	c.referee.releasing(t)
 	start := time.Now()
 	err := t.lease.Release()
@@ -167,20 +167,20 @@ func (c *contestant) release(t *tenure, last bool) {
 	_, _, left := c.referee.srv.Get(t.lease.Path())
 	switch {
 	case cause == nil:
-		c.referee.violated("%s: released, but the context has not ended", c)
+		c.referee.reportFault("%s: released, but the context has not ended", c)
 	case took > operationTimeout:
-		c.referee.violated("%s: release took %v", c, took)
+		c.referee.reportFault("%s: release took %v", c, took)
 	case err == nil && last && left:
-		c.referee.violated("%s: released, but the znode is there", c)
-	case err == nil && !last && !left && t.stands():
-		c.referee.violated("%s: the inner release took the znode", c)
+		c.referee.reportFault("%s: released, but the znode is there", c)
+	case err == nil && !last && !left && t.isValid():
+		c.referee.reportFault("%s: the inner release took the znode", c)
 	case err != nil && errors.Is(cause, recipes.ErrReleased) && took < operationTimeout && !c.isClosing():
-		c.referee.violated("%s: release failed after %v: %v", c, took, err)
+		c.referee.reportFault("%s: release failed after %v: %v", c, took, err)
 	case err != nil && !errors.Is(cause, recipes.ErrReleased) && !errors.Is(err, cause):
-		c.referee.violated("%s: lost with %v, release says %v", c, cause, err)
+		c.referee.reportFault("%s: lost with %v, release says %v", c, cause, err)
 	}
 	if err := t.lease.Release(); !errors.Is(err, recipes.ErrNotHeld) {
-		c.referee.violated("%s: second release: %v", c, err)
+		c.referee.reportFault("%s: second release: %v", c, err)
 	}
 	if last {
 		c.cantReenter(t, cause)
@@ -188,16 +188,16 @@ func (c *contestant) release(t *tenure, last bool) {
 }
 
 // cantReenter: the context of a lease that is over never gets a new one.
-func (c *contestant) cantReenter(t *tenure, cause error) {
+func (c *contender) cantReenter(t *heldLease, cause error) {
 	for _, ctx := range []context.Context{t.lease.Context(), context.WithoutCancel(t.lease.Context())} {
 		if _, err := c.mutex.Acquire(ctx); !errors.Is(err, cause) {
-			c.referee.violated("%s: acquired with the context of a lease that is over: %v", c, err)
+			c.referee.reportFault("%s: acquired with the context of a lease that is over: %v", c, err)
 		}
 	}
 }
 
-// revoke asks the holder, whoever that is, for the lock.
-func (c *contestant) revoke(ctx context.Context) error {
+// revoke asks the present holder for the lock.
+func (c *contender) revoke(ctx context.Context) error {
 	queue, err := c.mutex.Participants(ctx)
 	if err != nil || len(queue) == 0 {
 		return err
@@ -209,30 +209,30 @@ func (c *contestant) revoke(ctx context.Context) error {
 	return err
 }
 
-func (c *contestant) isClosing() bool {
+func (c *contender) isClosing() bool {
 	c.referee.mu.Lock()
 	defer c.referee.mu.Unlock()
 	return c.closing
 }
 
 // isQuietByPlan is a client that is to have no trouble.
-func (c *contestant) isQuietByPlan() bool { return len(c.plan.troubles) == 0 }
+func (c *contender) isQuietByPlan() bool { return len(c.plan.troubles) == 0 }
 
-func (c *contestant) isQuiet() bool {
+func (c *contender) isQuiet() bool {
 	c.referee.mu.Lock()
 	defer c.referee.mu.Unlock()
 	return !c.troubled
 }
 
 // close closes the client, which takes bounded time whatever the servers do.
-func (c *contestant) close() {
+func (c *contender) close() {
 	c.referee.mu.Lock()
 	c.closing = true
-	c.referee.note("%s: closed", c)
+	c.referee.recordLocked("%s: closed", c)
 	c.referee.mu.Unlock()
 	start := time.Now()
 	err := c.client.Close()
 	if took := time.Since(start); err != nil || took > c.referee.timeout/3+3*time.Second {
-		c.referee.violated("%s: close took %v: %v", c, took, err)
+		c.referee.reportFault("%s: close took %v: %v", c, took, err)
 	}
 }

@@ -58,50 +58,49 @@ func (j *referee) asked(znode string) {
 }
 
 // write is what a holder does with the guarded resource, which refuses stale tokens.
-func (j *referee) write(t *tenure) {
+func (j *referee) write(t *heldLease) {
 	connected := t.c.client.State() == recipes.Connected
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if token := t.lease.FencingToken(); !j.store.Write(token) && t.stands() && !j.excused(t) {
-		j.fault("%s: holds the lock, but token %d is older than %d", t.c, token, j.store.Highest())
+	if token := t.lease.FencingToken(); !j.store.Write(token) && t.isValid() && !j.isExcusedLocked(t) {
+		j.reportFaultLocked("%s: holds the lock, but token %d is older than %d", t.c, token, j.store.Highest())
 	}
 	if t.c.plan.standard && !connected && t.lease.Context().Err() == nil {
-		j.fault("%s: holds the lock while suspended", t.c)
+		j.reportFaultLocked("%s: holds the lock while suspended", t.c)
 	}
-	if at, ok := j.revoked[t.lease.FencingToken()]; ok && time.Since(at) > j.timeout+2*time.Second && t.stands() {
+	if at, ok := j.revoked[t.lease.FencingToken()]; ok && time.Since(at) > j.timeout+2*time.Second && t.isValid() {
 		select {
 		case <-t.lease.Revoked():
 		default:
-			j.fault("%s: has not heard of a revocation for %v", t.c, time.Since(at))
+			j.reportFaultLocked("%s: has not heard of a revocation for %v", t.c, time.Since(at))
 		}
 	}
 	j.checkTrust(t)
 }
 
 // releasing notes that a lease may end by itself from now on.
-func (j *referee) releasing(t *tenure) {
+func (j *referee) releasing(t *heldLease) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t.released = true
 }
 
-// patrol looks at the queue from time to time, until stop is closed: whoever is the
-// first either holds the lock or is about to get or leave it, once what troubled its
-// client is over.
-func (j *referee) patrol(contestants []*contestant, stop <-chan struct{}) {
+// patrol reads the queue from time to time, until stop is closed: when the trouble of its client is
+// over, the first contender either holds the lock or is about to get or leave it.
+func (j *referee) patrol(contenders []*contender, stop <-chan struct{}) {
 	ticker := time.NewTicker(j.timeout / 4)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			j.checkHead(contestants)
+			j.checkHead(contenders)
 		case <-stop:
 			return
 		}
 	}
 }
 
-func (j *referee) checkHead(contestants []*contestant) {
+func (j *referee) checkHead(contenders []*contender) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	head := j.first()
@@ -113,18 +112,18 @@ func (j *referee) checkHead(contestants []*contestant) {
 	if head == "" || !ok {
 		return
 	}
-	for _, t := range j.tenures {
+	for _, t := range j.heldLeases {
 		if t.lease.Path() == head && !t.over {
 			return
 		}
 	}
-	for _, c := range contestants {
+	for _, c := range contenders {
 		if c.client.Conn().SessionID() == stat.EphemeralOwner && c.calmFrom.After(since) {
 			since = c.calmFrom
 		}
 	}
 	if idle := time.Since(since); idle > j.timeout*3/2+5*time.Second {
-		j.fault("%s is the first in the queue for %v, and neither granted nor gone", head, idle)
+		j.reportFaultLocked("%s is the first in the queue for %v, and neither granted nor gone", head, idle)
 		j.headFrom = time.Now() // once will do
 	}
 }

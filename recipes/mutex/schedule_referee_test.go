@@ -21,25 +21,25 @@ type referee struct {
 	timeout time.Duration
 	began   time.Time
 
-	mu       sync.Mutex // protects what is below
-	tenures  []*tenure
-	tokens   judge.Tokens[*tenure]
-	holders  judge.Holders[*tenure]
-	store    judge.Store          // what the lock guards
-	proven   map[int64]time.Time  // when each session last sent a write
-	expired  map[int64]bool       // sessions that were ended by force
-	deleted  map[string]time.Time // znodes that were taken from their owners, and when
-	isolated map[string]bool      // servers that see nothing of it
-	revoked  map[int64]time.Time  // tokens of those who were asked for the lock, and when
-	head     string               // the first in the queue when that was last looked at
-	headFrom time.Time            // since when
-	history  []string
-	faults   []string
+	mu         sync.Mutex // protects what is below
+	heldLeases []*heldLease
+	tokens     judge.Tokens[*heldLease]
+	holders    judge.Holders[*heldLease]
+	store      judge.Store          // what the lock guards
+	proven     map[int64]time.Time  // when each session last sent a write
+	expired    map[int64]bool       // sessions that were ended by force
+	deleted    map[string]time.Time // znodes that were taken from their owners, and when
+	isolated   map[string]bool      // servers that see nothing of it
+	revoked    map[int64]time.Time  // tokens of those who were asked for the lock, and when
+	head       string               // the first in the queue when that was last looked at
+	headFrom   time.Time            // since when
+	history    []string
+	faults     []string
 }
 
-// tenure is one lease, from grant to end.
-type tenure struct {
-	c        *contestant
+// heldLease is one lease of a contender, from grant to end.
+type heldLease struct {
+	c        *contender
 	lease    *recipes.Lease
 	at       time.Time
 	session  int64 // 0: was over when it was granted
@@ -55,22 +55,22 @@ func newReferee(srv *zktest.Server, timeout time.Duration) *referee {
 	}
 }
 
-// note keeps an event for the report. Called under j.mu.
-func (j *referee) note(format string, args ...any) {
+// recordLocked keeps an event for the report.
+func (j *referee) recordLocked(format string, args ...any) {
 	j.history = append(j.history, fmt.Sprintf("%12v ", time.Since(j.began))+fmt.Sprintf(format, args...))
 }
 
-// fault notes what must not be. Called under j.mu.
-func (j *referee) fault(format string, args ...any) {
-	j.note("FAULT: "+format, args...)
+// reportFaultLocked records a violation.
+func (j *referee) reportFaultLocked(format string, args ...any) {
+	j.recordLocked("FAULT: "+format, args...)
 	j.faults = append(j.faults, fmt.Sprintf(format, args...))
 }
 
-// violated is fault for callers that don't hold j.mu.
-func (j *referee) violated(format string, args ...any) {
+// reportFault is reportFaultLocked for callers that don't hold j.mu.
+func (j *referee) reportFault(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.fault(format, args...)
+	j.reportFaultLocked(format, args...)
 }
 
 // verdict is empty if all was well.
@@ -83,97 +83,96 @@ func (j *referee) verdict() string {
 	return strings.Join(j.faults, "\n") + "\n\nhistory:\n" + strings.Join(j.history, "\n")
 }
 
-// excused tells whether the znode or its session was taken away, which no client can
-// know at once: there fencing has to do. Called under j.mu.
-func (j *referee) excused(t *tenure) bool {
+// isExcusedLocked reports whether the znode or its session was taken away, which no client can
+// know at once. In that case fencing decides.
+func (j *referee) isExcusedLocked(t *heldLease) bool {
 	_, deleted := j.deleted[t.lease.Path()]
 	return deleted || j.expired[t.session] || t.session == 0
 }
 
-// stands tells whether the holder may think that it has the lock.
-func (t *tenure) stands() bool {
+// isValid reports whether the holder may think that it has the lock.
+func (t *heldLease) isValid() bool {
 	return t.lease.Context().Err() == nil && time.Now().Before(t.lease.TrustedUntil())
 }
 
-// holds is stands for a tenure that is not over.
-func (t *tenure) holds() bool { return !t.over && t.stands() }
+// holds is isValid for a lease that is not over.
+func (t *heldLease) holds() bool { return !t.over && t.isValid() }
 
 // granted checks a lease that has just been granted.
-func (j *referee) granted(c *contestant, lease *recipes.Lease) *tenure {
+func (j *referee) granted(c *contender, lease *recipes.Lease) *heldLease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, stat, there := j.srv.Get(lease.Path())
-	t := &tenure{c: c, lease: lease, at: time.Now(), session: stat.EphemeralOwner}
-	j.note("%s: granted %s, trusted until %v", c, lease.Path(), lease.TrustedUntil().Sub(j.began))
+	t := &heldLease{c: c, lease: lease, at: time.Now(), session: stat.EphemeralOwner}
+	j.recordLocked("%s: granted %s, trusted until %v", c, lease.Path(), lease.TrustedUntil().Sub(j.began))
 	gone, deleted := j.deleted[lease.Path()]
 	switch {
 	case there && deleted: // a second one of that name, after the directory was reaped
 		delete(j.deleted, lease.Path())
-	case deleted && j.knew(c, gone):
-		j.fault("%s: granted %s, which was deleted %v before", c, lease.Path(), time.Since(gone))
-	case !there && !deleted && t.stands():
-		j.fault("%s: granted %s, which does not exist", c, lease.Path())
+	case deleted && j.hasKnownLocked(c, gone):
+		j.reportFaultLocked("%s: granted %s, which was deleted %v before", c, lease.Path(), time.Since(gone))
+	case !there && !deleted && t.isValid():
+		j.reportFaultLocked("%s: granted %s, which does not exist", c, lease.Path())
 	}
-	if there && !j.excused(t) && lease.Context().Err() == nil {
-		if !t.stands() {
-			j.fault("%s: granted after the end of trust", c)
+	if there && !j.isExcusedLocked(t) && lease.Context().Err() == nil {
+		if !t.isValid() {
+			j.reportFaultLocked("%s: granted after the end of trust", c)
 		}
-		j.grantedNow(t, stat.Czxid)
+		j.checkGrantLocked(t, stat.Czxid)
 	}
-	for _, other := range j.holders.Grant(t, (*tenure).holds) {
-		if t.stands() && !j.excused(other) && !j.excused(t) {
-			j.fault("%s and %s hold the lock", other.c, c)
+	for _, other := range j.holders.Grant(t, (*heldLease).holds) {
+		if t.isValid() && !j.isExcusedLocked(other) && !j.isExcusedLocked(t) {
+			j.reportFaultLocked("%s and %s hold the lock", other.c, c)
 		}
 	}
-	j.follow(t)
+	j.followLocked(t)
 	return t
 }
 
-// knew tells whether a client must have heard of what happened before: at the latest when
-// its trouble is over, or when it gives up a silent connection. Called under j.mu.
-func (j *referee) knew(c *contestant, at time.Time) bool {
+// hasKnownLocked reports whether a client must know by now of an event at that time: at the latest when
+// its trouble is over, or when it gives up a silent connection.
+func (j *referee) hasKnownLocked(c *contender, at time.Time) bool {
 	silence := time.Since(at)
-	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout/3) && !j.blind(c)
+	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout/3) && !j.isCutOffLocked(c)
 }
 
-// blind tells whether the client may be at a server that does not see what happens.
-// Called under j.mu.
-func (j *referee) blind(c *contestant) bool {
+// isCutOffLocked reports whether the client may be connected to an isolated server.
+func (j *referee) isCutOffLocked(c *contender) bool {
 	return slices.ContainsFunc(c.servers, func(server string) bool { return j.isolated[server] })
 }
 
-// grantedNow checks a lease whose znode is there against the server. Called under j.mu.
-func (j *referee) grantedNow(t *tenure, czxid int64) {
+// checkGrantLocked checks a lease whose znode is there against the server.
+func (j *referee) checkGrantLocked(t *heldLease, czxid int64) {
 	token, path := t.lease.FencingToken(), t.lease.Path()
 	if token != czxid {
-		j.fault("%s: token %d, but czxid %d", t.c, token, czxid)
+		j.reportFaultLocked("%s: token %d, but czxid %d", t.c, token, czxid)
 	}
 	if t.session != t.c.client.Conn().SessionID() {
-		j.fault("%s: granted a znode of another session", t.c)
+		j.reportFaultLocked("%s: granted a znode of another session", t.c)
 	}
 	if first := j.first(); first != path {
-		j.fault("%s: granted %s, but the first in the queue is %s", t.c, path, first)
+		j.reportFaultLocked("%s: granted %s, but the first in the queue is %s", t.c, path, first)
 	}
 	if before, grows := j.tokens.Grant(token, t); !grows {
-		j.fault("%s: token %d after %d", t.c, token, before.lease.FencingToken())
+		j.reportFaultLocked("%s: token %d after %d", t.c, token, before.lease.FencingToken())
 	}
 }
 
 // inherited takes note of a lease that re-entered, and may outlast the one before.
-func (j *referee) inherited(from *tenure, lease *recipes.Lease) *tenure {
+func (j *referee) inherited(from *heldLease, lease *recipes.Lease) *heldLease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	t := &tenure{c: from.c, lease: lease, at: from.at, session: from.session}
+	t := &heldLease{c: from.c, lease: lease, at: from.at, session: from.session}
 	if lease.FencingToken() != from.lease.FencingToken() || lease.Path() != from.lease.Path() {
-		j.fault("%s: re-entered %s and got %s", t.c, from.lease.Path(), lease.Path())
+		j.reportFaultLocked("%s: re-entered %s and got %s", t.c, from.lease.Path(), lease.Path())
 	}
-	j.follow(t)
+	j.followLocked(t)
 	return t
 }
 
-// follow waits for the end of a lease. Called under j.mu.
-func (j *referee) follow(t *tenure) {
-	j.tenures = append(j.tenures, t)
+// followLocked waits for the end of a lease.
+func (j *referee) followLocked(t *heldLease) {
+	j.heldLeases = append(j.heldLeases, t)
 	j.checkTrust(t)
 	context.AfterFunc(t.lease.Context(), func() { j.ended(t) })
 }
@@ -197,25 +196,27 @@ func (j *referee) first() string {
 	return ""
 }
 
-// deadline is until when a session's last write proves it. Called under j.mu.
-func (j *referee) deadline(session int64) time.Time { return j.proven[session].Add(j.timeout * 2 / 3) }
+// deadlineLocked is until when a session's last write proves it.
+func (j *referee) deadlineLocked(session int64) time.Time {
+	return j.proven[session].Add(j.timeout * 2 / 3)
+}
 
 // checkTrust: nothing but a write is trusted, and it for 2T/3 from its sending. Called
 // under j.mu.
-func (j *referee) checkTrust(t *tenure) {
-	latest := j.deadline(t.session)
+func (j *referee) checkTrust(t *heldLease) {
+	latest := j.deadlineLocked(t.session)
 	if until := t.lease.TrustedUntil(); t.session != 0 && until.After(latest) {
-		j.fault("%s: trusts %s until %v, the last write says %v", t.c, t.lease.Path(), until.Sub(j.began), latest.Sub(j.began))
+		j.reportFaultLocked("%s: trusts %s until %v, the last write says %v", t.c, t.lease.Path(), until.Sub(j.began), latest.Sub(j.began))
 	}
 }
 
 // ended checks why and when a lease has ended.
-func (j *referee) ended(t *tenure) {
+func (j *referee) ended(t *heldLease) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t.over = true
 	cause := context.Cause(t.lease.Context())
-	j.note("%s: lease ended: %v", t.c, cause)
+	j.recordLocked("%s: lease ended: %v", t.c, cause)
 	j.checkPrompt(t)
 	if t.session == 0 {
 		return
@@ -224,48 +225,48 @@ func (j *referee) ended(t *tenure) {
 	switch {
 	case errors.Is(cause, recipes.ErrReleased):
 		if !t.released {
-			j.fault("%s: nobody has released the lease", t.c)
+			j.reportFaultLocked("%s: nobody has released the lease", t.c)
 		}
 		return
 	case errors.Is(cause, recipes.ErrSessionLost):
-		j.checkLoss(t)
+		j.checkLossLocked(t)
 	case errors.Is(cause, recipes.ErrNodeDeleted):
-		if !j.excused(t) {
-			j.fault("%s: nobody has deleted the znode", t.c)
+		if !j.isExcusedLocked(t) {
+			j.reportFaultLocked("%s: nobody has deleted the znode", t.c)
 		}
 	case errors.Is(cause, recipes.ErrSuspended) && t.c.plan.standard:
 	case errors.Is(cause, recipes.ErrClosed) && t.c.closing:
 		return
 	default:
-		j.fault("%s: lease ended with %v", t.c, cause)
+		j.reportFaultLocked("%s: lease ended with %v", t.c, cause)
 	}
-	if !t.c.troubled && !j.excused(t) {
-		j.fault("%s: a client without any trouble has lost its lease: %v", t.c, cause)
+	if !t.c.troubled && !j.isExcusedLocked(t) {
+		j.reportFaultLocked("%s: a client without any trouble has lost its lease: %v", t.c, cause)
 	}
 }
 
-// checkLoss: the holder hears of it before the server can give the lock away, and was
-// not granted a lease that was not trusted to begin with. Called under j.mu.
-func (j *referee) checkLoss(t *tenure) {
-	if j.excused(t) {
+// checkLossLocked checks that the lease has ended before the server could grant the lock to another, and
+// that it was trusted when it was granted.
+func (j *referee) checkLossLocked(t *heldLease) {
+	if j.isExcusedLocked(t) {
 		return
 	}
 	if _, alive := j.srv.Session(t.session); !alive {
-		j.fault("%s: heard of the loss after the server had expired the session", t.c)
+		j.reportFaultLocked("%s: heard of the loss after the server had expired the session", t.c)
 	}
 	if !t.lease.TrustedUntil().After(t.at) {
-		j.fault("%s: granted %v after the end of trust", t.c, t.at.Sub(t.lease.TrustedUntil()))
+		j.reportFaultLocked("%s: granted %v after the end of trust", t.c, t.at.Sub(t.lease.TrustedUntil()))
 	}
 }
 
 // checkPrompt: a lease ends at its deadline, or when its znode's deletion can be told. A
 // connection that is lost again at once may prove the session and not tell. Called
 // under j.mu.
-func (j *referee) checkPrompt(t *tenure) {
-	if late := time.Since(j.deadline(t.session)); t.session != 0 && late > 0 {
-		j.fault("%s: lease ended %v after its deadline", t.c, late)
+func (j *referee) checkPrompt(t *heldLease) {
+	if late := time.Since(j.deadlineLocked(t.session)); t.session != 0 && late > 0 {
+		j.reportFaultLocked("%s: lease ended %v after its deadline", t.c, late)
 	}
 	if gone, ok := j.deleted[t.lease.Path()]; ok && time.Since(gone) > 2*j.timeout {
-		j.fault("%s: lease ended %v after its znode", t.c, time.Since(gone))
+		j.reportFaultLocked("%s: lease ended %v after its znode", t.c, time.Since(gone))
 	}
 }

@@ -24,12 +24,12 @@ var (
 
 // arena is one schedule under way.
 type arena struct {
-	t           *testing.T
-	plan        plan
-	srv         *zktest.Server
-	referee     *referee
-	contestants []*contestant
-	owner       map[string]*contestant // by the server's address
+	t          *testing.T
+	plan       plan
+	srv        *zktest.Server
+	referee    *referee
+	contenders []*contender
+	owner      map[string]*contender // by the server's address
 }
 
 // newArena connects the clients while all is well.
@@ -40,10 +40,10 @@ func newArena(t *testing.T, p plan) *arena {
 		zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(p.timeout/4))
 	a := &arena{
 		t: t, plan: p, srv: srv, referee: newReferee(srv, p.timeout),
-		owner: map[string]*contestant{},
+		owner: map[string]*contender{},
 	}
 	for i, clientPlan := range p.clients {
-		c := &contestant{
+		c := &contender{
 			id: i, plan: clientPlan, servers: srv.Addrs()[i*serversEach:][:serversEach],
 			referee: a.referee, requests: map[zktest.Op]int{},
 		}
@@ -53,7 +53,7 @@ func newArena(t *testing.T, p plan) *arena {
 		}
 		c.client = connectTo(t, srv, c.servers, p.timeout, recipes.WithErrorPolicy(policy), recipes.WithRetryPolicy(clientPlan.retries()))
 		c.mutex = mutexOn(t, c.client, lock)
-		a.contestants = append(a.contestants, c)
+		a.contenders = append(a.contenders, c)
 		for _, server := range c.servers {
 			a.owner[server] = c
 		}
@@ -66,12 +66,12 @@ func newArena(t *testing.T, p plan) *arena {
 func (a *arena) run() {
 	calm := a.srv.Inject(a.meet)
 	stop := make(chan struct{})
-	go a.referee.patrol(a.contestants, stop) // until stop is closed
+	go a.referee.patrol(a.contenders, stop) // until stop is closed
 	defer close(stop)
 	ctx, cancel := context.WithCancel(a.t.Context())
 	defer cancel()
 	var workers sync.WaitGroup
-	for _, c := range a.contestants {
+	for _, c := range a.contenders {
 		for _, steps := range c.plan.workers {
 			workers.Go(func() { c.work(ctx, steps) }) // joined below
 		}
@@ -90,7 +90,7 @@ func (a *arena) run() {
 	select {
 	case <-done:
 	case <-time.After(tooLong):
-		a.referee.violated("stuck: %v", a.srv.Children(lock))
+		a.referee.reportFault("stuck: %v", a.srv.Children(lock))
 		cancel()
 		<-done
 	}
@@ -98,7 +98,7 @@ func (a *arena) run() {
 	a.srv.Heal()
 	require.NoError(a.t, a.srv.Restart())
 	a.checkGhosts()
-	for _, c := range a.contestants {
+	for _, c := range a.contenders {
 		if c.plan.closeAt == 0 {
 			c.close()
 		}
@@ -112,7 +112,7 @@ func (a *arena) checkGhosts() {
 	pass(0) // what was sent into a silence arrives now
 	for end := time.Now().Add(a.plan.timeout*5/4 + 5*time.Second); len(a.srv.Children(lock)) > 0; pass(a.plan.timeout / 50) {
 		if time.Now().After(end) {
-			a.referee.violated("ghosts: %v", a.srv.Children(lock))
+			a.referee.reportFault("ghosts: %v", a.srv.Children(lock))
 			return
 		}
 	}
@@ -123,18 +123,18 @@ func (a *arena) checkGhosts() {
 func (a *arena) checkSessions() {
 	for _, session := range a.srv.Sessions() {
 		if len(session.Ephemerals) > 0 {
-			a.referee.violated("a session is left with %v", session.Ephemerals)
+			a.referee.reportFault("a session is left with %v", session.Ephemerals)
 		}
 	}
 	pass(a.plan.timeout*5/4 + time.Second)
 	if left := a.srv.Sessions(); len(left) > 0 {
-		a.referee.violated("%d sessions outlive their clients", len(left))
+		a.referee.reportFault("%d sessions outlive their clients", len(left))
 	}
 	a.referee.mu.Lock()
 	defer a.referee.mu.Unlock()
-	for _, t := range a.referee.tenures {
+	for _, t := range a.referee.heldLeases {
 		if t.lease.Context().Err() == nil {
-			a.referee.fault("%s: a lease stands after all is over", t.c)
+			a.referee.reportFaultLocked("%s: a lease stands after all is over", t.c)
 		}
 	}
 }

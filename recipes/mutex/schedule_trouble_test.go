@@ -27,20 +27,20 @@ func (a *arena) meet(r zktest.Request) zktest.Fault {
 }
 
 // next counts a client's request, and returns the trouble that comes with it.
-func (c *contestant) next(r zktest.Request) (t trouble, met bool) {
+func (c *contender) next(r zktest.Request) (t trouble, met bool) {
 	c.referee.mu.Lock()
 	defer c.referee.mu.Unlock()
 	n := c.requests[r.Op]
 	c.requests[r.Op]++
 	if t, met = c.plan.troubles[nth{r.Op, n}]; met {
-		c.trouble(t)
-		c.referee.note("%s: %v %d, %s: %v", c, r.Op, n, r.Path, t)
+		c.addTroubleLocked(t)
+		c.referee.recordLocked("%s: %v %d, %s: %v", c, r.Op, n, r.Path, t)
 	}
 	return t, met
 }
 
-// trouble notes that the client has some, and until when. Called under referee.mu.
-func (c *contestant) trouble(t trouble) {
+// addTroubleLocked records a trouble of the client, and how long it lasts.
+func (c *contender) addTroubleLocked(t trouble) {
 	c.troubled = true
 	if end := time.Now().Add(t.d); end.After(c.calmFrom) {
 		c.calmFrom = end
@@ -48,7 +48,7 @@ func (c *contestant) trouble(t trouble) {
 }
 
 // handOver strikes at who is next in the queue, just before a delete makes way for it.
-func (a *arena) handOver(from *contestant) {
+func (a *arena) handOver(from *contender) {
 	queue := a.referee.queue()
 	j := a.referee
 	j.mu.Lock()
@@ -59,11 +59,11 @@ func (a *arena) handOver(from *contestant) {
 		return
 	}
 	_, stat, _ := a.srv.Get(queue[1])
-	for _, c := range a.contestants {
+	for _, c := range a.contenders {
 		if c.client.Conn().SessionID() == stat.EphemeralOwner && stat.EphemeralOwner != 0 && !c.isQuietByPlan() {
 			j.mu.Lock()
-			c.trouble(t)
-			j.note("%s: next in the queue: %v", c, t)
+			c.addTroubleLocked(t)
+			j.recordLocked("%s: next in the queue: %v", c, t)
 			j.mu.Unlock()
 			if t.kind == deleteOwn {
 				a.remove(queue[1])
@@ -76,7 +76,7 @@ func (a *arena) handOver(from *contestant) {
 
 // strike does what a trouble says. What it does to sessions, znodes and servers happens
 // before the request.
-func (a *arena) strike(c *contestant, r zktest.Request, t trouble) zktest.Fault {
+func (a *arena) strike(c *contender, r zktest.Request, t trouble) zktest.Fault {
 	if r.Session == 0 { // the handshake of a new session has a connection and no session
 		switch t.kind {
 		case disconnect:

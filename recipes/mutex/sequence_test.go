@@ -68,9 +68,8 @@ func TestLastSequenceNumbers(t *testing.T) {
 	}
 }
 
-// The holder with the last good number keeps the lock, whoever comes after: newcomers
-// all get the same number, and could sort before each other. One that waits is not
-// granted out of turn either.
+// The holder with the last usable number keeps the lock. All newcomers get the same number, and could
+// sort before each other. A contender that waits is not granted out of turn either.
 func TestExhaustionWhileHeld(t *testing.T) {
 	for _, next := range []int32{math.MaxInt32, math.MinInt32, -100} {
 		synctest.Test(t, func(t *testing.T) {

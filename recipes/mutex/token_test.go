@@ -28,21 +28,15 @@ func TestTokensGrow(t *testing.T) {
 		for range rounds {
 			var names []string // guarded by the lock under test
 			var work sync.WaitGroup
+			hold := func(lease *recipes.Lease) {
+				section.Enter(lease.FencingToken())
+				names = append(names, lease.Path())
+				section.Leave()
+			}
 			for i := range contenders {
 				work.Go(func() {
-					for range each {
-						lease, err := values[i%len(values)].Acquire(f.Context())
-						if err != nil {
-							f.Error(err)
-							return
-						}
-						section.Enter(lease.FencingToken())
-						names = append(names, lease.Path())
-						section.Leave()
-						if err := lease.Release(); err != nil {
-							f.Error(err)
-							return
-						}
+					if err := holdTimes(f.Context(), values[i%len(values)], each, hold); err != nil {
+						f.Error(err)
 					}
 				})
 			}
@@ -55,6 +49,21 @@ func TestTokensGrow(t *testing.T) {
 	})
 }
 
+// holdTimes acquires and releases a lock n times, and calls hold while it is held.
+func holdTimes(ctx context.Context, m *mutex.InterProcessMutex, n int, hold func(*recipes.Lease)) error {
+	for range n {
+		lease, err := m.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		hold(lease)
+		if err := lease.Release(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // The parent may go whenever it is empty, as containers do: nobody fails, nobody
 // gets in beside another, and tokens still grow.
 func TestParentRemovedAtAnyTime(t *testing.T) {
@@ -64,23 +73,7 @@ func TestParentRemovedAtAnyTime(t *testing.T) {
 		remover := f.client().Conn()
 		f.srv.Delay(zktest.OpAny, 100*time.Microsecond)
 		stop, removed := make(chan struct{}), make(chan int, 1)
-		go func() { // joined through removed
-			count := 0
-			for {
-				select {
-				case <-stop:
-					removed <- count
-					return
-				case <-time.After(30 * time.Microsecond): // so often at every step of the others
-				}
-				for dir := path; dir != "/"; dir = dir[:max(strings.LastIndex(dir, "/"), 1)] {
-					if remover.Delete(dir, -1) != nil {
-						break
-					}
-					count++
-				}
-			}
-		}()
+		go func() { removed <- removeUntil(remover, path, stop) }() // joined through removed
 		var section judge.Section
 		var work sync.WaitGroup
 		for i, m := range values {
@@ -108,8 +101,23 @@ func TestParentRemovedAtAnyTime(t *testing.T) {
 	})
 }
 
-// The token is the czxid of the lease's znode: the time of its making, whoever has
-// written to it since.
+// removeUntil removes a znode and its parents, as far as they are empty, again and again until stop
+// is closed. It returns how many it has removed.
+func removeUntil(conn *zk.Conn, path string, stop <-chan struct{}) (removed int) {
+	for {
+		select {
+		case <-stop:
+			return removed
+		case <-time.After(30 * time.Microsecond): // so often at every step of the others
+		}
+		for dir := path; dir != "/" && conn.Delete(dir, -1) == nil; dir = dir[:max(strings.LastIndex(dir, "/"), 1)] {
+			removed++
+		}
+	}
+}
+
+// The token is the czxid of the lease's znode: the transaction of its creation. Later writes to the
+// znode do not change it.
 func TestTokenIsTheCzxid(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		m := f.mutex(f.client())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -191,7 +192,7 @@ func TestMarginAtOtherReportIntervals(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := newDuel(t, timeout, zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(timeout/parts))
-				sweep(timeout, 10*time.Millisecond, func(offset time.Duration) {
+				sweep(timeout, testkit.Shorter(10*time.Millisecond, 70*time.Millisecond), func(offset time.Duration) {
 					d.beat()
 					pass(offset)
 					require.GreaterOrEqual(t, d.fall(freeze), timeout/12, "at %v", offset)

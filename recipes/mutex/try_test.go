@@ -76,17 +76,7 @@ func TestTryStorm(t *testing.T) {
 		for i := range cap(errs) {
 			goroutines.Go(func() {
 				for range tries {
-					lease, err := values[i%len(values)].TryAcquire(f.Context())
-					if errors.Is(err, recipes.ErrNotAcquired) {
-						continue
-					}
-					if err == nil {
-						section.Enter(lease.FencingToken())
-						pause(moment / 10)
-						section.Leave()
-						err = lease.Release()
-					}
-					if err != nil {
+					if err := tryOnce(f.Context(), values[i%len(values)], &section); err != nil {
 						errs <- err
 						return
 					}
@@ -100,4 +90,19 @@ func TestTryStorm(t *testing.T) {
 		require.Empty(f, f.queue())
 		f.Logf("%d of %d tries got the lock", section.Entered(), tries*cap(errs))
 	})
+}
+
+// tryOnce holds the lock for a tenth of a moment, unless somebody else has it.
+func tryOnce(ctx context.Context, m *mutex.InterProcessMutex, section *judge.Section) error {
+	lease, err := m.TryAcquire(ctx)
+	if errors.Is(err, recipes.ErrNotAcquired) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	section.Enter(lease.FencingToken())
+	pause(moment / 10)
+	section.Leave()
+	return lease.Release()
 }

@@ -1,22 +1,21 @@
-// Package revoke asks the holder of a lease for it back, by Curator's protocol: the
-// peers must agree, nothing is forced.
+// Package revoke asks the holder of a lease to release it, by Curator's protocol. The holder decides:
+// a request forces nothing.
 //
-// The request is a write of ten bytes into the znode of the holder, or of a waiter,
-// who sees it when its turn comes. Whoever may write there may ask; protect the
-// znodes with [recipes.WithACL] if that matters.
+// The request is a write of ten bytes into the znode of the holder, or of a waiter, which sees it when
+// its turn comes. Every client that may write there may ask; protect the znodes with
+// [recipes.WithACL] if that matters.
 //
 // # Guarantees
 //
 // A request that AttemptRevoke reports as made is seen by a Go holder of this
 // library: its Lease.Revoked channel is closed, and its revocation listener is
-// called, whether the request came before or after the lease was granted. What it
-// does then is its own affair.
+// called, whether the request came before or after the lease was granted. The holder decides
+// what to do then.
 //
 // # Failures
 //
-// A znode that is gone needs no asking, which is not an error. Lost connections are
-// retried under the client's retry policy: the request may be made twice, which the
-// holder does not notice.
+// A znode that is gone is not an error, because nothing is held there. After a lost connection the
+// request is repeated under the client's retry policy. The holder does not notice a second request.
 //
 // # Concurrency
 //

@@ -26,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// Ask the holder for the lock. It hears of it, and gives it back when it likes.
+// Ask the holder for the lock. The holder sees the request, and decides when it releases the lock.
 func Example() {
 	client, stop := newClient()
 	defer stop()

@@ -3,8 +3,9 @@ package revoke
 import (
 	"context"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
 // Revoker asks contenders to give up their leases. Create it with [New].
@@ -16,24 +17,18 @@ type Revoker struct {
 // AttemptRevoke fails with ErrInvalidArgument.
 func New(c *recipes.Client) *Revoker { return &Revoker{client: c} }
 
-// AttemptRevoke asks the contender at participantPath, a recipes.Participant.Path or
-// Lease.Path, to release. It returns nil once the request is written, or if that
-// znode is gone already, and does not wait for the release. The path is taken as it
-// is on the server, without adding the client's namespace; one that is not the znode
-// of a contender is refused with ErrInvalidPath before anything is written. Where an ACL
-// forbids to write, the error is zk.ErrNoAuth.
+// AttemptRevoke asks the contender at participantPath, a recipes.Participant.Path or Lease.Path, to
+// release. It returns nil when the request is written, or when that znode is gone, and does not wait
+// for the release. The path is the one on the server: the client's namespace is not added. For a path
+// that is not the znode of a contender, AttemptRevoke writes nothing and returns ErrInvalidPath. If an
+// ACL forbids to write, the error is zk.ErrNoAuth.
 func (r *Revoker) AttemptRevoke(ctx context.Context, participantPath string) error {
-	session, err := r.session(participantPath)
+	session, _, err := recipe.Attach(r.client, participantPath)
 	if err == nil {
-		err = session.Revoke(ctx, participantPath)
+		err = queue.Revoke(ctx, session, participantPath)
 	}
 	if err != nil {
 		return &recipes.OpError{Op: "revoke: attempt", Path: participantPath, Err: err}
 	}
 	return nil
-}
-
-func (r *Revoker) session(path string) (*zkutil.Session, error) {
-	session, _, err := r.client.Attach(zkutil.RecipeAccess(), path)
-	return session, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -18,7 +19,7 @@ import (
 // One leader steps down: one participant wakes up, however many there are.
 func TestNoHerd(t *testing.T) {
 	const changes = 10
-	crowd := 1000
+	crowd := testkit.Shorter(1000, 200)
 	if raced { // the race detector itself fails now and then with thousands of goroutines
 		crowd = 200
 	}

@@ -50,8 +50,8 @@ func Example() {
 	// stopped in order: <nil>
 }
 
-// Whoever returns from the function gives leadership away, and with AutoRequeue stands for
-// election again, behind the others. Here there are none.
+// The return of the function ends leadership. With AutoRequeue the selector then joins again behind
+// the others. In this example there are none.
 func ExampleLeaderSelector_AutoRequeue() {
 	client, stop := newClient()
 	defer stop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -24,7 +25,7 @@ func TestLossBetweenGrantAndFunction(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Put(election, nil)
 		client := testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
-		for range 300 {
+		for range testkit.Shorter(300, 60) {
 			var calls atomic.Int32
 			s := create(t, client, func(ctx context.Context, _ *recipes.Lease) error {
 				calls.Add(1)
@@ -50,7 +51,7 @@ func TestTheFunctionNeverOverlapsItself(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var running, terms atomic.Int32
 		client := testclient.ConnectSettled(t, srv)
-		s := enter(t, client, func(ctx context.Context, _ *recipes.Lease) error {
+		work := func(ctx context.Context, _ *recipes.Lease) error {
 			if running.Add(1) > 1 {
 				t.Error("overlap")
 			}
@@ -64,25 +65,21 @@ func TestTheFunctionNeverOverlapsItself(t *testing.T) {
 			}
 			pause(time.Duration(rand.IntN(20)) * time.Millisecond)
 			return nil
-		}, selector.WithAutoRequeue(), selector.WithErrorHandler(discard),
+		}
+		s := enter(t, client, work, selector.WithAutoRequeue(), selector.WithErrorHandler(discard),
 			selector.WithRequeueBackoff(recipes.RetryPolicy{InitialInterval: time.Millisecond, MaxInterval: 5 * time.Millisecond}))
 		var group sync.WaitGroup
-		for _, call := range []func(){
-			func() { s.Requeue() }, s.AutoRequeue, s.InterruptLeadership,
-			func() {
-				if id := sessionOf(client); id != 0 { // between two sessions
-					srv.Expire(id)
-				}
-			},
-			func() { srv.Disconnect() },
-			func() {
-				for _, path := range paths(srv) {
-					srv.Delete(path)
-				}
-			},
-		} {
+		expire := func() {
+			if id := sessionOf(client); id != 0 { // between two sessions
+				srv.Expire(id)
+			}
+		}
+		wipe := func() { deleteAll(srv, paths(srv)) }
+		requeue := func() { s.Requeue() }
+		disconnect := func() { srv.Disconnect() }
+		for _, call := range []func(){requeue, s.AutoRequeue, s.InterruptLeadership, expire, disconnect, wipe} {
 			group.Go(func() { // ends by itself; joined below
-				for range 200 {
+				for range testkit.Shorter(200, 50) {
 					pause(time.Duration(1+rand.IntN(50)) * time.Millisecond)
 					call()
 				}
@@ -94,4 +91,10 @@ func TestTheFunctionNeverOverlapsItself(t *testing.T) {
 		require.Greater(t, terms.Load(), before)
 		require.LessOrEqual(t, len(srv.Children(election)), 1)
 	})
+}
+
+func deleteAll(srv *zktest.Server, paths []string) {
+	for _, path := range paths {
+		srv.Delete(path)
+	}
 }

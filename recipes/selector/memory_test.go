@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -59,7 +60,7 @@ func served(t *testing.T) string {
 // memory of stacks in spans of 32 KiB, and those that are used in part count in whole: one span
 // is 32 bytes for each participant.
 func TestMemoryOfAWaitingParticipant(t *testing.T) {
-	const n = 1000
+	n := testkit.Shorter(1000, 300)
 	client, err := recipes.Connect(t.Context(), []string{served(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Close()) }()

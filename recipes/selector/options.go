@@ -2,11 +2,11 @@ package selector
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // Option configures a [LeaderSelector], in New alone.
@@ -14,68 +14,51 @@ type Option func(*config) error
 
 // config is what the options of a selector set.
 type config struct {
-	id      []byte // nil: the host's address
-	auto    bool
-	backoff zkutil.Retry
-	grace   time.Duration
-	handle  func(error) // errors; nil: they are logged
+	id           []byte // nil: the host's address
+	isAuto       bool   // automatic requeue
+	backoff      zkutil.Retry
+	grace        time.Duration
+	errorHandler func(error) // nil: errors are logged
 }
 
 // configure returns the defaults as the options change them.
 func configure(opts []Option) (config, error) {
 	cfg := config{grace: defaultGrace}
-	for _, opt := range append([]Option{WithRequeueBackoff(recipes.RetryPolicy{})}, opts...) {
-		if opt == nil {
-			return cfg, errors.New("nil option")
-		}
-		if err := opt(&cfg); err != nil {
-			return cfg, err
-		}
-	}
-	return cfg, nil
+	err := option.Apply(&cfg, append([]Option{WithRequeueBackoff(recipes.RetryPolicy{})}, opts...))
+	return cfg, err
 }
 
-const (
-	defaultGrace = 30 * time.Second
-	// maxID bounds what a participant may write about itself into its znode.
-	maxID = 64 << 10
-)
+const defaultGrace = 30 * time.Second
 
 // WithID sets what others see of this participant; the default is the host's address.
 // At most 64 KiB.
 func WithID(id string) Option {
-	return func(cfg *config) error {
-		if len(id) > maxID {
-			return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
-		}
-		cfg.id = []byte(id)
-		return nil
-	}
+	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
 
-// WithAutoRequeue makes the selector stand again after each term: see
+// WithAutoRequeue makes the selector join again after each term: see
 // [LeaderSelector.AutoRequeue].
 func WithAutoRequeue() Option {
 	return func(cfg *config) error {
-		cfg.auto = true
+		cfg.isAuto = true
 		return nil
 	}
 }
 
-// WithRequeueBackoff paces the terms. After a failure of the function the automatic requeue
-// waits: from InitialInterval (default 1 s) on, longer each time, with jitter, for at most
-// MaxInterval (30 s). After MaxAttempts failures in a row, or MaxElapsed after the first of
-// them, the selector gives up with the last error; by default it never does. A success starts
-// the series again, and so does a failure after a term longer than MaxInterval.
+// WithRequeueBackoff sets the pauses between terms. After a failure of the function the automatic
+// requeue waits: for InitialInterval (default 1 s) at first, then longer each time, with jitter, for at
+// most MaxInterval (30 s). After MaxAttempts failures in a row, or MaxElapsed after the first of them,
+// the selector gives up with the last error. By default it never does. A success starts the series
+// again, and so does a failure after a term longer than MaxInterval.
 //
-// A term shorter than InitialInterval is followed by a wait of that length, give or take
-// a half, even if it was a success or the requeue is by hand: a function that returns at once
-// would otherwise use up the path's sequence numbers within days. After a longer success there
-// is no wait, and none after the loss of the session.
+// A term shorter than InitialInterval is followed by a wait of that length, plus or minus a half. This
+// also holds for a success and for Requeue, because a function that returns at once would otherwise
+// use up the path's sequence numbers within days. There is no wait after a longer success or after
+// the loss of the session.
 func WithRequeueBackoff(policy recipes.RetryPolicy) Option {
 	return func(cfg *config) error {
-		if min(policy.InitialInterval, policy.MaxInterval, policy.MaxElapsed) < 0 || policy.MaxAttempts < 0 {
-			return errors.New("requeue backoff: negative field")
+		if err := option.CheckRetry("requeue backoff", zkutil.Retry(policy)); err != nil {
+			return err
 		}
 		if policy.InitialInterval == 0 {
 			policy.InitialInterval = time.Second
@@ -92,29 +75,26 @@ func WithRequeueBackoff(policy recipes.RetryPolicy) Option {
 // is 30 s.
 func WithStepDownGrace(grace time.Duration) Option {
 	return func(cfg *config) error {
-		if grace <= 0 {
-			return errors.New("step-down grace: not positive")
-		}
 		cfg.grace = grace
-		return nil
+		return option.CheckPositive("step-down grace", grace)
 	}
 }
 
-// WithErrorHandler sets who gets the errors and panics of the function, the refusals of the
-// server, and ErrSequenceExhausted, each as a *recipes.OpError. Calls come one at a time, in
-// order, under no lock. Requeue inside one is heeded: Run decides after the handler has
-// returned. A panic comes as a *recipes.PanicError, which has the stack. Without a handler
-// they are logged at Error, to the client's logger, but for the error that Run returns.
+// WithErrorHandler sets a function that gets the errors and panics of the leader's function, the
+// refusals of the server, and ErrSequenceExhausted, each as a *recipes.OpError. A panic comes as a
+// *recipes.PanicError, which has the stack. Calls come one at a time, in order, under no lock. Run
+// decides after the handler has returned, so the handler may call Requeue. Without a handler the
+// errors are logged at Error, to the client's logger, except the error that Run returns.
 //
-// A refusal, such as zk.ErrNoAuth or an exceeded quota, does not end the campaign: the selector
-// tries again, with pauses that grow to 30 s, and leads once it may. It is told once until it
-// changes or is over. Meanwhile the selector has no znode, and is in nobody's way.
+// After a refusal, such as zk.ErrNoAuth or an exceeded quota, the selector tries again, with pauses
+// that grow to 30 s, and leads once it may. The handler gets the refusal once, until it changes or is
+// over. Meanwhile the selector has no znode, so that the others can lead.
 func WithErrorHandler(handle func(error)) Option {
 	return func(cfg *config) error {
 		if handle == nil {
 			return errors.New("error handler: nil")
 		}
-		cfg.handle = handle
+		cfg.errorHandler = handle
 		return nil
 	}
 }

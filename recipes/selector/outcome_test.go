@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -90,13 +91,13 @@ func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 	}
 }
 
-// Whoever asks for another term in time gets it: by Requeue in the error handler or just
-// before, by AutoRequeue wherever.
+// A program that asks for another term before Run decides gets it: with Requeue in the error handler
+// or before it, with AutoRequeue at any time.
 func TestRunGoesOnWhileTermsAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.ConnectSettled(t, srv)
-		for range 400 {
+		for range testkit.Shorter(400, 50) {
 			var s *selector.LeaderSelector
 			terms := 0
 			s = create(t, client, func(context.Context, *recipes.Lease) error { terms++; return errWork },
@@ -199,9 +200,10 @@ func TestShortTermsAreFollowedByAPause(t *testing.T) {
 				srv := zktest.NewServer(t)
 				f := failing{run: func(context.Context, int) error { return nil }}
 				s := enter(t, testclient.ConnectSettled(t, srv), f.take, append(c.opts, selector.WithRequeueBackoff(c.policy))...)
-				pass(10 * time.Minute)
+				waited := testkit.Shorter(10*time.Minute, 3*time.Minute)
+				pass(waited)
 				calls := f.called()
-				require.Greater(t, len(calls), int(10*time.Minute/c.first)/2, "successes are no reason to give up")
+				require.Greater(t, len(calls), int(waited/c.first)/2, "successes are no reason to give up")
 				for _, pause := range pauses(calls) {
 					requireAround(t, c.first, pause)
 				}

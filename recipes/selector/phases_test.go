@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -164,7 +165,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 				"selector": closeSelector, "client": closeClient,
 			} {
 				t.Run(fmt.Sprintf("%s/%s/%s", fault, work, how), func(t *testing.T) {
-					for n := 1; n <= 8; n++ {
+					for n := 1; n <= 8; n += testkit.Shorter(1, 3) {
 						synctest.Test(t, func(t *testing.T) {
 							srv := zktest.NewServer(t)
 							client := testclient.ConnectSettled(t, srv)

@@ -45,7 +45,7 @@ func TestRequeueIsForOneTerm(t *testing.T) {
 }
 
 // A function that asks for another term while it leads gets none: it is still queued, as in
-// Curator. Whoever wants that uses AutoRequeue.
+// Curator. AutoRequeue is for that.
 func TestRequeueInsideTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -128,7 +128,7 @@ func TestRequeueAfterGivingUp(t *testing.T) {
 	})
 }
 
-// Whoever is told of a failure may ask for another term right there.
+// The error handler may ask for another term itself.
 func TestRequeueInsideTheErrorHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

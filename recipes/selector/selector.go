@@ -6,163 +6,146 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// TakeLeadership is the work of a leader, who leads until it returns. ctx is the
-// term's context: when that ends the function has to return, for no successor can lead
-// before. Calls never overlap. An error or a panic goes to the error handler, or to the log;
-// an error that only reports the end of ctx is ignored. It does when each of the errors that
-// it joins or wraps leads to ctx.Err() or context.Cause(ctx).
+// TakeLeadership is the work of a leader. The selector leads until it returns. ctx is the term's
+// context: when that ends the function has to return, because no successor can lead before. Calls
+// never overlap. An error or a panic goes to the error handler, or to the log. An error that only
+// reports the end of ctx is ignored: one in which each error that it joins or wraps leads to ctx.Err()
+// or context.Cause(ctx).
 type TakeLeadership func(ctx context.Context, term *recipes.Lease) error
 
-// LeaderSelector is one participant in the election of a leader, and calls a function
-// whenever it is elected. Create it with [New], enter the election with Start or Run.
+// LeaderSelector is one participant in the election of a leader. It calls a function for each of its
+// terms. Create it with [New], enter the election with Start or Run.
 type LeaderSelector struct {
-	path      string // as given
-	queue     *zkutil.Queue
-	candidate *zkutil.Candidate
-	order     *zkutil.Callbacks // of the error handler
-	take      TakeLeadership
-	cfg       config // but for auto, which AutoRequeue sets
+	base           recipe.Base
+	candidate      *queue.Candidate
+	handlerCalls   *session.Callbacks // of the error handler
+	takeLeadership TakeLeadership
+	config         config
 
-	mu       sync.Mutex // protects what is below
-	auto     bool
-	inRun    bool          // Run has started it
-	queued   bool          // an attempt is wanted or under way
-	over     bool          // Run returns: the term is over, and nobody has asked for another
-	attempt  int           // counts the attempts that have ended
-	term     *zkutil.Entry // the latest; nil: none yet
-	failure  error         // of the last attempt, when no other is wanted
-	unlogged error         // of the attempt after which Run returns
-	changed  chan struct{} // closed when queued, over or failure changes; nil: nobody waits for that
+	mu             sync.Mutex     // protects what is below
+	requeuesAlways bool           // there is another attempt after each term
+	isInRun        bool           // Run has started the selector and has not returned
+	isQueued       bool           // an attempt is wanted or under way
+	isRunOver      bool           // Run is to return: no attempt follows on the last one
+	attempts       int            // that have ended
+	term           *session.Entry // the latest; nil: none yet
+	lastFailure    error          // of the last attempt; nil while another is wanted
+	errForRun      error          // of the last attempt, which Run returns instead of logging it
+	changes        zkutil.Changes // of isQueued, isRunOver and lastFailure
 }
 
-// New returns a selector on path, an absolute path below the client's namespace; all
-// selectors on that path are one election. take is called whenever this one is
-// elected. Nothing is sent to the server here.
+// New returns a selector on path, an absolute path below the client's namespace. All selectors on that
+// path are one election. take is called for each term of this one. New sends nothing to the server.
 func New(c *recipes.Client, path string, take TakeLeadership, opts ...Option) (*LeaderSelector, error) {
-	failed := func(err error) (*LeaderSelector, error) {
-		return nil, &recipes.OpError{Op: "selector: new", Path: path, Err: zkutil.Invalid(err)}
-	}
-	session, dir, err := c.Attach(zkutil.RecipeAccess(), path)
+	base, err := recipe.New(c, path, queue.Queue{Recipe: "selector", Prefix: "lock-", Rule: queue.Exclusive, KeepNode: true})
 	if err != nil {
-		return failed(err)
+		return nil, err
 	}
 	if take == nil {
-		return failed(errors.New("nil function"))
+		return nil, base.InvalidArgument("new", errors.New("nil function"))
 	}
 	cfg, err := configure(opts)
 	if err != nil {
-		return failed(err)
+		return nil, base.InvalidArgument("new", err)
 	}
-	s := &LeaderSelector{
-		path: path,
-		take: take,
-		cfg:  cfg,
-		auto: cfg.auto,
-		queue: &zkutil.Queue{
-			Session: session,
-			Recipe:  "selector",
-			Dir:     dir,
-			Prefix:  "lock-",
-			Markers: zkutil.Markers,
-			Data:    cfg.id,
-			Rule:    zkutil.Exclusive,
-			Keep:    true,
-		},
-	}
-	s.queue.OnUnseen = func(err error) { s.tell(s.opError("observe", err)) }
-	s.candidate = zkutil.NewCandidate(s.queue, s.onRefused)
-	s.order = s.candidate.Callbacks()
+	s := &LeaderSelector{base: base, takeLeadership: take, config: cfg, requeuesAlways: cfg.isAuto}
+	base.Queue.Data = cfg.id
+	base.Queue.OnObserveRefused = func(err error) { s.postToHandler(base.OpError("observe", err)) }
+	s.candidate = queue.NewCandidate(base.Queue, s.onRefused)
+	s.handlerCalls = s.candidate.Callbacks()
 	return s, nil
 }
 
-// Start enters the election and returns at once; without a server it goes on until
-// there is one. It fails with ErrClosed after Close, and with ErrAlreadyStarted when Start
-// or Run was called before.
+// Start enters the election and returns at once. The selector waits for a server as long as necessary.
+// Start fails with ErrClosed after Close, and with ErrAlreadyStarted when Start or Run was called
+// before.
 //
 // Without [WithAutoRequeue] the selector leaves the election after one term.
 func (s *LeaderSelector) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.noteStartLocked(s.candidate.Start(s.campaign))
+	return s.recordStartLocked(s.candidate.Start(s.runCampaign))
 }
 
-// noteStartLocked makes the first attempt begin if the campaign has started.
-func (s *LeaderSelector) noteStartLocked(err error) error {
+// recordStartLocked lets the first attempt begin, unless the campaign could not start because of err.
+func (s *LeaderSelector) recordStartLocked(err error) error {
 	if err != nil {
-		return s.opError("start", err)
+		return s.base.OpError("start", err)
 	}
-	s.queued = true
-	s.announce()
+	s.isQueued = true
+	s.changes.AnnounceLocked()
 	return nil
 }
 
-func (s *LeaderSelector) startRun(ctx context.Context) error {
+// startForRun is Start with a campaign that ends with the context of Run.
+func (s *LeaderSelector) startForRun(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.noteStartLocked(s.candidate.StartWithin(ctx, s.campaign))
-	s.inRun = s.inRun || err == nil
+	err := s.recordStartLocked(s.candidate.StartWithin(ctx, s.runCampaign))
+	s.isInRun = s.isInRun || err == nil
 	return err
 }
 
-// Run starts the selector, waits until ctx or the election is over for it, and closes it: for
-// errgroup and main. The contexts of its terms have the values of ctx, and end with its cause
-// when it ends.
+// Run starts the selector, waits until ctx ends or the selector is finished, and closes it. It suits
+// errgroup and main. The contexts of the terms have the values of ctx, and end with its cause when ctx
+// ends.
 //
-// With [WithAutoRequeue] the election is over when the selector gives up: after too many
-// failures, see [WithRequeueBackoff], or when the sequence numbers have run out. Without, it is
-// also over after a term, unless Requeue or AutoRequeue has asked for another by the time that
-// the error handler has returned. While the server refuses, Run goes on: see
-// [WithErrorHandler].
+// With [WithAutoRequeue] the selector is finished when it gives up: after too many failures, see
+// [WithRequeueBackoff], or when the sequence numbers have run out. Without it, the selector is also
+// finished after a term, unless Requeue or AutoRequeue was called before the error handler has
+// returned. While the server refuses, Run continues: see [WithErrorHandler].
 //
-// Run returns nil once everything has stopped in order: after the end of ctx, or after a term
-// that has ended by the function's return, InterruptLeadership or Release, and the function
-// has not failed. Otherwise it returns
+// Run returns nil when everything has stopped in order: after the end of ctx, or after a term that
+// has ended by the function's return, InterruptLeadership or Release, if the function has not failed.
+// Otherwise it returns
 //
 //   - the function's error, joined with the loss of the term if there was one (ErrSessionLost,
-//     ErrSuspended, ErrNodeDeleted), if nothing followed on that term;
+//     ErrSuspended, ErrNodeDeleted), if no term followed;
 //   - ErrSequenceExhausted;
 //   - the error of Start or Close: ErrAlreadyStarted, ErrStepDownGrace, ErrNodeNotDeleted;
 //   - ErrClosed if the client or the selector was closed meanwhile.
 //
 // An error that Run returns goes to the error handler as well, but not to the log.
 func (s *LeaderSelector) Run(ctx context.Context) error {
-	if err := s.startRun(ctx); err != nil {
+	if err := s.startForRun(ctx); err != nil {
 		return err
 	}
-	ended, cancel := s.candidate.While(context.WithoutCancel(ctx)) // the campaign ends with ctx
+	whileRunning, cancel := s.candidate.WithCampaign(context.WithoutCancel(ctx)) // the campaign ends with ctx
 	defer cancel()
-	over := s.await(ended, func() bool { return s.over }) == nil
-	inOrder := over || ctx.Err() != nil
-	closed := s.candidate.Running() // before Close: the client or the selector, and the text says which
+	isOver := s.awaitCondition(whileRunning, func() bool { return s.isRunOver }) == nil
+	isInOrder := isOver || ctx.Err() != nil
+	errClosed := s.candidate.CheckRunning() // before Close, so that the text says what else was closed
 	err := s.Close()
 	s.mu.Lock()
-	s.inRun = false // a failure from now on is logged
-	failure, unlogged := s.failure, s.unlogged
+	s.isInRun = false // a failure from now on is logged
+	lastFailure, unloggedErr := s.lastFailure, s.errForRun
 	s.mu.Unlock()
-	if !inOrder {
-		s.log(unlogged)
-		return zkutil.Both(s.opError("run", closed), err)
+	if !isInOrder {
+		s.logUnhandled(unloggedErr)
+		return zkutil.Both(s.base.OpError("run", errClosed), err)
 	}
-	return zkutil.Both(failure, err)
+	return zkutil.Both(lastFailure, err)
 }
 
-// AutoRequeue makes the selector stand again, at the tail, after each term: at once,
-// or after a pause when the function has failed or the term was short. It holds from now on,
-// for a selector that has left the election as well.
+// AutoRequeue makes the selector join again, at the tail, after each term: at once, or after a pause if
+// the function has failed or the term was short. A selector that has left the election joins again
+// now.
 func (s *LeaderSelector) AutoRequeue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.auto = true
+	s.requeuesAlways = true
 	s.requeueLocked()
 }
 
-// Requeue makes a selector that has left the election stand again, at the tail, for one
-// term; one after a short term begins with a pause: see [WithRequeueBackoff]. It reports
-// false, and does nothing, while one is waiting or leading, before Start, after Close, and
-// once Run is about to return.
+// Requeue makes a selector that has left the election join again, at the tail, for one term. After a
+// short term it pauses before: see [WithRequeueBackoff]. Requeue does nothing and returns false while
+// the selector waits or leads, before Start, after Close, and when Run is about to return.
 func (s *LeaderSelector) Requeue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,29 +153,30 @@ func (s *LeaderSelector) Requeue() bool {
 }
 
 func (s *LeaderSelector) requeueLocked() bool {
-	if s.candidate.Running() != nil || s.queued || s.over {
+	if s.candidate.CheckRunning() != nil || s.isQueued || s.isRunOver {
 		return false
 	}
-	s.queued, s.failure = true, nil
-	s.announce()
+	s.isQueued, s.lastFailure = true, nil
+	s.changes.AnnounceLocked()
 	return true
 }
 
-// InterruptLeadership ends the present term, if any: its context ends, the function has
-// to return, then the znode goes and the next participant leads. It returns at once. The
-// selector goes on as after any term.
+// InterruptLeadership ends the present term, if there is one: its context ends, the function has to
+// return, then the znode is deleted and the next participant leads. InterruptLeadership returns at
+// once. The selector then does what it does after any term.
 func (s *LeaderSelector) InterruptLeadership() {
-	if term := s.leading(); term != nil {
-		_ = term.Leave() // a loss is the function's to know
+	if term := s.currentTerm(); term != nil {
+		_ = term.Leave() // the context of the term tells the function of a loss
 	}
 }
 
-// HasLeadership reports whether this selector leads now, by the clock: after a pause of
-// the process it tells the truth even before the function was told of the loss. The
-// answer may be outdated when it is read; work that matters belongs into the function.
-func (s *LeaderSelector) HasLeadership() bool { return s.leading() != nil }
+// HasLeadership reports whether this selector leads now. It goes by the clock: after a pause of the
+// process it is right even before the term's context has ended. The answer may be outdated when it is
+// read, so do work that matters in the function.
+func (s *LeaderSelector) HasLeadership() bool { return s.currentTerm() != nil }
 
-func (s *LeaderSelector) leading() *zkutil.Entry {
+// currentTerm returns nil while the selector does not lead.
+func (s *LeaderSelector) currentTerm() *session.Entry {
 	s.mu.Lock()
 	term := s.term
 	s.mu.Unlock()
@@ -202,61 +186,51 @@ func (s *LeaderSelector) leading() *zkutil.Entry {
 	return term
 }
 
-// ID returns what others see of this participant: what [WithID] has set, or the host's
+// ID returns the ID with which other participants see this one: that of [WithID], or the host's
 // address.
-func (s *LeaderSelector) ID() string { return s.queue.ID() }
+func (s *LeaderSelector) ID() string { return s.base.Queue.ID() }
 
-// Path returns the path of the znode with which this selector waits or leads, namespace
-// included, and "" while it has none.
+// Path returns the path of the znode with which this selector waits or leads, namespace included, and
+// "" while it has no znode.
 func (s *LeaderSelector) Path() string { return s.candidate.Path() }
 
-// Leader returns who is first in the election, as the server knows it, or the zero
-// Participant when nobody takes part. It needs no Start. Who is first need not lead: see
+// Leader returns the first participant of the election, as the server knows it, and the zero
+// Participant if there is none. It needs no Start. The first participant need not lead: see
 // [recipes.Participant].
 func (s *LeaderSelector) Leader(ctx context.Context) (recipes.Participant, error) {
-	first, err := s.queue.Leader(ctx)
-	if err != nil {
-		return recipes.Participant{}, &recipes.OpError{Op: "selector: leader", Path: s.path, Err: err}
-	}
-	return recipes.ParticipantOf(first), nil
+	return s.base.Leader(ctx)
 }
 
-// Participants returns those who take part, in the order in which they will lead, the
-// leader first. It is a snapshot: those who leave while it is taken are left out. One that may
+// Participants returns all participants, in the order in which they will lead, the leader first. It is
+// a snapshot: a participant that leaves while it is taken is left out. A participant whose znode may
 // not be read has an empty ID.
 func (s *LeaderSelector) Participants(ctx context.Context) ([]recipes.Participant, error) {
-	queue, err := s.queue.Participants(ctx)
-	if err != nil {
-		return nil, &recipes.OpError{Op: "selector: participants", Path: s.path, Err: err}
-	}
-	return recipes.ParticipantsOf(queue), nil
+	return s.base.Participants(ctx)
 }
 
-// Observe returns the leader as it changes, the present one first, and the zero
-// Participant while nobody takes part. It needs no Start. A slow reader misses leaders that
-// are outdated by then. Where the server refuses, it goes on and says so in the log, at Warn,
-// and to the error handler, once for each refusal. The channel is closed when ctx ends or the
-// client is closed.
+// Observe returns the present leader and each later one, and the zero Participant while there is none.
+// It needs no Start. A slow reader misses leaders that are outdated. While the server refuses, Observe
+// tries again, and reports each refusal once, to the log at Warn and to the error handler. The channel
+// is closed when ctx ends or the client is closed.
 func (s *LeaderSelector) Observe(ctx context.Context) <-chan recipes.Participant {
-	return zkutil.Observe(ctx, s.queue, recipes.ParticipantOf)
+	return s.base.Observe(ctx)
 }
 
-// Close leaves the election. If the function is running, its term's context ends, the
-// function returns, and then the znode goes, so that no successor begins while the work
-// of this leader still runs. It returns nil once the znode is gone. After the grace of
-// [WithStepDownGrace] it returns ErrStepDownGrace while the function is still running: the
-// znode stays until that returns. ErrNodeNotDeleted says that the znode could not be
-// deleted within the operation timeout; that goes on in the background.
+// Close leaves the election. If the function runs, its term's context ends, the function returns, and
+// then the znode is deleted. So no successor leads while the work of this leader still runs. Close
+// returns nil when the znode is gone. It returns ErrStepDownGrace if the function still runs after the
+// grace of [WithStepDownGrace]: the znode stays until the function returns. It returns
+// ErrNodeNotDeleted if the znode could not be deleted within the operation timeout: the deletion is
+// repeated in the background. Close is idempotent, and waits again when called again.
 //
-// Inside the function or the error handler of this selector, Close asks for all that and
-// returns nil at once. Inside a callback of another recipe, another selector's function
-// included, it waits: two functions that close each other's selector wait for the
-// grace. So do a function and a goroutine of its own that closes the selector, if the function
-// waits for it. Close is idempotent, and waits again when called again.
+// Inside the function or the error handler of this selector, Close starts all that and returns nil at
+// once. Inside a callback of another recipe or of another selector it waits. Two functions that close
+// each other's selector wait for the grace. So does a function that waits for a goroutine of its own
+// that closes the selector.
 func (s *LeaderSelector) Close() error {
 	s.candidate.Stop()
-	if err := s.candidate.Wait(s.cfg.grace); err != nil {
-		return &recipes.OpError{Op: "selector: close", Path: s.path, Err: err}
+	if err := s.candidate.Wait(s.config.grace); err != nil {
+		return s.base.OpError("close", err)
 	}
 	return nil
 }

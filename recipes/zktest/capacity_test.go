@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// capacity is how many sessions one server has to hold.
+// capacity is how many sessions one server has to hold; with -short, a fifth of that.
 var capacity = 10_000
 
 // most is what they may cost, both sides of each.
@@ -19,16 +20,17 @@ const most = 32 << 10
 
 func TestServerHoldsManySessions(t *testing.T) {
 	bubble(t, func(w world) {
+		n := testkit.Shorter(capacity, capacity/5)
 		srv := zktest.NewServer(w)
 		before := inUse()
-		clients := make([]*raw, capacity)
+		clients := make([]*raw, n)
 		for i := range clients {
 			clients[i] = w.session(srv)
 			clients[i].did(create("/n-", proto.FlagEphemeral|proto.FlagSequential))
 		}
-		require.Len(w, srv.Sessions(), capacity)
-		require.Equal(w, capacity, srv.Connections())
-		require.Len(w, srv.Children("/"), capacity+1)
+		require.Len(w, srv.Sessions(), n)
+		require.Equal(w, n, srv.Connections())
+		require.Len(w, srv.Children("/"), n+1)
 
 		for range 3 {
 			pass(9 * time.Second)
@@ -36,13 +38,13 @@ func TestServerHoldsManySessions(t *testing.T) {
 				c.did(ping())
 			}
 		}
-		require.Len(w, srv.Sessions(), capacity, "they are alive")
-		each := (inUse() - before) / capacity
-		w.Logf("%d sessions, %d bytes for each", capacity, each)
+		require.Len(w, srv.Sessions(), n, "they are alive")
+		each := (inUse() - before) / n
+		w.Logf("%d sessions, %d bytes for each", n, each)
 		require.Less(w, each, most)
 
 		until(began.Add(27*time.Second + 10050*time.Millisecond - 1))
-		require.Len(w, srv.Sessions(), capacity)
+		require.Len(w, srv.Sessions(), n)
 		pass(1)
 		require.Empty(w, srv.Sessions())
 		require.Zero(w, srv.Connections())
@@ -52,9 +54,9 @@ func TestServerHoldsManySessions(t *testing.T) {
 
 func TestCloseOfManySessions(t *testing.T) {
 	everywhere(t, func(w world) {
-		n := capacity
+		n := testkit.Shorter(capacity, capacity/5)
 		if !w.virtual {
-			n = 1_000 // each takes two file descriptors
+			n = testkit.Shorter(1_000, 200) // each takes two file descriptors
 		}
 		srv := zktest.NewServer(w)
 		clients := make([]*raw, n)
@@ -108,14 +110,14 @@ func TestClientThatDoesNotReadCostsLittle(t *testing.T) {
 		c, other := session(w, w.dial(srv), time.Hour), w.session(srv)
 		before := inUse()
 		sent := make(chan struct{})
-		const n = 100 // answers of a megabyte
+		n := testkit.Shorter(100, 50) // answers of a megabyte
 		go func() {
 			defer close(sent)
 			for range n {
 				c.send(get("/a", false))
 			}
 		}()
-		done(w, sent)
+		testkit.Receive(w, sent, "all requests are sent")
 		other.did(get("/a", false))
 		require.Less(w, inUse()-before, 32<<20)
 		for i := range n {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -112,7 +113,7 @@ func (c *chaos) calm() {
 // Whatever was done to a server and its clients: once it is over they all work again,
 // and what is there is what ought to be.
 func TestServerSurvivesChaos(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range testkit.Shorter[uint64](20, 5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(w world) {
 				srv := zktest.NewServer(w, zktest.WithServers(3), zktest.WithTouchInterval(time.Duration(seed%2)*time.Second))
@@ -167,7 +168,7 @@ func consistent(w world, srv *zktest.Server, conns []*zk.Conn) {
 		require.NoError(w, err)
 		require.Equal(w, conn.SessionID(), stat.EphemeralOwner)
 		srv.Delete(path)
-		require.Equal(w, zk.EventNodeDeleted, done(w, changes).Type)
+		require.Equal(w, zk.EventNodeDeleted, testkit.Receive(w, changes, "the event").Type)
 	}
 	left := 0
 	for _, n := range srv.Sessions() {

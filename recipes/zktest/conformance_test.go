@@ -8,14 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/conformance"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // The golden transcripts come from a real ZooKeeper; see internal/conformance.
 func TestConformance(t *testing.T) {
+	t.Parallel() // because some cases wait in real time
 	for _, kind := range []string{conformance.Extended, conformance.Plain, conformance.Reaping} {
 		for name, reach := range map[string]func(*zktest.Server) conformance.Dial{"tcp": overTCP, "pipe": overPipe} {
+			if kind == conformance.Reaping && name == "pipe" && testing.Short() {
+				continue // because it waits for seconds, and the other kinds go through pipes, too
+			}
 			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				conformance.Run(t, kind, reach(likeReal(t, kind)))
 			})
 		}
@@ -47,5 +53,5 @@ func overPipe(s *zktest.Server) conformance.Dial {
 // A difference between two servers that are the same would be one of the harness.
 func TestDiffOfEqualServersFindsNothing(t *testing.T) {
 	a, b := likeReal(t, conformance.Extended), likeReal(t, conformance.Extended)
-	require.NoError(t, conformance.Diff(overTCP(a), overPipe(b), 1, 3000))
+	require.NoError(t, conformance.Diff(overTCP(a), overPipe(b), 1, testkit.Shorter(3000, 500)))
 }

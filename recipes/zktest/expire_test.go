@@ -90,6 +90,7 @@ func TestExpireOfADisconnectedSession(t *testing.T) {
 }
 
 func TestExpireTellsTheRealClient(t *testing.T) {
+	t.Parallel() // because a second of real time passes in it
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		conn := w.conn(srv)
@@ -99,7 +100,7 @@ func TestExpireTellsTheRealClient(t *testing.T) {
 		_, _, gone, err := conn.GetW("/a")
 		require.NoError(w, err)
 		srv.Expire(old)
-		require.Error(w, done(w, gone).Err)
+		require.Error(w, testkit.Receive(w, gone, "the event").Err)
 		testkit.Eventually(w, func() bool { return conn.SessionID() != old && conn.State() == zk.StateHasSession }, "a new session")
 		found, _, err := conn.Exists("/a")
 		require.NoError(w, err)

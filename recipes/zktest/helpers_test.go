@@ -1,7 +1,6 @@
 package zktest_test
 
 import (
-	"context"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -10,6 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -60,58 +61,16 @@ func (w world) session(srv *zktest.Server, address ...string) *raw {
 	return session(w, w.dial(srv, address...), 10*time.Second)
 }
 
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-
 // client returns a client of this library, closed at the end of the test.
 func (w world) client(srv *zktest.Server) *recipes.Client {
 	w.Helper()
-	client, err := recipes.Connect(w.Context(), srv.Addrs(),
-		recipes.WithDialer(w.dialer(srv)), recipes.WithSessionTimeout(10*time.Second))
-	require.NoError(w, err)
-	w.Cleanup(func() { require.NoError(w, client.Close()) })
-	return client
+	return testclient.Dial(w, srv.Addrs(), recipes.WithDialer(w.dialer(srv)), recipes.WithSessionTimeout(10*time.Second))
 }
 
 // conn returns a client that is connected, closed at the end of the test.
 func (w world) conn(srv *zktest.Server) *zk.Conn {
 	w.Helper()
-	conn, events, err := zk.Connect(srv.Addrs(), 10*time.Second, zk.WithDialer(w.dialer(srv)), zk.WithLogger(quiet{}))
-	require.NoError(w, err)
-	w.Cleanup(func() {
-		conn.Close()
-		for range events { // until the client's goroutines are gone
-		}
-	})
-	for conn.State() != zk.StateHasSession {
-		select {
-		case <-events:
-		case <-time.After(patience):
-			require.FailNow(w, "no session")
-		}
-	}
-	return conn
-}
-
-// within is a context that ends before a test would hang.
-func within(tb testing.TB) context.Context {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
-	tb.Cleanup(cancel)
-	return ctx
-}
-
-// done waits for a channel to be closed, or for a value.
-func done[T any](tb testing.TB, c <-chan T) T {
-	tb.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		require.FailNow(tb, "waited in vain")
-		panic("unreachable")
-	}
+	return testkit.Conn(w, srv.Addrs(), 10*time.Second, zk.WithDialer(w.dialer(srv)))
 }
 
 // pass lets virtual time go by, and whatever is due at its end happen.

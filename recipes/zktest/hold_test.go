@@ -39,7 +39,7 @@ func TestHeldRequestKeepsBackWhatIsBehindIt(t *testing.T) {
 		c.did(list("/", true))
 		c.send(get("/", false), create("/a", 0), get("/a", false))
 		require.EqualValues(w, 2, c.read().xid, "what was before it")
-		done(w, held)
+		testkit.Receive(w, held, "a request is held")
 		c.send(ping()) // the line takes it
 		c.hearsNothing()
 		srv.Put("/event", nil)
@@ -87,7 +87,7 @@ func TestHealDoesNotWaitForRules(t *testing.T) {
 		c.send(create("/a", 0))
 		other.send(get("/", false))
 		srv.Heal()
-		done(w, held)
+		testkit.Receive(w, held, "a request is held")
 		require.EqualValues(w, proto.CodeOK, other.read().code)
 		letGo()
 		require.EqualValues(w, proto.CodeOK, c.read().code)
@@ -158,7 +158,7 @@ func TestDelayedAnswerComesBeforeTheEventOfItsWatch(t *testing.T) {
 		}()
 		_, _, changes, err := conn.GetW("/a")
 		require.NoError(w, err)
-		require.Equal(w, zk.EventNodeDataChanged, done(w, changes).Type)
+		require.Equal(w, zk.EventNodeDataChanged, testkit.Receive(w, changes, "the event").Type)
 		require.Equal(w, time.Second, time.Since(began))
 	})
 }

@@ -56,6 +56,7 @@ func TestRequireIdleTellsWhatIsLeft(t *testing.T) {
 }
 
 func TestRequireIdleWaits(t *testing.T) {
+	t.Parallel() // because a second of real time passes in it
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := session(w, w.dial(srv), time.Second)

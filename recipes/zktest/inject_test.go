@@ -60,6 +60,7 @@ func TestDropIsCalledOff(t *testing.T) {
 }
 
 func TestDropOfTheRealClientsCreate(t *testing.T) {
+	t.Parallel() // because a second of real time passes in it
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		conn := w.conn(srv)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -60,7 +61,7 @@ func TestObserveDoesNotSeeWhatIsOnItsWay(t *testing.T) {
 		c.hearsNothing()
 		require.Zero(w, log.Count())
 		srv.Heal()
-		require.NoError(w, log.Wait(within(w), 1, zktest.OpCreate))
+		require.NoError(w, log.Wait(testkit.Context(w), 1, zktest.OpCreate))
 	})
 }
 
@@ -68,15 +69,15 @@ func TestWaitForRequests(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		log := srv.Observe()
-		require.NoError(w, log.Wait(within(w), 0))
+		require.NoError(w, log.Wait(testkit.Context(w), 0))
 		waited := make(chan error, 1)
-		go func() { waited <- log.Wait(within(w), 2, zktest.OpCreate) }()
+		go func() { waited <- log.Wait(testkit.Context(w), 2, zktest.OpCreate) }()
 		c := w.session(srv)
 		c.did(create("/a", 0))
 		c.did(get("/a", false))
 		require.Empty(w, waited, "one is not two")
 		c.did(create("/b", 0))
-		require.NoError(w, done(w, waited))
+		require.NoError(w, testkit.Receive(w, waited, "the wait is over"))
 	})
 }
 
@@ -90,7 +91,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		waited := make(chan error)
 		go func() { waited <- log.Wait(ctx, 2) }()
 		cancel(why)
-		err := done(w, waited)
+		err := testkit.Receive(w, waited, "the wait is over")
 		require.ErrorIs(w, err, why)
 		require.EqualError(w, err, "zktest: 1 of 2 requests: enough")
 		require.NoError(w, log.Wait(ctx, 1), "they are there")
@@ -123,13 +124,13 @@ func TestWaitForMany(t *testing.T) {
 	log := srv.Observe()
 	const n = 20_000
 	waited := make(chan error)
-	go func() { waited <- log.Wait(within(t), n) }()
+	go func() { waited <- log.Wait(testkit.Context(t), n) }()
 	c := tcp(t).session(srv)
 	go c.write(c.encode(slices.Repeat([]request{exists("/", false)}, n)...))
 	for range n {
 		c.read()
 	}
-	require.NoError(t, done(t, waited))
+	require.NoError(t, testkit.Receive(t, waited, "the wait is over"))
 }
 
 func TestOpNames(t *testing.T) {

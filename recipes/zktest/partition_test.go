@@ -187,7 +187,7 @@ func TestPartitionOfAllSwallowsNewConnections(t *testing.T) {
 		}()
 		pass(time.Second)
 		srv.Heal()
-		session(w, done(w, connected), time.Second).did(ping())
+		session(w, testkit.Receive(w, connected, "a connection"), time.Second).did(ping())
 		require.Equal(w, began.Add(4*time.Second), time.Now().UTC())
 
 		srv.Partition()
@@ -199,7 +199,7 @@ func TestPartitionOfAllSwallowsNewConnections(t *testing.T) {
 		pass(time.Hour)
 		srv.Stop()
 		srv.Heal()
-		require.ErrorIs(w, done(w, refused), syscall.ECONNREFUSED)
+		require.ErrorIs(w, testkit.Receive(w, refused, "the refusal"), syscall.ECONNREFUSED)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -26,7 +27,7 @@ func TestServerServesTheRealClient(t *testing.T) {
 		require.EqualValues(w, 1, stat.DataLength)
 		_, err = conn.Set("/a", []byte("yy"), 0)
 		require.NoError(w, err)
-		require.Equal(w, zk.EventNodeDataChanged, done(w, changes).Type)
+		require.Equal(w, zk.EventNodeDataChanged, testkit.Receive(w, changes, "the event").Type)
 		names, _, err := conn.Children("/")
 		require.NoError(w, err)
 		require.ElementsMatch(w, []string{"a", "zookeeper"}, names)
@@ -95,6 +96,7 @@ func TestCloseIsIdempotentAndLeavesNothing(t *testing.T) {
 }
 
 func TestCloseWhileEverythingHappens(t *testing.T) {
+	t.Parallel() // because a second of real time passes in it
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		log := srv.Observe()
@@ -111,7 +113,7 @@ func TestCloseWhileEverythingHappens(t *testing.T) {
 				}
 			})
 		}
-		require.NoError(w, log.Wait(within(w), 200))
+		require.NoError(w, log.Wait(testkit.Context(w), 200))
 		require.NoError(w, srv.Close())
 		group.Wait()
 		require.Zero(w, srv.Connections())
@@ -161,7 +163,7 @@ func TestCloseEndsBlockedDialers(t *testing.T) {
 		pass(time.Minute)
 		require.NoError(w, srv.Close())
 		for range 3 {
-			require.ErrorIs(w, done(w, failed), syscall.ECONNREFUSED)
+			require.ErrorIs(w, testkit.Receive(w, failed, "the failure"), syscall.ECONNREFUSED)
 		}
 		require.Equal(w, began.Add(time.Minute), time.Now().UTC())
 	})

@@ -94,11 +94,7 @@ func (w watches) fire(kind watchKind, d deed, e event, acl []zk.ACL, told []*lin
 		if len(w[key]) > 0 {
 			w.drop(key, func(l *line) bool {
 				mode := l.watches[key]
-				meant := path == e.path
-				if mode == recursive {
-					meant = e.kind != proto.EventChildrenChanged
-				}
-				if !meant || l.server.isolated() || l.server.hides(d) {
+				if !isMeant(mode, path, e) || l.server.isolated() || l.server.hides(d) {
 					return false
 				}
 				if !slices.Contains(told, l) && !slices.Contains(informed, l) && permits(acl, zk.PermRead, l.who) {
@@ -115,4 +111,12 @@ func (w watches) fire(kind watchKind, d deed, e event, acl []zk.ACL, told []*lin
 			return informed
 		}
 	}
+}
+
+// isMeant reports whether an event is for a watch of some mode on path.
+func isMeant(mode watchMode, path string, e event) bool {
+	if mode == recursive {
+		return e.kind != proto.EventChildrenChanged
+	}
+	return path == e.path
 }

@@ -55,28 +55,15 @@ func (c *change) create(op int32, d *proto.Decoder, by caller) result {
 	if op == proto.OpCreateTTL {
 		ttl = d.Int64()
 	}
-	if c.inMulti { // there the flags decide what is made
-		if flags != proto.FlagTTL && flags != proto.FlagTTLSequential {
-			op, ttl = proto.OpCreate, -1
-		} else if op != proto.OpCreateTTL {
-			return failed(proto.CodeMarshallingError)
-		}
-	}
-	switch {
-	case d.Err() != nil:
+	isTimed := flags == proto.FlagTTL || flags == proto.FlagTTLSequential
+	switch { // in a Multi the flags decide what is made
+	case c.inMulti && !isTimed:
+		op, ttl = proto.OpCreate, -1
+	case c.inMulti && op != proto.OpCreateTTL:
 		return failed(proto.CodeMarshallingError)
-	case flags < 0 || flags > proto.MaxFlag:
-		return failed(proto.CodeBadArguments)
 	}
-	timed := flags == proto.FlagTTL || flags == proto.FlagTTLSequential
-	if timed && !c.ttl {
-		return failed(proto.CodeUnimplemented)
-	}
-	if timed != (ttl >= 0) || timed && (ttl == 0 || ttl > maxTTL) {
-		return failed(proto.CodeBadArguments)
-	}
-	if !strings.Contains(path, "/") || strings.ContainsRune(path, 0) {
-		return failed(proto.CodeBadArguments)
+	if code := c.checkCreate(d, path, flags, isTimed, ttl); code != proto.CodeOK {
+		return failed(code)
 	}
 	acl, code := resolve(acl, by.who)
 	if code != proto.CodeOK {
@@ -105,6 +92,24 @@ func (c *change) create(op int32, d *proto.Decoder, by caller) result {
 	}
 	n := c.add(path, data, acl, ownerOf(op, flags, ttl, by.session))
 	return done(op, path, n)
+}
+
+// checkCreate returns what is wrong with the fields of a create.
+func (c *change) checkCreate(d *proto.Decoder, path string, flags int32, isTimed bool, ttl int64) (code int32) {
+	switch {
+	case d.Err() != nil:
+		return proto.CodeMarshallingError
+	case flags < 0 || flags > proto.MaxFlag:
+		return proto.CodeBadArguments
+	case isTimed && !c.ttl:
+		return proto.CodeUnimplemented
+	case isTimed != (ttl >= 0), isTimed && (ttl == 0 || ttl > maxTTL):
+		return proto.CodeBadArguments
+	case !strings.Contains(path, "/"), strings.ContainsRune(path, 0):
+		return proto.CodeBadArguments
+	default:
+		return proto.CodeOK
+	}
 }
 
 // maxTTL is what fits into the owner's field beside its mark, in milliseconds.

@@ -1,0 +1,51 @@
+package zkutil
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestChangesWakeAllWaiters(t *testing.T) {
+	var (
+		mu      sync.Mutex // protects state and changes
+		state   int
+		changes Changes
+		waiters sync.WaitGroup
+	)
+	const last = 100
+	for range 10 {
+		waiters.Go(func() { // ends at the last state; joined below
+			for {
+				mu.Lock()
+				now, changed := state, changes.ChangedLocked()
+				mu.Unlock()
+				if now == last {
+					return
+				}
+				<-changed
+			}
+		})
+	}
+	for range last {
+		mu.Lock()
+		state++
+		changes.AnnounceLocked()
+		mu.Unlock()
+	}
+	waiters.Wait()
+	require.Equal(t, last, state)
+}
+
+func TestChangesWithoutAWaiter(t *testing.T) {
+	var changes Changes
+	changes.AnnounceLocked()
+	changed := changes.ChangedLocked()
+	require.Equal(t, changed, changes.ChangedLocked(), "one channel until the next change")
+	require.Empty(t, changed)
+	changes.AnnounceLocked()
+	_, isOpen := <-changed
+	require.False(t, isOpen)
+	require.NotEqual(t, changed, changes.ChangedLocked())
+}

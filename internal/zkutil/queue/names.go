@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Markers stand before the number in the names of contenders: those of our recipes and of Curator's
+// locks (and of zk.Lock), of Curator's LeaderLatch, and of kazoo's locks.
+var Markers = []string{"lock-", "latch-", "__lock__"} //nolint:gochecknoglobals // a constant list
+
+// Contender is a child of a queue's directory that takes part in the queue.
+type Contender struct {
+	Name     string // of the child, without the directory
+	sequence string // the number that the server has appended: ten digits, or a minus and digits
+}
+
+// sequenceOf returns the number at the end of a child's name: the text after the last of the
+// markers, if that is ten digits, or a minus and digits. Any other child is no contender.
+func sequenceOf(name string, markers []string) (string, bool) {
+	end := -1
+	for _, marker := range markers {
+		if i := strings.LastIndex(name, marker); i >= 0 {
+			end = max(end, i+len(marker))
+		}
+	}
+	if end < 0 {
+		return "", false
+	}
+	sequence := name[end:]
+	digits, isNegative := strings.CutPrefix(sequence, "-")
+	if strings.Trim(digits, "0123456789") != "" {
+		return "", false
+	}
+	if isNegative {
+		return sequence, len(digits) >= 1 && len(digits) <= 10
+	}
+	return sequence, len(digits) == 10
+}
+
+func isContender(name string) bool {
+	_, ok := sequenceOf(name, Markers)
+	return ok
+}
+
+// parseContenders returns the children that take part in the queue, in its order. Numbers are
+// compared as text, as in Curator. Equal numbers, which only an exhausted counter gives, are
+// ordered by the whole name.
+func parseContenders(children, markers []string) []Contender {
+	queue := make([]Contender, 0, len(children))
+	for _, name := range children {
+		if sequence, ok := sequenceOf(name, markers); ok {
+			queue = append(queue, Contender{Name: name, sequence: sequence})
+		}
+	}
+	slices.SortFunc(queue, Contender.compare)
+	return queue
+}
+
+func (c Contender) compare(other Contender) int {
+	return cmp.Or(cmp.Compare(c.sequence, other.sequence), cmp.Compare(c.Name, other.Name))
+}
+
+// checkSequence reports whether the parent's counter is at its end, where every create gets the
+// same number and the order means nothing, and whether it is past half of the way there.
+func checkSequence(sequence string) (isExhausted, isRunningOut bool) {
+	n, err := strconv.ParseInt(sequence, 10, 64)
+	if err != nil || n < 0 || n >= math.MaxInt32 {
+		return true, true
+	}
+	return false, n >= 1<<30
+}

@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+)
+
+// Participant is a contender with the content of its znode. Where that may not be read it has the
+// path, and of the rest what the server tells all the same.
+type Participant struct {
+	Path    string
+	Data    []byte
+	Token   int64     // czxid
+	Created time.Time // by the clock of the server that led the ensemble then
+}
+
+func participantOf(path string, n session.Node) Participant {
+	p := Participant{Path: path, Data: n.Data, Token: n.Stat.Czxid}
+	if n.Stat.Czxid != 0 {
+		p.Created = time.UnixMilli(n.Stat.Ctime)
+	}
+	return p
+}
+
+// maxReads bounds the reads that Participants has in flight.
+const maxReads = 16
+
+// Participants returns the contenders in queue order. A contender that leaves while they are read
+// is left out. A missing directory has none.
+func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
+	ctx, cancel := q.Session.WhileOpen(ctx)
+	defer cancel()
+	queue, err := session.Repeat(ctx, q.Session, func() ([]Contender, error) { return q.listContenders(ctx) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Participant, len(queue)) // without a path: it has left
+	failures := make([]error, len(queue))
+	slots := make(chan struct{}, maxReads)
+	var readers sync.WaitGroup
+	for i, contender := range queue {
+		slots <- struct{}{}
+		readers.Go(func() { // ends with its read; joined below
+			defer func() { <-slots }()
+			found[i], failures[i] = q.readParticipant(ctx, contender)
+		})
+	}
+	readers.Wait()
+	hasLeft := func(p Participant) bool { return p.Path == "" }
+	return slices.DeleteFunc(found, hasLeft), errors.Join(failures...)
+}
+
+// readParticipant returns the zero Participant, and no error, for a contender that has left.
+func (q *Queue) readParticipant(ctx context.Context, contender Contender) (Participant, error) {
+	path := zkutil.Join(q.Dir, contender.Name)
+	n, err := session.Repeat(ctx, q.Session, func() (session.Node, error) { return q.Session.ReadPeer(ctx, path) })
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return Participant{}, nil
+	case err != nil:
+		return Participant{}, err
+	default:
+		return participantOf(path, n), nil
+	}
+}

@@ -1,0 +1,108 @@
+package queue_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+)
+
+func TestRevocationOfAHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s, peer := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		called := 0
+		e.OnRevoked(s.Callbacks(), func() { called++ })
+		for range 3 { // repeating it changes nothing
+			require.NoError(t, queue.Revoke(t.Context(), peer, e.Path()))
+			synctest.Wait()
+			require.True(t, fixture.IsClosed(e.Revoked()))
+		}
+		require.NoError(t, e.Context().Err(), "it is still held")
+		require.NoError(t, e.Leave())
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, called)
+	})
+}
+
+// Curator misses this one.
+func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		q := fixture.MutexOn(s, "/m")
+		e := fixture.Acquire(t, q)
+		turn := fixture.AcquireLater(t.Context(), q)
+		synctest.Wait()
+		for _, name := range srv.Children("/m") {
+			if path := "/m/" + name; path != e.Path() {
+				require.NoError(t, queue.Revoke(t.Context(), s, path))
+			}
+		}
+		synctest.Wait()
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.True(t, fixture.IsClosed(got.Entry.Revoked()))
+		called := make(chan struct{})
+		got.Entry.OnRevoked(s.Callbacks(), func() { close(called) })
+		<-called
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// The request arrives while the holder's connection is away.
+func TestRevocationDuringAnOutage(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			s := fixture.Connect(t, srv.Config(30*time.Second))
+			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			srv.Stop(srv.A)
+			synctest.Wait()
+			srv.Put(e.Path(), []byte(session.Revocation))
+			srv.Restart(srv.A)
+			fixture.Pass(3 * time.Second)
+			require.True(t, fixture.IsClosed(e.Revoked()))
+			require.NoError(t, e.Leave())
+		})
+	}
+}
+
+func TestOtherDataIsNoRevocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		for _, data := range []string{"", "__REVOKE__ ", "__revoke__", "me"} {
+			srv.Put(e.Path(), []byte(data))
+			synctest.Wait()
+			require.False(t, fixture.IsClosed(e.Revoked()), data)
+		}
+		srv.Put(e.Path(), []byte(session.Revocation)) // the watch has been set again each time
+		synctest.Wait()
+		require.True(t, fixture.IsClosed(e.Revoked()))
+		require.NoError(t, e.Leave())
+	})
+}
+
+func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		require.NoError(t, queue.Revoke(t.Context(), s, "/m/_c_x-lock-0000000001"), "gone")
+		srv.Put("/m", []byte("precious"))
+		before := len(srv.Log.Requests())
+		for _, path := range []string{"/m", "/", "/m/config", "/m/lock-"} {
+			require.ErrorIs(t, queue.Revoke(t.Context(), s, path), zkutil.ErrInvalidPath, path)
+		}
+		require.Len(t, srv.Log.Requests(), before, "nothing was written")
+	})
+}

@@ -1,0 +1,91 @@
+package queue_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// A second znode with our own uuid is ours, ahead of the first or behind it: no contender waits for
+// it, and it is deleted. The znodes of others stay.
+func TestTwinIsRemoved(t *testing.T) {
+	for where, sequence := range map[string]string{"ahead": "0000000003", "behind": "0000000009"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(6*time.Second))
+				srv.Put("/m", nil)
+				stranger := "_c_" + "0123abcd-0000-4000-8000-000000000000" + "-lock-0000000010"
+				srv.Put("/m/"+stranger, nil)
+				srv.SetSequence("/m", 5)
+				var mu sync.Mutex // protects twin
+				twin := ""
+				srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					for _, name := range srv.Children("/m") {
+						if r.Op == zktest.OpGetChildren2 && strings.HasSuffix(name, "0000000005") {
+							mu.Lock()
+							twin = fixture.TwinOf(name, sequence)
+							mu.Unlock()
+							srv.Put("/m/"+fixture.TwinOf(name, sequence), nil)
+						}
+					}
+					return zktest.Fault{}
+				})
+				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+				fixture.Pass(time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				require.NotEmpty(t, twin)
+				require.NotEmpty(t, turn, "it waits for itself")
+				got := <-turn
+				require.NoError(t, got.Err)
+				require.NotEqual(t, "/m/"+twin, got.Entry.Path())
+				require.Len(t, slices.DeleteFunc(srv.Log.Requests(zktest.OpDelete), func(r zktest.Request) bool { return r.Path != "/m/"+twin }), 1)
+				require.NoError(t, got.Entry.Leave())
+				require.Equal(t, []string{stranger}, srv.Children("/m"))
+			})
+		})
+	}
+}
+
+// While the server refuses to delete the twin, a waiter that reads the queue again and again does not
+// ask for the deletion more often, and gets its turn.
+func TestTwinIsRemovedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		other, s := fixture.TwoClients(t, srv, 6*time.Second)
+		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		synctest.Wait()
+		queue := srv.Children("/m")
+		own := queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
+		twin := "/m/" + fixture.TwinOf(own, "0000000009")
+		srv.Put(twin, nil)
+		var refusals atomic.Int32
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpDelete && r.Path == twin && refusals.Add(1) <= 5 {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		for range 20 { // each time the waiter reads the queue
+			srv.Disconnect()
+			fixture.Pass(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, refusals.Load(), int32(3))
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Entry.Leave())
+		fixture.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
+	})
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package zkutil
-
-func init() { raced = true }

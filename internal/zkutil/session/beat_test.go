@@ -1,0 +1,163 @@
+package session_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// every returns n moments with one period between them, from the first on.
+func every(first, period time.Duration, n int) []time.Duration {
+	at := make([]time.Duration, n)
+	for i := range at {
+		at[i] = first + time.Duration(i)*period
+	}
+	return at
+}
+
+func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
+	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 60 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			s := fixture.Connect(t, srv.Config(timeout))
+			start := time.Now()
+			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			fixture.Pass(2*timeout + timeout/12)
+			require.Equal(t, every(timeout/6, timeout/6, 12), fixture.Times(srv.Log.Requests(zktest.OpMulti), start))
+			for _, r := range srv.Log.Requests(zktest.OpMulti) {
+				require.Equal(t, e.Path(), r.Path, "the heartbeat checks a znode of ours")
+			}
+			require.NoError(t, e.Leave())
+			held := len(srv.Log.Requests(zktest.OpMulti))
+			fixture.Pass(5 * timeout)
+			require.Len(t, srv.Log.Requests(zktest.OpMulti), held, "heartbeat of an idle session")
+		})
+	}
+}
+
+func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		const timeout = 6 * time.Second
+		holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		start := time.Now()
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		fixture.Pass(timeout + timeout/12)
+		var beats []zktest.Request
+		for _, r := range srv.Log.Requests(zktest.OpMulti) {
+			if r.Session == fixture.SessionID(waiter) {
+				beats = append(beats, r)
+			}
+		}
+		require.Equal(t, every(timeout/6, timeout/6, 6), fixture.Times(beats, start))
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		for _, dir := range []string{"/a", "/b", "/c"} {
+			e := fixture.Acquire(t, fixture.MutexOn(s, dir))
+			defer func() { require.NoError(t, e.Leave()) }()
+		}
+		start := time.Now()
+		fixture.Pass(5500 * time.Millisecond)
+		require.Equal(t, every(time.Second, time.Second, 5), fixture.Times(srv.Log.Requests(zktest.OpMulti), start))
+	})
+}
+
+func TestNoHeartbeatWhileIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		fixture.Connect(t, srv.Config(6*time.Second))
+		fixture.Pass(time.Minute)
+		require.Empty(t, srv.Log.Requests(zktest.OpMulti))
+	})
+}
+
+// Then the watches are checked now and then, and that is all.
+func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		srv.Put("/other", nil)
+		for range 100 {
+			fixture.Pass(900 * time.Millisecond)
+			_, err := session.Ask(t.Context(), s, true, func(conn *zk.Conn) (*zk.Stat, error) {
+				return conn.Set("/other", nil, -1)
+			})
+			require.NoError(t, err)
+			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
+		}
+		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 15*zkutil.AuditsPerTimeout)
+		written := time.Now()
+		fixture.Pass(1100 * time.Millisecond)
+		beats := srv.Log.Requests(zktest.OpMulti)
+		require.Equal(t, written.Add(time.Second), beats[len(beats)-1].Time)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A refused write says that the line works, and nothing about the session.
+func TestRefusedWriteProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		proven := e.TrustedUntil()
+		fixture.Pass(500 * time.Millisecond)
+		_, err := session.Ask(t.Context(), s, true, func(conn *zk.Conn) (struct{}, error) {
+			return struct{}{}, conn.Delete("/none", -1)
+		})
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.Equal(t, proven, e.TrustedUntil())
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A read proves nothing: a server that is cut off answers it.
+func TestReadProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		proven := e.TrustedUntil()
+		fixture.Pass(500 * time.Millisecond)
+		_, err := fixture.MutexOn(s, "/m").Participants(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, proven, e.TrustedUntil())
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The znode that the heartbeat checks may be gone: then its hold ends, and the next
+// heartbeat checks another.
+func TestHeartbeatMissesOurZnode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		srv.DropEvent(1, fixture.SessionID(s)) // as if the server had lost the watch
+		srv.Delete(e.Path())
+		start := time.Now()
+		at, cause := fixture.Ended(t, e)
+		require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
+		require.Equal(t, time.Second, at.Sub(start))
+		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
+	})
+}

@@ -1,0 +1,25 @@
+package session
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// suspendedTime returns for how long the machine has been suspended since it started:
+// CLOCK_BOOTTIME goes on in that time, CLOCK_MONOTONIC does not.
+func suspendedTime() time.Duration {
+	const attempts, quick = 20, 50 * time.Microsecond
+	var boot, before, after unix.Timespec
+	for range attempts {
+		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &before) != nil ||
+			unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil ||
+			unix.ClockGettime(unix.CLOCK_MONOTONIC, &after) != nil {
+			return 0
+		}
+		if time.Duration(after.Nano()-before.Nano()) < quick {
+			break // else this thread was interrupted between the readings
+		}
+	}
+	return time.Duration(boot.Nano() - after.Nano())
+}

@@ -1,0 +1,309 @@
+package session_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Put("/m", nil)
+		srv.DropReply(zktest.OpCreate, 1)
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		require.Len(t, srv.Log.Requests(zktest.OpCreate), 1, "no second create")
+		require.Len(t, srv.Log.Requests(zktest.OpSync), 1, "the server caught up before the search")
+		require.Equal(t, []string{strings.TrimPrefix(e.Path(), "/m/")}, srv.Children("/m"))
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The search finds what this attempt has made, and nothing of the other ones that the same
+// client and another have in the queue.
+func TestLostCreateAnswerLeavesOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s, other := fixture.TwoClients(t, srv, 30*time.Second)
+		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
+		first := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		synctest.Wait()
+		srv.DropReply(zktest.OpCreate, 1)
+		second := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		fixture.Pass(time.Second)
+		require.Len(t, srv.Children("/m"), 3)
+		require.NoError(t, e.Leave())
+		a := <-first
+		require.NoError(t, a.Err)
+		fixture.Pass(time.Second)
+		require.Empty(t, second, "two holders")
+		require.NoError(t, a.Entry.Leave())
+		b := <-second
+		require.NoError(t, b.Err)
+		require.NotEqual(t, a.Entry.Path(), b.Entry.Path())
+		require.NoError(t, b.Entry.Leave())
+		require.Empty(t, srv.Children("/m"))
+	})
+}
+
+func TestLostCreateRequestIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Put("/m", nil)
+		srv.DropRequest(zktest.OpCreate, 1)
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		require.Len(t, srv.Log.Requests(zktest.OpCreate), 2)
+		require.Len(t, srv.Children("/m"), 1)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The answer is lost, and so are the first three searches.
+func TestLostCreateAnswerAndLostSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Put("/m", nil)
+		created, searches := false, 0
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			switch {
+			case r.Op == zktest.OpCreate && !created:
+				created = true
+				return zktest.Fault{Lost: zktest.ReplyLost}
+			case (r.Op == zktest.OpSync || r.Op == zktest.OpGetChildren2) && created && searches < 3:
+				searches++
+				return zktest.Fault{Lost: zktest.ReplyLost}
+			}
+			return zktest.Fault{}
+		})
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		require.Equal(t, 3, searches)
+		require.Len(t, srv.Log.Requests(zktest.OpCreate), 1)
+		require.Len(t, srv.Children("/m"), 1)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The policy gives up while the outcome is unknown: the znode is searched for and
+// removed in the background.
+func TestGivenUpCreateIsPurged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		cfg := srv.Config(30 * time.Second)
+		cfg.Retry.MaxAttempts = 2
+		s := fixture.Connect(t, cfg)
+		srv.Put("/m", nil)
+		cuts := 0
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if cuts < 5 && (r.Op == zktest.OpCreate || r.Op == zktest.OpSync) {
+				cuts++
+				return zktest.Fault{Lost: zktest.ReplyLost}
+			}
+			return zktest.Fault{}
+		})
+		_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
+		require.ErrorContains(t, err, "create: ")
+		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+		require.Len(t, srv.Children("/m"), 1, "the create was executed")
+		srv.Put("/m/"+fixture.TwinOf(srv.Children("/m")[0], "0000000007"), nil) // by another one on its way
+		fixture.Eventually(t, 30*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+	})
+}
+
+// The context ends at every moment of a slow create: no znode is left.
+func TestCancelWhileCreateIsInFlight(t *testing.T) {
+	for at := time.Duration(0); at <= 2*time.Second; at += 100 * time.Millisecond {
+		for _, lost := range []zktest.Loss{zktest.NothingLost, zktest.ReplyLost} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(30*time.Second))
+				srv.Put("/m", nil)
+				srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op == zktest.OpCreate {
+						return zktest.Fault{Delay: time.Second, Lost: lost}
+					}
+					return zktest.Fault{}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), at)
+				defer cancel()
+				e, err := fixture.MutexOn(s, "/m").Acquire(ctx)
+				if err == nil {
+					require.NoError(t, e.Leave())
+				} else {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.Equal(t, at, time.Since(ctxStart(ctx, at)))
+				}
+				fixture.Pass(2 * time.Second)
+				require.Empty(t, srv.Children("/m"), "cancelled at %v, loss %v", at, lost)
+			})
+		}
+	}
+}
+
+// ctxStart is when a context with a timeout was made.
+func ctxStart(ctx context.Context, timeout time.Duration) time.Time {
+	deadline, _ := ctx.Deadline()
+	return deadline.Add(-timeout)
+}
+
+// The session expires between the create and its lost answer: the znode found, if
+// any, is not taken for ours.
+func TestSessionExpiresWithTheCreate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		srv.Put("/m", nil)
+		old := fixture.SessionID(s)
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpCreate && r.Session == old {
+				time.AfterFunc(time.Millisecond, func() { srv.Expire(old) })
+				return zktest.Fault{Lost: zktest.ReplyLost, Delay: 2 * time.Millisecond}
+			}
+			return zktest.Fault{}
+		})
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		require.NotEqual(t, old, fixture.SessionID(s))
+		_, stat, _ := srv.Get(e.Path())
+		require.Equal(t, fixture.SessionID(s), stat.EphemeralOwner)
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A fifth of all answers is lost, half of them with the request: no attempt fails, no znode
+// outlives it, no two hold at once.
+func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
+	const workers = 2
+	rounds := fixture.Shorter(1000)
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		dice := rand.New(rand.NewPCG(1, 2))
+		remove := srv.OnRequest(func(zktest.Request) zktest.Fault {
+			return fixture.Cut(dice.IntN(5) == 0, []zktest.Loss{zktest.RequestLost, zktest.ReplyLost}[dice.IntN(2)])
+		})
+		watch := &holderWatch{t: t}
+		var work sync.WaitGroup
+		for range workers {
+			work.Go(func() {
+				for range rounds {
+					e, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if e.Context().Err() == nil {
+						watch.enter(e)
+						fixture.Pass(10 * time.Millisecond)
+						watch.exit(e)
+					}
+					_ = e.Leave()
+				}
+			})
+		}
+		work.Wait()
+		require.Greater(t, watch.total, workers*rounds/2)
+		remove()
+		fixture.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
+	})
+}
+
+// holderWatch fails a test in which two hold at once. It does not rely on the lock under test.
+type holderWatch struct {
+	t *testing.T
+
+	mu     sync.Mutex // protects what is below
+	holder *session.Entry
+	total  int
+}
+
+func (w *holderWatch) enter(e *session.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holder != nil && w.holder.Context().Err() == nil {
+		w.t.Error("two holders")
+	}
+	w.holder = e
+	w.total++
+}
+
+func (w *holderWatch) exit(e *session.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.holder == e {
+		w.holder = nil
+	}
+}
+
+// Parents are containers, the missing ones only; a server without containers gets
+// persistent znodes.
+func TestParents(t *testing.T) {
+	for _, refusal := range []zktest.Refusal{0, zktest.RefuseUnimplemented} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			s := fixture.Connect(t, srv.Config(6*time.Second))
+			srv.Put("/a", nil)
+			srv.OnRequest(func(r zktest.Request) zktest.Fault {
+				if r.Op == zktest.OpCreateContainer {
+					return zktest.Fault{Refusal: refusal}
+				}
+				return zktest.Fault{}
+			})
+			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/a/b/c")).Leave())
+			require.Equal(t, []string{"b"}, srv.Children("/a"))
+			require.Equal(t, []string{"c"}, srv.Children("/a/b"))
+			srv.Reap()
+			srv.Reap() // the outer one, once it is empty
+			require.Equal(t, refusal == 0, len(srv.Children("/a")) == 0, "containers go")
+			for _, r := range srv.Log.Requests(zktest.OpCreate, zktest.OpCreateContainer) {
+				require.NotEqual(t, "/a", r.Path, "one that exists is not touched")
+			}
+		})
+	}
+}
+
+// The container is reaped between its creation and the child's.
+func TestParentReapedInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		reaped := 0
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if _, _, found := srv.Get("/m"); found && r.Op == zktest.OpCreate && reaped < 5 {
+				reaped++
+				srv.Delete("/m")
+			}
+			return zktest.Fault{}
+		})
+		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.Equal(t, 5, reaped)
+	})
+}
+
+func TestSequenceExhausted(t *testing.T) {
+	for _, counter := range []int32{1<<31 - 1, -1 << 31, -7} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			s := fixture.Connect(t, srv.Config(6*time.Second))
+			srv.Put("/m", nil)
+			srv.SetSequence("/m", counter)
+			_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
+			require.ErrorIs(t, err, zkutil.ErrSequenceExhausted)
+			synctest.Wait()
+			require.Empty(t, srv.Children("/m"))
+		})
+	}
+}

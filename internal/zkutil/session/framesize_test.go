@@ -1,0 +1,71 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// A session with so many waits for znodes of such long paths that their watches fill more
+// than one frame of the server's limit, which it answers with a closed connection: no audit
+// exceeds that, each watch is audited all the same, and after a reconnect each is set again.
+func TestManyLongPaths(t *testing.T) {
+	const timeout, many, length = 6 * time.Second, 70, 10 << 10
+	require.Greater(t, 2*many*length, proto.MaxFrame)
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		other := fixture.Connect(t, srv.Config(timeout, srv.A))
+		cfg := srv.Config(timeout, srv.B)
+		cfg.SuspendEnds = true
+		s := fixture.Connect(t, cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		dirs := make([]string, many)
+		holds, turns := map[string]*session.Entry{}, map[string]<-chan fixture.Granted{}
+		for i := range dirs {
+			dirs[i] = fmt.Sprintf("/%d-%s", i, strings.Repeat("x", length))
+			holds[dirs[i]] = fixture.Acquire(t, fixture.MutexOn(other, dirs[i]))
+			turns[dirs[i]] = fixture.AcquireLater(ctx, fixture.MutexOn(s, dirs[i]))
+			synctest.Wait()
+		}
+		beside := fixture.Acquire(t, fixture.MutexOn(s, "/beside"))
+		fixture.Pass(10 * timeout)
+		require.NoError(t, beside.Context().Err())
+		require.Len(t, srv.Dialled(), 2, "no connection was lost")
+
+		fixture.Untold(srv, func() { require.NoError(t, holds[dirs[0]].Leave()) })
+		rounds := 2 * (2*many*length/session.MaxAuditedBytes + 2) // what was refused and what has just been seen shift the order
+		fixture.Pass(time.Duration(rounds) * timeout / zkutil.AuditsPerTimeout)
+		require.NotEmpty(t, turns[dirs[0]], "audits see to each watch")
+		require.NoError(t, (<-turns[dirs[0]]).Entry.Leave())
+		require.NoError(t, beside.Context().Err())
+		require.NoError(t, beside.Leave())
+
+		srv.Stop(srv.B)
+		synctest.Wait() // the client is refused
+		refused := len(srv.Dialled())
+		srv.Restart(srv.B)
+		fixture.Pass(timeout)
+		require.Len(t, srv.Dialled(), refused+1, "nor in setting the watches again")
+		require.Greater(t, len(srv.Log.Requests(zktest.OpSetWatches)), 1)
+		for _, dir := range dirs[1:] {
+			start := time.Now()
+			require.NoError(t, holds[dir].Leave())
+			got := <-turns[dir]
+			require.NoError(t, got.Err)
+			require.Less(t, got.At.Sub(start), time.Second, "by a watch, not by an audit")
+			require.NoError(t, got.Entry.Leave())
+		}
+		cancel()
+	})
+}

@@ -1,0 +1,157 @@
+package session_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// read is a call of a recipe.
+func read(ctx context.Context, s *session.Session, path string) error {
+	_, err := session.Ask(ctx, s, false, func(conn *zk.Conn) ([]byte, error) {
+		data, _, err := conn.Get(path)
+		return data, err
+	})
+	return err
+}
+
+func TestCallWaitsForTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Stop(srv.A)
+		synctest.Wait()
+		go func() {
+			fixture.Pass(5 * time.Second)
+			srv.Restart(srv.A)
+		}()
+		start := time.Now()
+		require.NoError(t, read(t.Context(), s, "/"))
+		require.InDelta(t, 5500*time.Millisecond, time.Since(start), float64(600*time.Millisecond))
+	})
+}
+
+func TestCallIsBoundedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Stop(srv.A)
+		synctest.Wait()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		require.ErrorIs(t, read(ctx, s, "/"), context.DeadlineExceeded)
+		require.Equal(t, 3*time.Second, time.Since(start))
+
+		cause := fixture.ErrBroken
+		canceled, stop := context.WithCancelCause(t.Context())
+		stop(cause)
+		err := read(canceled, s, "/")
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, cause, "the cause can be found too")
+	})
+}
+
+func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Stop(srv.A)
+		synctest.Wait()
+		start := time.Now()
+		err := read(t.Context(), s, "/")
+		require.ErrorIs(t, err, zkutil.ErrUnavailable)
+		require.ErrorContains(t, err, "connection refused", "and says why")
+		require.Equal(t, 10*time.Second, time.Since(start))
+	})
+}
+
+// A call in flight is abandoned by its context at once.
+func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Once(zktest.OpGetData, zktest.Fault{Delay: 4 * time.Second})
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, read(ctx, s, "/"), context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// zk.Conn sends what it has queued in whatever session comes next. Nothing of ours
+// may be in its queue while there is no connection.
+func TestNothingCrossesSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		old := fixture.SessionID(s)
+		srv.Stop(srv.A)
+		synctest.Wait()
+		var calls sync.WaitGroup
+		for range 50 {
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, _ = session.Ask(ctx, s, true, func(conn *zk.Conn) (string, error) {
+					return conn.Create("/stray-", nil, zk.FlagEphemeralSequential, s.Config().ACL)
+				})
+			})
+		}
+		calls.Wait()
+		fixture.Pass(5 * time.Second) // the session is over by now
+		srv.Restart(srv.A)
+		fixture.Eventually(t, 5*time.Second, func() bool { return s.State() == session.Connected })
+		fixture.Pass(time.Second)
+		require.NotEqual(t, old, fixture.SessionID(s))
+		require.Empty(t, srv.Log.Requests(zktest.OpCreate))
+	})
+}
+
+// The gate opens with the new session, once for all that wait.
+func TestManyCallsAcrossAReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Stop(srv.A)
+		synctest.Wait()
+		var calls sync.WaitGroup
+		for range 500 {
+			calls.Go(func() {
+				if err := read(t.Context(), s, "/"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		fixture.Pass(3 * time.Second)
+		srv.Restart(srv.A)
+		calls.Wait()
+		require.Len(t, srv.Log.Requests(zktest.OpGetData), 500)
+	})
+}
+
+func TestCallAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, read(t.Context(), s, "/"), zkutil.ErrClosed)
+		_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
+		require.ErrorIs(t, err, zkutil.ErrClosed)
+		_, err = fixture.MutexOn(s, "/m").TryAcquire(t.Context())
+		require.ErrorIs(t, err, zkutil.ErrClosed)
+		require.ErrorIs(t, queue.Revoke(t.Context(), s, "/m/x-lock-0000000000"), zkutil.ErrClosed)
+	})
+}

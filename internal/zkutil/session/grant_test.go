@@ -1,0 +1,228 @@
+package session_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// The predecessor has gone while the waiter was away for longer than its trust. The
+// session is alive, the event comes: but it has to be proven before the grant.
+func TestNoGrantWithoutProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		const timeout, answer = 30 * time.Second, 2 * time.Second
+		holder, waiter := fixture.TwoClients(t, srv, timeout)
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		synctest.Wait()
+		place := srv.Children("/m")
+		require.Len(t, place, 2)
+
+		srv.Stop(srv.B)
+		fixture.Pass(22 * time.Second)
+		require.NoError(t, e.Leave())
+		srv.Once(zktest.OpMulti, zktest.Fault{Delay: answer})
+		healed := time.Now()
+		srv.Restart(srv.B)
+
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.Contains(t, place, got.Entry.Path()[len("/m/"):], "the place was kept")
+		proof := slices.DeleteFunc(srv.Log.Requests(zktest.OpMulti), func(r zktest.Request) bool { return r.Server != srv.B || r.Time.Before(healed) })
+		require.NotEmpty(t, proof)
+		require.GreaterOrEqual(t, got.At.Sub(proof[0].Time), answer, "not before the first proof is answered")
+		require.LessOrEqual(t, got.Entry.TrustedUntil().Sub(proof[0].Time), 2*timeout/3+answer)
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// The same, but the proof says that the znode is gone: a new place at the tail.
+func TestNoGrantWhenTheProofFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		synctest.Wait()
+		srv.Stop(srv.B)
+		fixture.Pass(22 * time.Second)
+		require.NoError(t, e.Leave())
+		old := "/m/" + srv.Children("/m")[0]
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpMulti && r.Path == old {
+				srv.Delete(old)
+			}
+			return zktest.Fault{}
+		})
+		srv.Restart(srv.B)
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NotEqual(t, old, got.Entry.Path())
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// A create whose answer takes longer than the trust it gives is no grant either.
+func TestSlowCreateIsProvenFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		const timeout = 6 * time.Second
+		s := fixture.Connect(t, srv.Config(timeout))
+		srv.Put("/m", nil)
+		srv.Once(zktest.OpCreate, zktest.Fault{Delay: 3900 * time.Millisecond})
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.True(t, got.At.Before(got.Entry.TrustedUntil()))
+		require.Len(t, srv.Children("/m"), 1)
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// A waiter that has lost its session joins again at the tail, and its context goes on
+// bounding it.
+func TestExpiryWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder, waiter := fixture.TwoClients(t, srv, 6*time.Second)
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		turn := fixture.AcquireLater(ctx, fixture.MutexOn(waiter, "/m"))
+		fixture.Pass(time.Second)
+		old := srv.Children("/m")
+		srv.Expire(fixture.SessionID(waiter))
+		fixture.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 2 })
+		require.NotSubset(t, old, srv.Children("/m"), "a new place")
+		got := <-turn
+		require.ErrorIs(t, got.Err, context.DeadlineExceeded)
+		require.Equal(t, time.Minute, got.At.Sub(start))
+		fixture.Eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 1 })
+		require.NoError(t, e.Leave())
+	})
+}
+
+// The own znode deleted by someone while waiting: never two holders.
+func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		_, e, turn := fixture.OneBehind(t, srv)
+		for _, name := range srv.Children("/m") {
+			if "/m/"+name != e.Path() {
+				srv.Delete("/m/" + name)
+			}
+		}
+		fixture.Pass(time.Second)
+		require.Empty(t, turn, "granted beside a holder")
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// The server does not take back the watches of a waiter that reconnects, and on an adopted
+// connection nothing can be done about that: what went while it was away is seen all the same.
+func TestReconnectWithoutWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder := fixture.Connect(t, srv.Config(6*time.Second, srv.B))
+		waiter, _ := fixture.Adopt(t, srv, 6*time.Second) // on server A
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		fixture.Pass(time.Second)
+		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
+		srv.Stop(srv.A)
+		require.NoError(t, e.Leave())
+		srv.Restart(srv.A)
+		fixture.Pass(2 * time.Second)
+		require.NotEmpty(t, turn)
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// On a connection of its own it tries again: what goes after it has looked is heard of, too.
+func TestReconnectWithWatchesRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		_, e, turn := fixture.OneBehind(t, srv)
+		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
+		srv.Stop(srv.B) // the waiter's
+		srv.Restart(srv.B)
+		fixture.Pass(4 * time.Second)
+		require.NoError(t, e.Leave())
+		fixture.Pass(time.Second)
+		require.NotEmpty(t, turn)
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// While we are away somebody puts a znode in the place of ours, under its very name: it is
+// another session's, and no hold of ours.
+func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder, e, turn := fixture.OneBehind(t, srv)
+		queue := srv.Children("/m")
+		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
+		srv.Stop(srv.B) // the waiter's
+		srv.Delete(own)
+		_, err := holder.Conn().Create(own, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		srv.Restart(srv.B)
+		fixture.Pass(2 * time.Second)
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NotEqual(t, own, got.Entry.Path(), "granted by another's znode")
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// The predecessor's znode and our own go in the same instant: the predecessor first
+// on the wire or ours, we are not granted without a znode.
+func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
+	for _, ownFirst := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			holder, e, turn := fixture.OneBehind(t, srv)
+			var own string
+			for _, name := range srv.Children("/m") {
+				if path := "/m/" + name; path != e.Path() {
+					own = path
+				}
+			}
+			paths := []string{e.Path(), own}
+			if ownFirst {
+				slices.Reverse(paths)
+			}
+			_, err := holder.Conn().Multi(&zk.DeleteRequest{Path: paths[0], Version: -1}, &zk.DeleteRequest{Path: paths[1], Version: -1})
+			require.NoError(t, err)
+			got := <-turn
+			require.NoError(t, got.Err)
+			if got.Entry.Path() == own { // granted in the instant between: it must end
+				_, cause := fixture.Ended(t, got.Entry)
+				require.False(t, ownFirst)
+				require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
+				require.Equal(t, got.At, time.Now())
+				return
+			}
+			require.NoError(t, got.Entry.Leave())
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package session_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+)
+
+// stubborn makes a dialer that ignores its timeout for as long as stuck says.
+func stubborn(dial zk.Dialer, stuck func(address string) <-chan struct{}) zk.Dialer {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		if released := stuck(address); released != nil {
+			<-released
+		}
+		return dial(network, address, timeout)
+	}
+}
+
+// A dialer of the user's that ignores its timeout does not hang Close, which says what is
+// still running. What it brings when it comes back is closed.
+func TestCloseWhileADialerHangs(t *testing.T) {
+	for name, connected := range map[string]bool{"on the first connection": false, "on another": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				released := make(chan struct{})
+				var stuck atomic.Bool
+				cfg := srv.Config(6 * time.Second)
+				cfg.Dialer = stubborn(cfg.Dialer, func(string) <-chan struct{} {
+					if stuck.Load() {
+						return released
+					}
+					return nil
+				})
+				if !connected {
+					stuck.Store(true)
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					defer cancel()
+					start := time.Now()
+					_, err := session.Connect(ctx, cfg)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.Less(t, time.Since(start), 13*time.Second)
+					close(released)
+					synctest.Wait()
+					require.Zero(t, srv.Open())
+					return
+				}
+				s, err := session.Connect(t.Context(), cfg)
+				require.NoError(t, err)
+				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				stuck.Store(true)
+				srv.Disconnect()
+				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+				go func() { _, _, _ = s.Conn().Get("/m") }() // past the gate
+				fixture.Pass(time.Second)
+				start := time.Now()
+				require.ErrorContains(t, s.Close(), "a dialer or a host provider")
+				require.Less(t, time.Since(start), 13*time.Second)
+				require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
+				require.ErrorIs(t, e.Leave(), zkutil.ErrClosed)
+				close(released)
+				require.NoError(t, s.Close())
+				require.Zero(t, srv.Open())
+			})
+		})
+	}
+}
+
+// A dialer that hangs for one server keeps nobody from another one, and not from that one
+// for ever. However often it is tried, few dials hang at a time.
+func TestDialerHangsForOneServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		released := make(chan struct{})
+		var bad atomic.Value
+		var hanging atomic.Int32
+		bad.Store("")
+		cfg := srv.Config(6*time.Second, srv.A, srv.B)
+		cfg.Dialer = stubborn(cfg.Dialer, func(address string) <-chan struct{} {
+			if address != bad.Load() {
+				return nil
+			}
+			hanging.Add(1)
+			return released
+		})
+		s := fixture.Connect(t, cfg)
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		left := s.Conn().Server()
+		bad.Store(map[string]string{srv.A: srv.B, srv.B: srv.A}[left])
+		srv.Disconnect()
+		fixture.Pass(6 * time.Second)
+		require.Positive(t, hanging.Load())
+		require.NoError(t, e.Context().Err(), "the other server serves")
+		srv.Stop(left)
+		fixture.Pass(10 * time.Minute)
+		require.LessOrEqual(t, hanging.Load(), int32(4))
+		srv.Restart(left)
+		bad.Store("")
+		fixture.Eventually(t, 10*time.Second, func() bool { return s.State() == session.Connected })
+		close(released)
+	})
+}
+
+// stubbornHosts is a host provider whose methods wait for as long as they like.
+type stubbornHosts struct {
+	zk.HostProvider
+	stuck    atomic.Pointer[string] // the method that does
+	released chan struct{}
+}
+
+func (h *stubbornHosts) wait(method string) {
+	if stuck := h.stuck.Load(); stuck != nil && *stuck == method {
+		<-h.released
+	}
+}
+
+func (h *stubbornHosts) Next() (string, bool) {
+	h.wait("Next")
+	return h.HostProvider.Next()
+}
+
+func (h *stubbornHosts) Len() int {
+	h.wait("Len")
+	return h.HostProvider.Len()
+}
+
+func (h *stubbornHosts) Connected() {
+	h.wait("Connected")
+	h.HostProvider.Connected()
+}
+
+// Nor does a host provider.
+func TestCloseWhileAHostProviderHangs(t *testing.T) {
+	for _, method := range []string{"Next", "Len", "Connected"} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				provider := &stubbornHosts{HostProvider: &twoTries{}, released: make(chan struct{})}
+				cfg := srv.Config(6 * time.Second)
+				cfg.Hosts = provider
+				s, err := session.Connect(t.Context(), cfg)
+				require.NoError(t, err)
+				provider.stuck.Store(&method)
+				srv.Disconnect()
+				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+				fixture.Pass(5 * time.Second)
+				start := time.Now()
+				require.ErrorContains(t, s.Close(), "a dialer or a host provider")
+				require.Less(t, time.Since(start), 13*time.Second)
+				require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
+				close(provider.released)
+				require.NoError(t, s.Close())
+				require.Zero(t, srv.Open())
+			})
+		})
+	}
+}
+
+// stubbornConn is a connection whose Close never returns.
+type stubbornConn struct {
+	net.Conn
+	released chan struct{}
+}
+
+func (c stubbornConn) Close() error {
+	err := c.Conn.Close()
+	<-c.released
+	return err
+}
+
+// Close is bounded even where the user's connection can't be closed. If it hangs in a goroutine
+// of zk.Conn's that nobody waits for, Close does not notice.
+func TestCloseWhileAConnectionHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		released := make(chan struct{})
+		cfg := srv.Config(6 * time.Second)
+		dial := cfg.Dialer
+		cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := dial(network, address, timeout)
+			return stubbornConn{conn, released}, err
+		}
+		s, err := session.Connect(t.Context(), cfg)
+		require.NoError(t, err)
+		start := time.Now()
+		err = s.Close()
+		require.Less(t, time.Since(start), 40*time.Second)
+		close(released)
+		if err != nil {
+			require.ErrorContains(t, err, "the connection is still being closed")
+		}
+		require.NoError(t, s.Close())
+	})
+}
+
+// hangingConn is a connection whose SetDeadline does not return while it hangs.
+type hangingConn struct {
+	net.Conn
+	hangs    *atomic.Bool
+	released chan struct{}
+}
+
+func (c hangingConn) SetDeadline(t time.Time) error {
+	if c.hangs.Load() {
+		<-c.released
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// A connection that hangs as it is dialled keeps the keeper from nothing: the hold ends in time, and
+// Close is bounded.
+func TestHoldEndsWhileADialledConnectionHangs(t *testing.T) {
+	const timeout = 6 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		released, hangs := make(chan struct{}), new(atomic.Bool)
+		cfg := srv.Config(timeout)
+		dial := cfg.Dialer
+		cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := dial(network, address, timeout)
+			return hangingConn{conn, hangs, released}, err
+		}
+		s, err := session.Connect(t.Context(), cfg)
+		require.NoError(t, err)
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		hangs.Store(true)
+		start := time.Now()
+		srv.Disconnect()
+		at, cause := fixture.Ended(t, e)
+		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
+		require.LessOrEqual(t, at.Sub(start), timeout*2/3)
+		require.False(t, e.TrustedUntil().After(at))
+		start = time.Now()
+		require.ErrorContains(t, s.Close(), "the connection is still being closed")
+		require.Less(t, time.Since(start), 40*time.Second)
+		close(released)
+		require.NoError(t, s.Close())
+	})
+}
+
+// twoTries is a host provider with one server, which is tried twice in a round.
+type twoTries struct {
+	server string
+	tries  int
+}
+
+func (h *twoTries) Init(servers []string) error {
+	h.server = servers[0]
+	return nil
+}
+
+func (*twoTries) Len() int { return 1 }
+
+func (h *twoTries) Next() (server string, retryStart bool) {
+	h.tries++
+	return h.server, h.tries%2 == 0
+}
+
+func (*twoTries) Connected() {}

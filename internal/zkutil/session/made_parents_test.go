@@ -1,0 +1,105 @@
+package session_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// The server reaps no container that never had a child. So what was made for a child
+// that is then refused goes again, unless somebody else uses it by then.
+func TestParentsMadeInVainAreRemoved(t *testing.T) {
+	expected := map[bool]map[string][]string{
+		false: {"/there": {"before"}},
+		true:  {"/there": {"a", "before"}, "/there/a/b/c": {"other"}},
+	}
+	for name, used := range map[string]bool{"nobody uses them": false, "somebody does": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(30*time.Second))
+				srv.Put("/there/before", nil)
+				srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op != zktest.OpCreate {
+						return zktest.Fault{}
+					}
+					if _, _, made := srv.Get("/there/a/b/c"); !made {
+						return zktest.Fault{}
+					}
+					if used {
+						srv.Put("/there/a/b/c/other", nil)
+					}
+					return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+				})
+				_, err := fixture.MutexOn(s, "/there/a/b/c").Acquire(t.Context())
+				require.ErrorIs(t, err, zk.ErrNoAuth)
+				for path, children := range expected[used] {
+					require.ElementsMatch(t, children, srv.Children(path), path)
+				}
+			})
+		})
+	}
+}
+
+// The parent may be refused as well, halfway down.
+func TestParentsMadeInVainHalfway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if _, _, made := srv.Get("/a"); made && r.Path == "/a/b" {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		_, err := fixture.MutexOn(s, "/a/b/c").Acquire(t.Context())
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.NotContains(t, srv.Children("/"), "a")
+	})
+}
+
+// What somebody has put into a parent of ours is theirs, and a parent that was lost sight of
+// between two attempts is still removed.
+func TestParentsMadeInVainThroughFaults(t *testing.T) {
+	tests := map[string]struct {
+		atChild func(srv *fixture.Ensemble) zktest.Fault // at the first create of the child
+		stays   bool
+	}{
+		"with data":         {func(srv *fixture.Ensemble) zktest.Fault { srv.Put("/a", []byte("mine")); return zktest.Fault{} }, true},
+		"after a lost call": {func(*fixture.Ensemble) zktest.Fault { return zktest.Fault{Lost: zktest.RequestLost} }, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(30*time.Second))
+				first := true
+				srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					_, _, made := srv.Get("/a")
+					if r.Op != zktest.OpCreate || !made {
+						return zktest.Fault{}
+					}
+					f := zktest.Fault{}
+					if first {
+						first = false
+						f = tt.atChild(srv)
+					}
+					if f.Lost == 0 {
+						f.Refusal = zktest.RefuseNoAuth
+					}
+					return f
+				})
+				_, err := fixture.MutexOn(s, "/a").Acquire(t.Context())
+				require.ErrorIs(t, err, zk.ErrNoAuth)
+				_, _, there := srv.Get("/a")
+				require.Equal(t, tt.stays, there)
+			})
+		})
+	}
+}

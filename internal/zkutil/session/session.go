@@ -1,0 +1,237 @@
+package session
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
+)
+
+// Auth is one credential for AddAuth.
+type Auth struct {
+	Scheme     string
+	Credential []byte
+}
+
+// Config is what a session is made of. Package recipes fills in the defaults.
+type Config struct {
+	Servers          []string
+	SessionTimeout   time.Duration // asked for; of an adopted connection: as told, 0 when unknown
+	OperationTimeout time.Duration
+	Dialer           zk.Dialer
+	Hosts            zk.HostProvider
+	TLS              *tls.Config
+	Auth             []Auth
+	ACL              []zk.ACL
+	Retry            zkutil.Retry
+	SuspendEnds      bool                 // a hold ends when the connection does (StandardErrorPolicy)
+	Logger           *slog.Logger         // nil: slog.Default(), as it is at each record
+	Suspended        func() time.Duration // how long the machine has been suspended in all; nil: asks the system
+}
+
+// maxFrame bounds a frame of the server: a listing of about 280,000 waiters.
+const maxFrame = 16 << 20
+
+// Session is one ZooKeeper session, with its holds and watches. When the servers expire it, it goes
+// on as the next session of the same connection. Create it with [Connect] or [Adopt]. All
+// methods may be called concurrently.
+//
+// One mutex guards all of it, because a grant, a loss, a new connection and the end of all holds
+// have to be one step each. The package comment says what may run under it.
+type Session struct {
+	cfg        Config
+	clock      *clock
+	scope      zkutil.Scope // of the user's functions
+	wire       *wire.Wire   // nil on an adopted connection
+	life       lifecycle
+	hangUp     hangUp
+	shortTasks chan struct{} // of RunShortTask
+	logs       *Callbacks    // of the handler behind cfg.Logger
+	listings   listings
+
+	mu      sync.Mutex // protects everything below, and what other types name it for
+	conn    *zk.Conn
+	state   State
+	link    link
+	live    liveness
+	changes zkutil.Changes   // of state and link
+	holds   map[string]*Hold // by their znodes
+	watches map[wire.WatchKey]*Watch
+	readers map[*reader]struct{} // the subscriptions
+}
+
+// link is the connection, as zk.Conn's events tell of it. Guarded by Session.mu.
+type link struct {
+	isConnected bool      // from the handshake to the disconnect
+	changedAt   time.Time // when that was last changed
+	epoch       uint64    // counts the handshakes
+	id          int64     // of the session; 0: expired, and no other yet
+	failure     error     // of the latest dial or handshake
+	hopeless    error     // why all servers refuse us, where another attempt would not change that
+}
+
+func newSession(cfg Config) *Session {
+	if cfg.Suspended == nil {
+		cfg.Suspended = suspendedTime
+	}
+	s := &Session{
+		cfg: cfg, clock: &clock{suspended: cfg.Suspended}, scope: zkutil.NewScope(),
+		life: newLifecycle(), hangUp: newHangUp(), live: newLiveness(cfg.SessionTimeout),
+		shortTasks: make(chan struct{}, maxShortTasks), holds: map[string]*Hold{},
+		watches: map[wire.WatchKey]*Watch{}, listings: listings{running: map[listKey]*listing{}}, readers: map[*reader]struct{}{},
+	}
+	s.logs = s.Callbacks()
+	return s
+}
+
+// Connect opens a session, and returns once a server has made it and accepted the credentials. Its
+// error wraps the failure of the latest dial or handshake. ctx bounds Connect alone.
+func Connect(ctx context.Context, cfg Config) (*Session, error) {
+	s := newSession(cfg)
+	s.wire = wire.New(s.life.tasksCtx, wire.Config{Dialer: cfg.Dialer, Hosts: cfg.Hosts, TLS: cfg.TLS}, wireOwner{s, ctx}) //nolint:contextcheck // dials go on when ctx is over
+	s.live.isOwn = true
+	s.Background(s.keep)
+	conn, events, err := zk.Connect(cfg.Servers, cfg.SessionTimeout,
+		zk.WithDialer(s.wire.Dial),
+		zk.WithHostProvider(s.wire.Provider()),
+		zk.WithEventCallback(s.onEvent),
+		zk.WithLogger(logAdapter{s}),
+		zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxFrame))
+	if err != nil {
+		close(s.hangUp.connDone)
+		_ = s.Close()
+		return nil, err
+	}
+	go func() { // ends with zk.Conn's goroutine; joined in Close
+		for range events { // onEvent has seen them all
+		}
+		s.beginClosing()
+		close(s.hangUp.connDone)
+	}()
+	s.mu.Lock()
+	s.conn = conn
+	s.announceLocked()
+	s.mu.Unlock()
+	if err := s.authenticate(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// authenticate waits for the session and presents the credentials.
+func (s *Session) authenticate(ctx context.Context) error {
+	if err := s.awaitCondition(ctx, func() bool { return s.link.isConnected || s.link.hopeless != nil }); err != nil {
+		return fmt.Errorf("%w: %w", err, s.whyNotConnected())
+	}
+	if why := s.whyHopeless(); why != nil {
+		return why
+	}
+	for _, auth := range s.cfg.Auth {
+		_, err := zkutil.RepeatWhile(ctx, s.cfg.Retry, s.mayRepeat(ctx), func() (struct{}, error) {
+			return runRequest(ctx, s, request[struct{}]{run: func(conn *zk.Conn) (struct{}, error) {
+				return struct{}{}, conn.AddAuth(auth.Scheme, auth.Credential)
+			}})
+		})
+		if err != nil {
+			return fmt.Errorf("authenticate with scheme %q: %w", auth.Scheme, err)
+		}
+	}
+	return nil
+}
+
+// whyHopeless is why no server will ever accept us, nil if one may.
+func (s *Session) whyHopeless() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link.isConnected {
+		return nil
+	}
+	return s.link.hopeless
+}
+
+// whyNotConnected is why there has been no handshake yet.
+func (s *Session) whyNotConnected() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link.failure != nil {
+		return s.link.failure
+	}
+	if l := s.wire.Line(); l != nil {
+		return fmt.Errorf("handshake with %s: no answer yet", l.RemoteAddr())
+	}
+	return zkutil.ErrUnavailable
+}
+
+// Adopt tracks a session on a connection that belongs to the caller. The session timeout that was
+// negotiated is not visible there, and the socket can't be cut. So without cfg.SessionTimeout holds
+// end at the first disconnect, and there is no deadline.
+func Adopt(conn *zk.Conn, events <-chan zk.Event, cfg Config) *Session {
+	cfg.SuspendEnds = cfg.SuspendEnds || cfg.SessionTimeout == 0
+	s := newSession(cfg)
+	s.mu.Lock()
+	s.conn = conn
+	s.mu.Unlock()
+	s.Background(s.keep)
+	s.catchUpWithConn()
+	s.Background(func(ctx context.Context) {
+		for {
+			select {
+			case event, ok := <-events:
+				if !ok {
+					s.beginClosing()
+					return
+				}
+				s.onEvent(event)
+				s.catchUpWithConn()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return s
+}
+
+// catchUpWithConn replaces events that an adopted connection has dropped: its channel has room for
+// six, watch events included. Another look always follows, because zk.Conn sends an event for every
+// attempt to connect.
+func (s *Session) catchUpWithConn() {
+	s.mu.Lock()
+	isUp, isOther, wasUp := s.conn.State() == zk.StateHasSession, s.conn.SessionID() != s.link.id, s.link.isConnected
+	s.mu.Unlock()
+	switch {
+	case wasUp && !isUp:
+		s.onDisconnected()
+	case isUp && (isOther || !wasUp):
+		s.onConnected()
+	}
+}
+
+// Config returns what the session was made of.
+func (s *Session) Config() Config { return s.cfg }
+
+// TellsEveryEvent reports whether the events of all watches come, in order, before the answers to
+// later requests. An own connection does that while its server has all watches.
+func (s *Session) TellsEveryEvent() bool { return s.wire != nil && !s.wire.HasRefusedWatches() }
+
+// Conn returns the connection. Calls made on it directly bypass the gate.
+func (s *Session) Conn() *zk.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn
+}
+
+// Timeout returns the session timeout of the latest handshake, 0 while unknown.
+func (s *Session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live.timeout
+}

@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// Context ends when the session closes.
+func (s *Session) Context() context.Context { return s.life.open }
+
+// WhileOpen derives a context that ends with ErrClosed when the session closes.
+func (s *Session) WhileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life.open, func() { cancel(zkutil.ErrShut) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// Background runs a task of the session in a goroutine. The task has to return soon after its context
+// ends. Background reports false, and runs nothing, once the session is sealed.
+func (s *Session) Background(task func(ctx context.Context)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backgroundLocked(task)
+}
+
+// backgroundLocked is Background for callers that hold s.mu.
+func (s *Session) backgroundLocked(task func(ctx context.Context)) bool {
+	if s.life.isSealedLocked() {
+		return false
+	}
+	s.life.tasks.Go(func() { task(s.life.tasksCtx) }) // owned by the session; ends with s.life.tasksCtx; joined in Close
+	return true
+}
+
+// cleanUp runs a task that removes what a call with ctx has left in ZooKeeper, and notes it in the
+// leftovers of ctx. The session is kept proven meanwhile. Close of an adopted connection waits for
+// the task, for an operation timeout at most.
+func (s *Session) cleanUp(ctx context.Context, task func(ctx context.Context)) {
+	end := beginDeletion(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleanUpLocked(func(ctx context.Context) {
+		defer end()
+		task(ctx)
+	})
+}
+
+// cleanUpLocked is cleanUp for callers that hold s.mu and keep no leftovers.
+func (s *Session) cleanUpLocked(task func(ctx context.Context)) {
+	if s.backgroundLocked(func(ctx context.Context) {
+		task(ctx)
+		s.mu.Lock()
+		s.releaseLocked()
+		s.mu.Unlock()
+	}) {
+		s.retainLocked()
+	}
+}
+
+// RunCampaign runs a campaign for leadership: the session stands until it has returned. It reports
+// false, and runs nothing, once Close has begun to wait for the campaigns.
+func (s *Session) RunCampaign(campaign func()) bool { return s.life.campaigns.Run(campaign) }
+
+// maxShortTasks bounds how many short tasks run at a time.
+const maxShortTasks = 16
+
+// RunShortTask runs fn in a short-lived goroutine and waits for it, so that callers who then wait
+// for hours keep a small stack. At most 16 run at once.
+func (s *Session) RunShortTask(ctx context.Context, fn func() error) (err error) {
+	select {
+	case s.shortTasks <- struct{}{}:
+	case <-ctx.Done():
+		return zkutil.Interrupted(ctx, nil)
+	}
+	done := make(chan struct{})
+	go func() { // ends with fn; joined below
+		defer close(done)
+		err = fn()
+	}()
+	<-done
+	<-s.shortTasks
+	return err
+}

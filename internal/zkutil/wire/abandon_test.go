@@ -1,0 +1,45 @@
+package wire
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// recordingConn is a connection that records whether it was closed. Reads end at once.
+type recordingConn struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+func (c *recordingConn) Read([]byte) (int, error)         { return 0, io.EOF }
+func (c *recordingConn) Close() error                     { c.closed.Store(true); return nil }
+func (c *recordingConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *recordingConn) SetDeadline(time.Time) error      { return nil }
+func (c *recordingConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *recordingConn) Write(b []byte) (int, error)      { return len(b), nil }
+
+// The socket of an abandoned line is closed with the wire, even if the server hung up, and zk.Conn
+// closed the line, at the same time as the owner abandoned it.
+func TestAbandonedLineIsClosed(t *testing.T) {
+	conn := &recordingConn{}
+	w := newTestWire(t, &testOwner{period: time.Second, patience: time.Second, isSaving: true}, conn)
+	c, err := w.Dial("tcp", "x:1", 0)
+	require.NoError(t, err)
+	l := c.(*Line)
+	l.finishHandshake(1, 6*time.Second)
+	require.NoError(t, l.sendFrame(7, proto.OpMulti, []byte("heartbeat")))
+	_, err = l.Read(make([]byte, 4)) // the server hangs up: zk.Conn's reader ends
+	require.ErrorIs(t, err, io.EOF)
+	l.Abandon()                                  // the owner, at the same time
+	_ = l.Close()                                // zk.Conn, as it always does
+	w.DropAbandoned(time.Now().Add(time.Second)) // the next proof
+	w.Close()
+	require.True(t, conn.closed.Load(), "the socket is open after Close")
+}

@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// contact records which requests one connection has sent and which answers have come. From that
+// follows when the server may have received nothing: see Gap.
+type contact struct {
+	now       func() time.Time
+	isHolding *atomic.Bool  // the session holds something
+	writing   chan struct{} // a slot for one frame at a time, so that inFlight has the order of the connection
+
+	mu              sync.Mutex // protects what is below
+	timeout         time.Duration
+	inFlight        []sentFrame
+	sentAt          time.Time // when the latest frame was sent
+	answeredSentAt  time.Time // when the latest frame that was answered had been sent
+	writeAnsweredAt time.Time // when the latest write was answered
+	lateAnswerAt    time.Time // when the latest write was answered, if that was late; else zero
+	byteAt          time.Time // when bytes of an answer came last
+	gaps            Gaps
+	syncStarted     chan struct{} // closed and replaced when a sync is about to be written
+}
+
+// sentFrame is a request without an answer yet.
+type sentFrame struct {
+	xid, op int32
+	sentAt  time.Time // shortly before it was sent
+}
+
+// isProof reports whether a positive answer means that the quorum has committed something.
+func (f sentFrame) isProof() bool {
+	switch f.op {
+	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL, proto.OpDelete, proto.OpSetData, proto.OpSetACL, proto.OpMulti:
+		return true
+	default:
+		return false
+	}
+}
+
+// isWrite reports whether the server needs the agreement of the quorum before it can answer.
+func (f sentFrame) isWrite() bool {
+	switch f.op {
+	case proto.OpGetData, proto.OpGetACL, proto.OpExists, proto.OpGetChildren, proto.OpGetChildren2, proto.OpPing,
+		proto.OpSetWatches, proto.OpSetWatches2, proto.OpAddWatch, proto.OpCheckWatches, proto.OpRemoveWatches:
+		return false
+	default:
+		return true
+	}
+}
+
+func newContact(now func() time.Time, isHolding *atomic.Bool) *contact {
+	return &contact{now: now, isHolding: isHolding, writing: make(chan struct{}, 1), syncStarted: make(chan struct{})}
+}
+
+// noteHandshake begins the record at the start of a handshake that has been answered, because a
+// handshake reaches the leader.
+func (c *contact) noteHandshake(beganAt time.Time, timeout time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timeout, c.sentAt, c.answeredSentAt = timeout, beganAt, beganAt
+	c.noteGapLocked(c.sentAt)
+}
+
+// sendRequest records a request, and calls write to send it.
+func (c *contact) sendRequest(xid, op int32, write func() error) error {
+	c.writing <- struct{}{}
+	defer func() { <-c.writing }()
+	c.mu.Lock()
+	sentAt := c.now()
+	c.noteGapLocked(c.sentAt)
+	if op != proto.OpAuth { // its answer comes out of order
+		c.inFlight = append(c.inFlight, sentFrame{xid, op, sentAt})
+	}
+	if op == proto.OpSync {
+		c.announceSyncLocked()
+	}
+	c.mu.Unlock()
+	err := write()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noteGapLocked(c.sentAt) // the process may have been stopped before the frame was sent
+	c.sentAt = sentAt
+	return err
+}
+
+// noteGapLocked notes a gap if nothing has reached the server since startAt for longer than T/8.
+func (c *contact) noteGapLocked(startAt time.Time) {
+	if now := c.now(); c.timeout > 0 && now.Sub(startAt) > c.timeout/zkutil.GapsPerTimeout {
+		c.gaps.Add(Gap{StartAt: startAt, EndAt: now}, c.timeout)
+	}
+}
+
+// noteAnswer notes an answer, and returns its request. Answers come in the order of the requests.
+func (c *contact) noteAnswer(xid int32) (request sentFrame, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noteGapLocked(c.sentAt)
+	i := slices.IndexFunc(c.inFlight, func(f sentFrame) bool { return f.xid == xid })
+	if i < 0 {
+		return sentFrame{}, false
+	}
+	request = c.inFlight[i]
+	// A slow quorum delays a write and everything behind it. If anything else is answered late,
+	// the request may have stood still on its way to the server.
+	hasWaitedForQuorum := slices.ContainsFunc(c.inFlight[:i+1], sentFrame.isWrite) || c.writeAnsweredAt.After(request.sentAt)
+	switch {
+	case !hasWaitedForQuorum:
+		c.noteGapLocked(c.answeredSentAt)
+	case request.isWrite():
+		c.judgeLateWriteLocked(request)
+	}
+	c.inFlight = slices.Delete(c.inFlight, 0, i+1)
+	c.answeredSentAt = request.sentAt
+	if request.isWrite() {
+		c.writeAnsweredAt = c.now()
+	}
+	return request, true
+}
+
+// judgeLateWriteLocked decides, when a write is answered late, whether the connection stood still or
+// the quorum is slow. A connection that stood still delivers everything at once. If a write that was
+// sent after that is late again, the quorum is slow.
+//
+// While something is held, every late answer counts as the quorum's. A gap could cost the lease, and
+// a holder does not wait for a silent server to answer again: it tries another server. A late answer
+// says nothing of the quorum if the process was stopped meanwhile.
+func (c *contact) judgeLateWriteLocked(w sentFrame) {
+	now := c.now()
+	isLate := now.Sub(w.sentAt) > c.timeout/zkutil.GapsPerTimeout && !c.gaps.hasStopSince(w.sentAt)
+	switch {
+	case isLate && !c.lateAnswerAt.IsZero() && !w.sentAt.Before(c.lateAnswerAt):
+		c.gaps.dropLateWrites()
+	case now.Sub(c.answeredSentAt) > c.timeout/zkutil.GapsPerTimeout && !c.isHolding.Load() && c.timeout > 0:
+		c.gaps.Add(Gap{StartAt: c.answeredSentAt, EndAt: now, isLateWrite: true}, c.timeout)
+	}
+	if c.lateAnswerAt = now; !isLate {
+		c.lateAnswerAt = time.Time{}
+	}
+}
+
+// noteBytes notes that bytes of an answer have come.
+func (c *contact) noteBytes() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byteAt = c.now()
+}
+
+// lastWriteAnsweredAt returns when a write was answered last.
+func (c *contact) lastWriteAnsweredAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeAnsweredAt
+}
+
+// lastByteAt returns when bytes of an answer came last.
+func (c *contact) lastByteAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byteAt
+}
+
+// lifetime returns the session timeout, 0 before the handshake.
+func (c *contact) lifetime() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.timeout
+}
+
+// hasProofInFlightAfter reports whether a write that was sent after a moment has not been answered yet.
+func (c *contact) hasProofInFlightAfter(after time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.inFlight, func(f sentFrame) bool { return f.isProof() && f.sentAt.After(after) })
+}
+
+// proofLimit is Line.ProofLimit.
+func (c *contact) proofLimit(sentAt time.Time, horizon, timeout time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noteGapLocked(c.sentAt)
+	return c.gaps.Limit(sentAt, horizon, timeout)
+}

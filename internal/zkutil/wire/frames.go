@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// headerSize is the size of the header of an answer or event: length, xid, zxid, code.
+const headerSize = 4 + 16
+
+// beginFrame blocks until a frame comes, and finds out what it means. The consequences are left to
+// onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before it
+// reads on, so the wire and zk.Conn take the same steps in the same order.
+func (l *Line) beginFrame() error {
+	head, err := l.in.Peek(4)
+	if err != nil {
+		return err
+	}
+	size := int(binary.BigEndian.Uint32(head))
+	l.frameLeft, l.isAnswer, l.layout = 4+size, false, layout{}
+	if !l.isOpen() {
+		return l.peekHandshake(size)
+	}
+	if size < headerSize-4 {
+		return l.failMalformed()
+	}
+	if head, err = l.in.Peek(headerSize); err != nil {
+		l.frameLeft = 0
+		return err
+	}
+	d := proto.NewDecoder(head[4:])
+	xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
+	l.isAnswer = xid >= 0
+	var request sentFrame
+	if xid != proto.XidEvent {
+		request, _ = l.contact.noteAnswer(xid)
+	}
+	switch {
+	case xid == proto.XidEvent:
+		l.layout = newLayout(headerSize, size-(headerSize-4), eventParts)
+		return l.peekEvent(size)
+	case xid >= 0:
+		if code == proto.CodeOK {
+			l.layout = newLayout(headerSize, size-(headerSize-4), answerParts(request.op))
+		}
+		return l.passAnswer(xid, zxid, code, head)
+	}
+	return nil
+}
+
+// passAnswer blocks until the answer to a request may pass: see watchRestore. The frame begins with
+// head.
+func (l *Line) passAnswer(xid int32, zxid int64, code int32, head []byte) error {
+	isCredential := l.isCredential(xid)
+	if zxid > 0 && !isCredential {
+		if err := l.restore.awaitRelease(); err != nil {
+			l.frameLeft = 0
+			return err // the answer is lost
+		}
+	}
+	if isCredential || l.isClosing() {
+		// zk.Conn must take no zxid from an answer that was not held back. Some servers fill in
+		// the zxid of the answer to a credential.
+		clear(head[8:16])
+	}
+	if code != proto.CodeOK && l.isSetWatches(xid) {
+		l.restore.noteRefusal()
+	}
+	l.onFrameRead = func() { l.registerWatch(xid, code) }
+	return nil
+}
+
+// failMalformed ends the connection because of a malformed frame. zk.Conn gets nothing of its rest.
+func (l *Line) failMalformed() error {
+	l.frameLeft, l.onFrameRead = 0, nil
+	if !l.isOpen() {
+		return errNotZooKeeper
+	}
+	l.wire.noteFailure(l.Address, errMalformed)
+	_ = l.Close()
+	return errMalformed
+}
+
+// peekHandshake reads the answer to the handshake: protocol version, timeout, session id, password.
+func (l *Line) peekHandshake(size int) error {
+	const shortest, longest = 4 + 4 + 8 + 4, 1 << 10
+	if size < shortest || size > longest { // zk.Conn would allocate any size
+		return l.failMalformed()
+	}
+	frame, err := l.in.Peek(4 + size)
+	if err != nil {
+		l.frameLeft = 0
+		return err
+	}
+	d := proto.NewDecoder(frame[8:])
+	timeout, id := time.Duration(d.Int32())*time.Millisecond, d.Int64()
+	if d.Buffer(); d.Err() != nil || id != 0 && timeout <= 0 {
+		return l.failMalformed()
+	}
+	l.onFrameRead = func() { l.finishHandshake(id, timeout) }
+	return nil
+}
+
+// peekEvent reads a watch event: type, state and path follow the header. If the path is longer
+// than the buffer, its watch stays in the list, and a reconnect may wait for a setWatches in vain.
+func (l *Line) peekEvent(size int) error {
+	frame, err := l.in.Peek(min(4+size, l.in.Size()))
+	if err != nil {
+		l.frameLeft = 0
+		return err
+	}
+	d := proto.NewDecoder(frame[headerSize:])
+	kind, _, path := d.Int32(), d.Int32(), d.String()
+	if d.Err() == nil {
+		l.onFrameRead = func() { l.forgetFired(kind, path) }
+	}
+	return nil
+}

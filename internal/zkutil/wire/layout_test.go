@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// bodies are answers as servers send them, by operation.
+func bodies() map[int32][]byte {
+	body := func() *proto.Encoder { return proto.NewEncoder() }
+	return map[int32][]byte{
+		proto.OpCreate:       body().String("/a").Body(),
+		proto.OpExists:       body().Stat(zk.Stat{}).Body(),
+		proto.OpGetData:      body().Buffer([]byte("data")).Stat(zk.Stat{}).Body(),
+		proto.OpReconfig:     body().Buffer(nil).Stat(zk.Stat{}).Body(),
+		proto.OpGetACL:       body().ACL(append(zk.WorldACL(1), zk.WorldACL(2)...)).Stat(zk.Stat{}).Body(),
+		proto.OpGetChildren:  body().Strings([]string{"", "b", "ccc"}).Body(),
+		proto.OpGetChildren2: body().Strings([]string{"a", "", "ccc"}).Stat(zk.Stat{}).Body(),
+		proto.OpMulti: body().
+			Int32(proto.OpCreate).Bool(false).Int32(0).String("/a").
+			Int32(proto.OpSetData).Bool(false).Int32(0).Stat(zk.Stat{}).
+			Int32(proto.OpCheck).Bool(false).Int32(0).
+			Int32(proto.OpDelete).Bool(false).Int32(0).
+			Int32(proto.OpError).Bool(false).Int32(-101).Int32(-101).
+			Int32(proto.OpError).Bool(true).Int32(proto.OpError).Body(),
+		proto.OpDelete: {},
+	}
+}
+
+// acceptsBody shows a body to its layout in pieces of a size.
+func acceptsBody(op int32, body []byte, size int) bool {
+	l := newLayout(0, len(body), answerParts(op))
+	for {
+		n := min(size, len(body))
+		if !l.accept(body[:n]) {
+			return false
+		}
+		if body = body[n:]; len(body) == 0 {
+			return true
+		}
+	}
+}
+
+// A complete answer passes, also with more bytes behind it. An answer without its last byte does not.
+// The size of the pieces makes no difference.
+func TestLayoutOfAnswers(t *testing.T) {
+	for op, body := range bodies() {
+		for size := 1; size <= len(body)+1; size++ {
+			require.True(t, acceptsBody(op, body, size), "%s in pieces of %d", proto.OpName(op), size)
+			require.True(t, acceptsBody(op, append(slices.Clip(body), 1, 2, 3), size), "%s with more behind", proto.OpName(op))
+			for n := range body {
+				require.False(t, acceptsBody(op, body[:n], size), "%d bytes of %s in pieces of %d", n, proto.OpName(op), size)
+			}
+		}
+	}
+}

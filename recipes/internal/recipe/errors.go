@@ -1,0 +1,32 @@
+package recipe
+
+import (
+	"errors"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// PublicError returns err, with a queue.InterruptedError replaced by a recipes.WaitError.
+func PublicError(err error) error {
+	wait, ok := errors.AsType[*queue.InterruptedError](err)
+	if !ok {
+		return err
+	}
+	return &recipes.WaitError{
+		Position: wait.Position,
+		Holder:   toParticipant(wait.Holder),
+		Waited:   wait.Waited,
+		Err:      wait.Err,
+	}
+}
+
+// LogAttributes returns the attributes of the log record of an error: the path, the error, and
+// for a panic its stack.
+func LogAttributes(path string, err error) []any {
+	attributes := []any{"path", path, "err", err}
+	if panicked, ok := errors.AsType[*recipes.PanicError](err); ok {
+		attributes = append(attributes, "stack", string(panicked.Stack))
+	}
+	return attributes
+}
