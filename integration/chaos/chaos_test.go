@@ -126,6 +126,8 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 		fmt.Fprintf(&s, "    not here: slow fsync      %v\n", o.NoDisks)
 	}
 	fmt.Fprintf(&s, "    not here: clock jump      all containers share one clock\n")
+	stalls, sum := o.History.StalledByItself()
+	fmt.Fprintf(&s, "  quorum stalled by itself   %d times, %v in all\n", stalls, sum)
 	fmt.Fprintf(&s, "  attempts, given up         %d, by %v\n", v.Happened[chaos.Called], v.GivenUp)
 	total := 0
 	for _, path := range slices.Sorted(maps.Keys(v.Leases)) {

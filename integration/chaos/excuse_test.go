@@ -160,12 +160,14 @@ func TestNotToldInQuietTimes(t *testing.T) {
 		faults  []Fault
 		excused bool
 	}{
-		"quiet at the end":          {[]Fault{cut(first, first+1)}, false},
-		"quiet before the rescue":   {[]Fault{cut(granted-1, granted)}, false},
-		"quiet in the middle":       {[]Fault{cut(first, first+1), cut(granted-1, granted)}, false},
-		"a fault all the time":      {[]Fault{cut(first, granted-second)}, true},
-		"one fault after the other": {[]Fault{cut(first, first+1), cut(first+7*second, first+8*second), cut(first+14*second, granted)}, true},
-		"the servers'":              {[]Fault{{Kind: "leader killed", From: first, To: granted - second}}, true},
+		"quiet at the end":                         {[]Fault{cut(first, first+1)}, false},
+		"quiet before the rescue":                  {[]Fault{cut(granted-1, granted)}, false},
+		"quiet in the middle":                      {[]Fault{cut(first, first+1), cut(granted-1, granted)}, false},
+		"a fault all the time":                     {[]Fault{cut(first, granted-second)}, true},
+		"one fault after the other":                {[]Fault{cut(first, first+1), cut(first+7*second, first+8*second), cut(first+14*second, granted)}, true},
+		"the quorum was stalled":                   {[]Fault{{Kind: stalled, From: first + second, To: granted - second}}, true},
+		"the quorum was stalled, and then was not": {[]Fault{{Kind: stalled, From: first, To: first + 5*second}}, false},
+		"the servers'":                             {[]Fault{{Kind: "leader killed", From: first, To: granted - second}}, true},
 		"a moment without time now and then": {[]Fault{
 			{Kind: starved, Proc: proc, From: first + 7*second, To: first + 7*second + 100*ms},
 			{Kind: starved, Proc: proc, From: first + 14*second, To: first + 14*second + 100*ms},
@@ -180,6 +182,26 @@ func TestNotToldInQuietTimes(t *testing.T) {
 			require.Contains(t, fmt.Sprint(Judge(h).Violations), "was not told", name)
 		}
 	}
+}
+
+// The quorum was stalled where no server has committed promptly for a while.
+func TestStalls(t *testing.T) {
+	const late = int64(pulseLate)
+	every := func(from, to, took int64) (beats []beat) {
+		for at := from; at < to; at += int64(pulseEvery) {
+			beats = append(beats, beat{at, at + took})
+		}
+		return beats
+	}
+	stall := func(from, to int64) []Fault { return []Fault{{Kind: stalled, From: from, To: to}} }
+	require.Empty(t, stalls(nil))
+	require.Empty(t, stalls(every(0, 10*second, 5*ms)))
+	require.Empty(t, stalls(slices.Concat(every(0, 10*second, 5*ms), every(0, 10*second, 3*second))), "another server is prompt")
+	require.Empty(t, stalls(slices.Concat(every(0, second, 5*ms), every(second+late/2, 2*second, 5*ms))), "a short pause")
+	slow := slices.Concat(every(0, second, 5*ms), every(second, 6*second, late+1), every(6*second, 7*second, 5*ms))
+	last := every(0, second, 5*ms)
+	require.Equal(t, stall(last[len(last)-1].answered, 6*second+5*ms), stalls(slow), "late commits")
+	require.Equal(t, stall(last[len(last)-1].answered, 6*second+5*ms), stalls(slices.Concat(last, every(6*second, 7*second, 5*ms))), "none")
 }
 
 // A server shows a ghost if the znode has been gone for longer than servers are behind.

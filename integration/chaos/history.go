@@ -42,7 +42,7 @@ type Hold struct {
 type History struct {
 	Events  []Event
 	Faults  []Fault
-	Starved []Fault // processes that did not run, for whatever reason
+	Starved []Fault // processes that did not run, and times in which the quorum was stalled, for whatever reason
 	Lives   []*Life
 	Views   []View
 	Offset  int64 // wall clock minus monotonic clock, in nanoseconds

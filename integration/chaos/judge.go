@@ -76,16 +76,7 @@ func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 // log: at a grant, the servers had removed every znode ahead of it, and whoever is first
 // in a queue gets the lock.
 func (v *Verdict) log(h *History) {
-	granted, procs := make(map[*Life]*Hold), make(map[int64]int)
-	for path, holds := range h.holds() {
-		for _, hold := range holds {
-			if hold.Life == nil || hold.Life.Token != hold.Token {
-				v.violation(hold.Granted, path, "%s: the logs do not tell of %s's token %d", path, hold.By, hold.Token)
-				continue
-			}
-			granted[hold.Life], procs[hold.Life.Session] = hold, hold.Proc
-		}
-	}
+	granted, procs := v.logged(h)
 	last := make(map[string]*Life) // of those ahead in a queue, the last to go
 	for _, l := range slices.SortedFunc(slices.Values(h.Lives), func(a, b *Life) int { return cmp.Compare(a.Token, b.Token) }) {
 		path := directory(l.Path)
@@ -100,6 +91,21 @@ func (v *Verdict) log(h *History) {
 			last[path] = l
 		}
 	}
+}
+
+// logged are the holds by their znodes, and the process of each session.
+func (v *Verdict) logged(h *History) (granted map[*Life]*Hold, procs map[int64]int) {
+	granted, procs = make(map[*Life]*Hold), make(map[int64]int)
+	for path, holds := range h.holds() {
+		for _, hold := range holds {
+			if hold.Life == nil || hold.Life.Token != hold.Token {
+				v.violation(hold.Granted, path, "%s: the logs do not tell of %s's token %d", path, hold.By, hold.Token)
+				continue
+			}
+			granted[hold.Life], procs[hold.Life.Session] = hold, hold.Proc
+		}
+	}
+	return granted, procs
 }
 
 // ms is how the servers' logs count.

@@ -166,16 +166,7 @@ func JudgePeer(h *History) PeerReport {
 		r.Leases += len(holds)
 		slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Granted, b.Granted) })
 		for i, hold := range holds {
-			for _, next := range holds[i+1:] {
-				if hold.Ended == 0 || next.Granted >= hold.Ended {
-					break
-				}
-				fault := h.excuse(hold, next.Granted)
-				if fault == "" {
-					r.At = next.Granted
-				}
-				r.Overlaps[fault]++
-			}
+			r.countOverlaps(h, hold, holds[i+1:])
 		}
 	}
 	written := make(map[int64]bool)
@@ -192,4 +183,18 @@ func JudgePeer(h *History) PeerReport {
 		}
 	}
 	return r
+}
+
+// countOverlaps counts the later holds that began before one had ended.
+func (r *PeerReport) countOverlaps(h *History, hold *Hold, later []*Hold) {
+	for _, next := range later {
+		if hold.Ended == 0 || next.Granted >= hold.Ended {
+			return
+		}
+		fault := h.excuse(hold, next.Granted)
+		if fault == "" {
+			r.At = next.Granted
+		}
+		r.Overlaps[fault]++
+	}
 }

@@ -162,6 +162,10 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	}
 	o.Rate = r.calm(ctx)
 	o.NoNetem, o.NoDisks = hasNetem(ctx, r.servers), r.noSlowDisks
+	pulse, err := startPulse(ctx, r.admin, r.servers.Servers())
+	if err != nil {
+		return nil, err
+	}
 	n := &Nemesis{
 		servers: r.servers, clients: r.clients, admin: r.admin, timeout: SessionTimeout,
 		netem: o.NoNetem == nil, disks: o.NoDisks == nil, lacking: r.Peer.lacking(),
@@ -175,6 +179,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
 	}
+	o.History.Starved = pulse.Stop()
 	for _, c := range r.clients {
 		c.leave()
 	}

@@ -168,17 +168,22 @@ func lives(all []txn) []*Life {
 				delete(there, path)
 			}
 		case proto.OpCloseSession:
-			for path, n := range there {
-				if n.Session != t.session {
-					continue
-				}
-				n.Gone, n.GoneBy, n.End = t.at, t.zxid, Closed
-				if t.request == 0 {
-					n.End = Expired
-				}
-				delete(there, path)
-			}
+			endSession(there, t)
 		}
 	}
 	return told
+}
+
+// endSession ends the znodes of a session that a transaction closes.
+func endSession(there map[string]*Life, t txn) {
+	for path, n := range there {
+		if n.Session != t.session {
+			continue
+		}
+		n.Gone, n.GoneBy, n.End = t.at, t.zxid, Closed
+		if t.request == 0 {
+			n.End = Expired
+		}
+		delete(there, path)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -23,32 +24,32 @@ func TestReadOnlyServer(t *testing.T) {
 	client := connect(t, e.Server(0), recipes.WithSessionTimeout(4*time.Second))
 	m := newMutex(t, client, "/lock")
 	lease := acquire(t, m)
-	require.NoError(t, e.Kill(testContext(t), 1))
-	eventually(t, func() bool {
-		mode, _ := zkadmin.FourLetter(testContext(t), e.Server(0), "isro")
+	require.NoError(t, e.Kill(testkit.Context(t), 1))
+	testkit.Eventually(t, func() bool {
+		mode, _ := zkadmin.FourLetter(testkit.Context(t), e.Server(0), "isro")
 		return mode == "ro"
 	}, "read-only")
 
 	began := time.Now()
-	_, err := recipes.Connect(testContext(t), []string{e.Server(0)}, recipes.WithConnectTimeout(2*time.Second))
+	_, err := recipes.Connect(testkit.Context(t), []string{e.Server(0)}, recipes.WithConnectTimeout(2*time.Second))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(began), 2*time.Second+atOnce)
 	require.ErrorContains(t, err, "handshake with "+e.Server(0))
 	require.ErrorContains(t, err, "a read-only server")
 	t.Log(err)
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
-	brief, cancel := context.WithTimeout(testContext(t), time.Second)
+	brief, cancel := context.WithTimeout(testkit.Context(t), time.Second)
 	defer cancel()
 	_, err = m.Acquire(brief)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	require.NoError(t, e.StartNode(testContext(t), 1))
-	require.NoError(t, e.WaitServing(testContext(t)))
+	require.NoError(t, e.StartNode(testkit.Context(t), 1))
+	require.NoError(t, e.WaitServing(testkit.Context(t)))
 	again := acquire(t, m)
 	require.Greater(t, again.FencingToken(), lease.FencingToken())
 	require.NoError(t, again.Release())
 	conn := stranger(t, e.Server(0))
-	eventually(t, func() bool { children, _, err := conn.Children("/lock"); return err == nil && len(children) == 0 }, "nothing is left")
+	testkit.Eventually(t, func() bool { children, _, err := conn.Children("/lock"); return err == nil && len(children) == 0 }, "nothing is left")
 }
 
 // What the server grants counts, not what was asked for: for the deadline of a lease, the
@@ -67,7 +68,7 @@ func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
 
 	// A heartbeat is due every 1.5 s; by what was asked for it would be six a second.
 	proxy.ResetCounts()
-	eventually(t, func() bool { return proxy.Counts().Requests["multi"] == 2 }, "heartbeats")
+	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["multi"] == 2 }, "heartbeats")
 	require.Less(t, time.Until(lease.TrustedUntil()), 2*granted/3)
 	require.LessOrEqual(t, proxy.Counts().Pings, 6)
 
@@ -78,9 +79,9 @@ func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
 	<-away.C
 	require.NoError(t, context.Cause(lease.Context()))
 	proxy.Refuse(false)
-	eventually(t, func() bool { return client.State() == recipes.Connected }, "back")
+	testkit.Eventually(t, func() bool { return client.State() == recipes.Connected }, "back")
 	proxy.ResetCounts()
-	eventually(t, func() bool { return proxy.Counts().Requests["multi"] > 0 }, "another heartbeat")
+	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["multi"] > 0 }, "another heartbeat")
 	require.NoError(t, context.Cause(lease.Context()))
 
 	// When it stays away the lease ends by what was granted, before the server lets go.
@@ -114,12 +115,12 @@ func TestOneSessionIsGrantedAnotherTimeout(t *testing.T) {
 		{"maxSessionTimeout=6000", "maxSessionTimeout=9000", 6 * time.Second}, // zk.Conn asks for what it got
 		{"minSessionTimeout=2000", "minSessionTimeout=8000", 8 * time.Second},
 	} {
-		ctx := testContext(t)
+		ctx := testkit.Context(t)
 		_, err := e.Exec(ctx, 0, "sed", "-i", "s/"+bound.from+"/"+bound.to+"/", "/conf/zoo.cfg")
 		require.NoError(t, err)
 		require.NoError(t, e.Kill(ctx, 0))
 		require.NoError(t, e.StartNode(ctx, 0))
-		eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return client.State() == recipes.Connected && client.SessionTimeout() == bound.granted
 		}, bound.to)
 		require.Equal(t, id, client.Conn().SessionID())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -34,12 +35,12 @@ func TestBadInputIsRefusedAtTheCall(t *testing.T) {
 		for op, create := range constructors() {
 			refused(t, create(client, path, 1), op, path, recipes.ErrInvalidPath, recipes.ErrInvalidArgument)
 		}
-		err := revoke.New(client).AttemptRevoke(testContext(t), path)
+		err := revoke.New(client).AttemptRevoke(testkit.Context(t), path)
 		refused(t, err, "revoke: attempt", path, recipes.ErrInvalidPath, recipes.ErrInvalidArgument)
 	}
 	// The root is a path, but no contender's znode; nor is a lock's directory.
 	for _, path := range []string{"/", "/locks/a", "/locks/a/config"} {
-		err := revoke.New(client).AttemptRevoke(testContext(t), path)
+		err := revoke.New(client).AttemptRevoke(testkit.Context(t), path)
 		refused(t, err, "revoke: attempt", path, recipes.ErrInvalidPath, recipes.ErrInvalidArgument)
 	}
 	for op, create := range constructors() {
@@ -53,8 +54,8 @@ func TestBadInputIsRefusedAtTheCall(t *testing.T) {
 		require.ErrorContains(t, err, "id of 65537 bytes")
 		require.Less(t, len(err.Error()), 200)
 	}
-	refused(t, revoke.New(nil).AttemptRevoke(testContext(t), "/l/lock-0000000000"), "revoke: attempt", "/l/lock-0000000000", recipes.ErrInvalidArgument)
-	refused(t, newMutex(t, client, "/locks/a").Do(testContext(t), nil), "mutex: do", "/locks/a", recipes.ErrInvalidArgument)
+	refused(t, revoke.New(nil).AttemptRevoke(testkit.Context(t), "/l/lock-0000000000"), "revoke: attempt", "/l/lock-0000000000", recipes.ErrInvalidArgument)
+	refused(t, newMutex(t, client, "/locks/a").Do(testkit.Context(t), nil), "mutex: do", "/locks/a", recipes.ErrInvalidArgument)
 	require.Equal(t, sent, proxy.Counts().Total(), "something was sent")
 	check(t, "bad input")
 }
@@ -74,11 +75,11 @@ func refused(t *testing.T, err error, op, path string, matches ...error) {
 // The largest id that is let through is no trouble for the server.
 func TestTheLargestID(t *testing.T) {
 	client := connect(t, shared(t))
-	path := pathOf(t)
+	path := testkit.Path(t)
 	id := strings.Repeat("x", 64<<10)
 	m := newMutex(t, client, path, mutex.WithID(id))
 	lease := acquire(t, m)
-	queue, err := m.Participants(testContext(t))
+	queue, err := m.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, id, queue[0].ID)
 	require.NoError(t, lease.Release())
@@ -87,7 +88,7 @@ func TestTheLargestID(t *testing.T) {
 // What the server forbids is told at once, and leaves no trace.
 func TestForbidden(t *testing.T) {
 	server := shared(t)
-	path := pathOf(t)
+	path := testkit.Path(t)
 	held := path + "/held"
 	lease := acquire(t, newMutex(t, connect(t, server, credential(owner), recipes.WithACL(ownersOnly()...)), held))
 	conn := ownersConn(t, server)
@@ -96,10 +97,10 @@ func TestForbidden(t *testing.T) {
 		require.NoError(t, err)
 		return path
 	}
-	readOnly := put(pathOf(t)+"-read", 0, zk.WorldACL(zk.PermRead))
-	blind := put(pathOf(t)+"-blind", 0, append(ownersOnly(), zk.WorldACL(zk.PermCreate|zk.PermDelete)...))
-	ephemeral := put(pathOf(t)+"-ephemeral", zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	fresh := pathOf(t) + "-fresh"
+	readOnly := put(testkit.Path(t)+"-read", 0, zk.WorldACL(zk.PermRead))
+	blind := put(testkit.Path(t)+"-blind", 0, append(ownersOnly(), zk.WorldACL(zk.PermCreate|zk.PermDelete)...))
+	ephemeral := put(testkit.Path(t)+"-ephemeral", zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	fresh := testkit.Path(t) + "-fresh"
 	for _, test := range []struct {
 		name  string
 		path  string
@@ -125,7 +126,7 @@ func TestForbidden(t *testing.T) {
 			client := connect(t, server, test.opts...)
 			for op, call := range test.calls {
 				began := time.Now()
-				err := call(situation{t, testContext(t), client, test.path, lease.Path()})
+				err := call(situation{t, testkit.Context(t), client, test.path, lease.Path()})
 				require.Less(t, time.Since(began), atOnce, op)
 				require.ErrorIs(t, err, test.want, op)
 				var failed *recipes.OpError
@@ -145,7 +146,7 @@ func TestClosedClient(t *testing.T) {
 	client := connect(t, server)
 	require.NoError(t, client.Close())
 	for op, call := range all() {
-		require.ErrorIs(t, call(situation{t, testContext(t), client, "/locks/a", "/locks/a/lock-0000000000"}), recipes.ErrClosed, op)
+		require.ErrorIs(t, call(situation{t, testkit.Context(t), client, "/locks/a", "/locks/a/lock-0000000000"}), recipes.ErrClosed, op)
 	}
 	check(t, "a closed client")
 }

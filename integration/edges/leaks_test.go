@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -43,7 +44,7 @@ func TestTimedOutAttempts(t *testing.T) {
 		return
 	}
 	const attempts, batch, atATime = 10_000, 500, 50
-	path := pathOf(t)
+	path := testkit.Path(t)
 	conn := stranger(t, server)
 	holder := acquire(t, newMutex(t, connect(t, server), path))
 	client := connect(t, server)
@@ -61,7 +62,7 @@ func TestTimedOutAttempts(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		eventually(t, func() bool { children, _, err := conn.Children(path); return err == nil && len(children) == 1 }, "ghosts")
+		testkit.Eventually(t, func() bool { children, _, err := conn.Children(path); return err == nil && len(children) == 1 }, "ghosts")
 	}
 	several() // buffers, and goroutines that come with the first use
 	several()
@@ -119,7 +120,7 @@ type survivor struct {
 
 func newSurvivor(t *testing.T, server string) *survivor {
 	t.Helper()
-	w := &survivor{t: t, server: server, root: pathOf(t), conn: stranger(t, server), client: connect(t, server, brisk())}
+	w := &survivor{t: t, server: server, root: testkit.Path(t), conn: stranger(t, server), client: connect(t, server, brisk())}
 	blocker := acquire(t, newMutex(t, connect(t, server), w.root+"/held"))
 	ctx, cancel := context.WithCancel(t.Context())
 	waiter := acquiring(ctx, newMutex(t, w.client, w.root+"/held"))
@@ -152,7 +153,7 @@ func (w *survivor) expire() {
 	if loss := ended(w.t, w.lease); !errors.Is(loss, recipes.ErrNodeDeleted) { // the client may be back before its znodes go
 		require.ErrorIs(w.t, loss, recipes.ErrSessionLost)
 	}
-	eventually(w.t, func() bool { return w.client.Conn().SessionID() != id }, "a new session")
+	testkit.Eventually(w.t, func() bool { return w.client.Conn().SessionID() != id }, "a new session")
 	w.recover()
 }
 
@@ -160,7 +161,7 @@ func (w *survivor) expire() {
 func (w *survivor) recover() {
 	w.t.Helper()
 	w.lease = acquire(w.t, newMutex(w.t, w.client, w.root+"/lock"))
-	eventually(w.t, func() bool {
+	testkit.Eventually(w.t, func() bool {
 		queue, _, err := w.conn.Children(w.root + "/held")
 		return err == nil && len(queue) == 2 && w.latch.HasLeadership() && w.leads.HasLeadership() && watches(w.t, w.server, w.root) == 6
 	}, "as it was: four znodes of its own, and the blocker's, are watched")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -116,7 +117,7 @@ type load struct {
 
 func startLoad(t *testing.T, server string) *load {
 	t.Helper()
-	l := &load{t: t, server: server, root: pathOf(t), seed: rand.Uint64(), counts: map[string]*atomic.Int64{}}
+	l := &load{t: t, server: server, root: testkit.Path(t), seed: rand.Uint64(), counts: map[string]*atomic.Int64{}}
 	l.ctx, l.cancel = context.WithCancel(t.Context())
 	t.Cleanup(l.end)
 	l.proxy = faultproxy.New(t, server)

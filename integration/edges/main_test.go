@@ -3,8 +3,6 @@ package edges_test
 import (
 	"context"
 	"flag"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -29,22 +29,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(ensemble.Main(m))
 }
 
-// testContext ends with the test or after patience, whichever is first.
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // connect returns a client of the server, closed at the end of the test.
 func connect(t *testing.T, server string, opts ...recipes.Option) *recipes.Client {
 	t.Helper()
-	opts = append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)
-	client, err := recipes.Connect(testContext(t), []string{server}, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
+	return testclient.Dial(t, []string{server}, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
 }
 
 // shared is the address of the server that the tests share.
@@ -57,21 +45,7 @@ func shared(t *testing.T) string {
 // and what tests look at the server with.
 func stranger(t *testing.T, server string) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{server}, sessionTimeout, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	for event := range events {
-		if event.State == zk.StateHasSession {
-			break
-		}
-	}
-	return conn
-}
-
-// pathOf is a path of the test's own.
-func pathOf(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), time.Now().UnixNano())
+	return testkit.Conn(t, []string{server}, sessionTimeout)
 }
 
 func newMutex(t *testing.T, client *recipes.Client, path string, opts ...mutex.Option) *mutex.InterProcessMutex {
@@ -83,7 +57,7 @@ func newMutex(t *testing.T, client *recipes.Client, path string, opts ...mutex.O
 
 func acquire(t *testing.T, m *mutex.InterProcessMutex) *recipes.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // not testContext, which leaves a cleanup behind
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // not testkit.Context, which leaves a cleanup behind
 	defer cancel()
 	lease, err := m.Acquire(ctx)
 	require.NoError(t, err)
@@ -104,12 +78,6 @@ func acquiring(ctx context.Context, m *mutex.InterProcessMutex) <-chan result {
 		done <- result{lease, err}
 	}()
 	return done
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
 }
 
 // ended waits for a lease's context to end and returns why.

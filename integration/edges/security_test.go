@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -27,7 +28,7 @@ func protected(t *testing.T, server string) *recipes.Client {
 func TestSessionFollowsFromItsID(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
-	path := pathOf(t)
+	path := testkit.Path(t)
 	lease := acquire(t, newMutex(t, protected(t, server), path))
 	attacker := stranger(t, server)
 	_, _, err := attacker.Get(lease.Path())
@@ -37,12 +38,12 @@ func TestSessionFollowsFromItsID(t *testing.T) {
 	require.True(t, found, "but look")
 
 	// The administrator's words tell ids and paths, where they are allowed.
-	dump, err := zkadmin.FourLetter(testContext(t), server, "dump")
+	dump, err := zkadmin.FourLetter(testkit.Context(t), server, "dump")
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(dump, fmt.Sprintf("0x%x", stat.EphemeralOwner))
 	require.Contains(t, rest, lease.Path())
 
-	require.NoError(t, zkadmin.Expire(testContext(t), server, stat.EphemeralOwner))
+	require.NoError(t, zkadmin.Expire(testkit.Context(t), server, stat.EphemeralOwner))
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
 	next := acquire(t, newMutex(t, protected(t, server), path))
 	require.Greater(t, next.FencingToken(), lease.FencingToken(), "which is all that still tells the two apart")
@@ -55,7 +56,7 @@ func TestDeleteIsCheckedOnTheParent(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
 	attacker := stranger(t, server)
-	open := pathOf(t)
+	open := testkit.Path(t)
 	_, err := attacker.Create(open, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	client := protected(t, server)
@@ -83,7 +84,7 @@ func TestOpenByDefault(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
 	attacker := stranger(t, server)
-	path := pathOf(t)
+	path := testkit.Path(t)
 	lease := acquire(t, newMutex(t, connect(t, server), path+"/lock"))
 	for _, node := range []string{path, path + "/lock", lease.Path()} {
 		acl, _, err := attacker.GetACL(node)
@@ -102,7 +103,7 @@ func TestDigestInClearText(t *testing.T) {
 		var cable lines
 		client := connect(t, server, credential(user), recipes.WithDialer(cable.dial))
 		require.True(t, bytes.Contains(cable.sent(), []byte(user)))
-		require.NoError(t, acquire(t, newMutex(t, client, pathOf(t))).Release(), "nobody has asked for a right yet")
+		require.NoError(t, acquire(t, newMutex(t, client, testkit.Path(t))).Release(), "nobody has asked for a right yet")
 	}
 }
 
@@ -112,12 +113,12 @@ func TestRevocationIsAWrite(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
 	asker := stranger(t, server)
-	lease := acquire(t, newMutex(t, connect(t, server), pathOf(t)))
+	lease := acquire(t, newMutex(t, connect(t, server), testkit.Path(t)))
 	_, err := asker.Set(lease.Path(), []byte("__REVOKE__"), -1)
 	require.NoError(t, err)
 	select {
 	case <-lease.Revoked():
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.Fail(t, "not asked")
 	}
 	require.NoError(t, context.Cause(lease.Context()), "the holder decides")
@@ -125,7 +126,7 @@ func TestRevocationIsAWrite(t *testing.T) {
 
 	// Others may look at this one and not ask.
 	readable := append(ownersOnly(), zk.WorldACL(zk.PermRead)...)
-	lease = acquire(t, newMutex(t, connect(t, server, credential(owner), recipes.WithACL(readable...)), pathOf(t)))
+	lease = acquire(t, newMutex(t, connect(t, server, credential(owner), recipes.WithACL(readable...)), testkit.Path(t)))
 	_, _, err = asker.Get(lease.Path())
 	require.NoError(t, err)
 	_, err = asker.Set(lease.Path(), []byte("__REVOKE__"), -1)

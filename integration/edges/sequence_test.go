@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -61,18 +62,18 @@ func TestSequenceSaturationOnARealServer(t *testing.T) {
 	require.NotContains(t, log.String(), warning)
 	lease = acquire(t, half)
 	require.NoError(t, lease.Release())
-	eventually(t, func() bool { return strings.Contains(log.String(), warning) }, "the warning")
+	testkit.Eventually(t, func() bool { return strings.Contains(log.String(), warning) }, "the warning")
 
 	last := newMutex(t, client, "/last")
 	first := acquire(t, last)
 	require.True(t, strings.HasSuffix(first.Path(), "lock-2147483645"), first.Path())
-	next := acquiring(testContext(t), last) // gets the last number that means anything
+	next := acquiring(testkit.Context(t), last) // gets the last number that means anything
 	conn := stranger(t, server)
-	eventually(t, func() bool { children, _, _ := conn.Children("/last"); return len(children) == 3 }, "its znode")
+	testkit.Eventually(t, func() bool { children, _, _ := conn.Children("/last"); return len(children) == 3 }, "its znode")
 	for path, calls := range map[string]map[string]call{"/last": acquisitions(), "/over": acquisitions()} {
 		for op, call := range calls {
 			for range 2 {
-				require.ErrorIs(t, call(situation{t, testContext(t), client, path, ""}), recipes.ErrSequenceExhausted, "%s %s", op, path)
+				require.ErrorIs(t, call(situation{t, testkit.Context(t), client, path, ""}), recipes.ErrSequenceExhausted, "%s %s", op, path)
 			}
 		}
 	}
@@ -81,11 +82,11 @@ func TestSequenceSaturationOnARealServer(t *testing.T) {
 	require.NoError(t, second.err)
 	require.True(t, strings.HasSuffix(second.lease.Path(), "lock-2147483646"), second.lease.Path())
 	require.NoError(t, second.lease.Release())
-	eventually(t, func() bool { children, _, _ := conn.Children("/last"); return len(children) == 1 }, "nothing is left")
+	testkit.Eventually(t, func() bool { children, _, _ := conn.Children("/last"); return len(children) == 1 }, "nothing is left")
 
 	// The way out: nobody uses it, and the server removes it.
 	require.NoError(t, conn.Delete("/last/config", -1))
-	eventually(t, func() bool { found, _, err := conn.Exists("/last"); return err == nil && !found }, "the container is reaped")
+	testkit.Eventually(t, func() bool { found, _, err := conn.Exists("/last"); return err == nil && !found }, "the container is reaped")
 	lease = acquire(t, last)
 	require.True(t, strings.HasSuffix(lease.Path(), "lock-0000000000"), lease.Path())
 	require.Greater(t, lease.FencingToken(), second.lease.FencingToken())

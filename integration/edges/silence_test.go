@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
@@ -46,8 +47,8 @@ func (w *witness) say(values ...any) {
 func (w *witness) expire() {
 	w.t.Helper()
 	id := w.client.Conn().SessionID()
-	require.NoError(w.t, zkadmin.Expire(testContext(w.t), w.server, id))
-	eventually(w.t, func() bool { now := w.client.Conn().SessionID(); return now != 0 && now != id }, "another session")
+	require.NoError(w.t, zkadmin.Expire(testkit.Context(w.t), w.server, id))
+	testkit.Eventually(w.t, func() bool { now := w.client.Conn().SessionID(); return now != 0 && now != id }, "another session")
 	w.ids = append(w.ids, id, w.client.Conn().SessionID())
 }
 
@@ -74,12 +75,12 @@ func TestSessionIDsAreNeverShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &witness{t: t, server: shared(t)}
 			w.proxy = faultproxy.New(t, w.server)
-			client, err := recipes.Connect(testContext(t), []string{w.proxy.Addr()}, recipes.WithSessionTimeout(sessionTimeout), brisk(), credential(owner), w.log.debug(handler))
+			client, err := recipes.Connect(testkit.Context(t), []string{w.proxy.Addr()}, recipes.WithSessionTimeout(sessionTimeout), brisk(), credential(owner), w.log.debug(handler))
 			require.NoError(t, err)
 			w.client = client
 			w.ids = append(w.ids, client.Conn().SessionID())
 			w.live()
-			_, err = newMutex(t, client, "/closed").Acquire(testContext(t))
+			_, err = newMutex(t, client, "/closed").Acquire(testkit.Context(t))
 			w.say(client, err)
 			w.check()
 		})
@@ -88,7 +89,7 @@ func TestSessionIDsAreNeverShown(t *testing.T) {
 
 // live goes through everything that is logged.
 func (w *witness) live() {
-	t, root := w.t, pathOf(w.t)
+	t, root := w.t, testkit.Path(w.t)
 	m := newMutex(t, w.client, root+"/lock", mutex.WithRevocationListener(func(*recipes.Lease) { panic("in a listener") }))
 	election, err := latch.New(w.client, root+"/latch", latch.WithListener(latch.Listener{IsLeader: func(term *recipes.Lease) {
 		panic(term)
@@ -103,10 +104,10 @@ func (w *witness) live() {
 	require.NoError(t, s.Start())
 	for range 3 {
 		lease := acquire(t, m)
-		term, err := election.Await(testContext(t))
+		term, err := election.Await(testkit.Context(t))
 		require.NoError(t, err)
 		w.cut()
-		brief, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
+		brief, cancel := context.WithTimeout(testkit.Context(t), 50*time.Millisecond)
 		_, behind := m.Acquire(brief)
 		cancel()
 		_, err = stranger(t, w.server).Set(lease.Path(), []byte("__REVOKE__"), -1)
@@ -117,16 +118,16 @@ func (w *witness) live() {
 		}
 		w.expire()
 		loss := ended(t, lease)
-		queue, err := m.Participants(testContext(t))
+		queue, err := m.Participants(testkit.Context(t))
 		w.say(loss, lease.Release(), behind, lease, lease.Context(), term, term.Context(), term.Release(), queue, err, m)
-		acquired, err := m.TryAcquire(testContext(t))
+		acquired, err := m.TryAcquire(testkit.Context(t))
 		require.NoError(t, err)
 		require.NoError(t, stranger(t, w.server).Delete(acquired.Path(), -1))
 		w.say(ended(t, acquired), acquired.Release(), acquired.Check())
 	}
 	w.proxy.Refuse(true)
 	w.proxy.Cut()
-	ctx, cancel := context.WithTimeout(testContext(t), time.Second)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), time.Second)
 	defer cancel()
 	_, err = m.Acquire(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -58,13 +59,13 @@ func lockOverTLS(t *testing.T, ca *authority, server string, version uint16) {
 		return connect(t, server, append(opts, recipes.WithTLS(settings))...)
 	}
 	var cable lines
-	path := pathOf(t)
+	path := testkit.Path(t)
 	shop := recipes.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "x509", ID: "CN=shop"})
 	first, second := as("shop", shop, credential(owner), recipes.WithDialer(cable.dial)), as("shop", shop)
 	states, stop := first.Subscribe()
 	defer stop()
 	lease := acquire(t, newMutex(t, first, path))
-	next := acquiring(testContext(t), newMutex(t, second, path))
+	next := acquiring(testkit.Context(t), newMutex(t, second, path))
 	require.Equal(t, recipes.Connected, <-states)
 	cable.cut()
 	require.Equal(t, recipes.Suspended, <-states)
@@ -74,7 +75,7 @@ func lockOverTLS(t *testing.T, ca *authority, server string, version uint16) {
 		require.False(t, bytes.Contains(cable.sent(), []byte(secret)), "the network sees %q", secret)
 	}
 
-	_, err := newMutex(t, as("stranger"), path).TryAcquire(testContext(t))
+	_, err := newMutex(t, as("stranger"), path).TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, zk.ErrNoAuth, "another certificate")
 	require.NoError(t, lease.Release())
 	granted := <-next
@@ -103,7 +104,7 @@ func refusals(t *testing.T, ca *authority, server string) {
 			t.Run(test.name+", "+name, func(t *testing.T) {
 				settings := &tls.Config{RootCAs: test.trusts.pool(), Certificates: test.shows, MinVersion: version, MaxVersion: version}
 				began := time.Now()
-				_, err := recipes.Connect(testContext(t), []string{server}, recipes.WithTLS(settings))
+				_, err := recipes.Connect(testkit.Context(t), []string{server}, recipes.WithTLS(settings))
 				took := time.Since(began)
 				t.Log(took, err)
 				require.ErrorContains(t, err, "TLS with "+server)
@@ -115,14 +116,14 @@ func refusals(t *testing.T, ca *authority, server string) {
 	t.Run("one server of two is wrong", func(t *testing.T) {
 		wrong := speakTLS(t, other.issue("localhost", time.Hour))
 		for range 2 { // in random order
-			client, err := recipes.Connect(testContext(t), []string{wrong, server}, recipes.WithTLS(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS12}))
+			client, err := recipes.Connect(testkit.Context(t), []string{wrong, server}, recipes.WithTLS(&tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS12}))
 			require.NoError(t, err)
 			require.NoError(t, client.Close())
 		}
 	})
 	t.Run("the server's certificate has expired", func(t *testing.T) {
 		began := time.Now()
-		_, err := recipes.Connect(testContext(t), []string{speakTLS(t, ca.issue("localhost", -time.Hour))}, recipes.WithTLS(&tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}))
+		_, err := recipes.Connect(testkit.Context(t), []string{speakTLS(t, ca.issue("localhost", -time.Hour))}, recipes.WithTLS(&tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}))
 		require.Less(t, time.Since(began), atOnce, "the connect timeout is 15 s")
 		var invalid x509.CertificateInvalidError
 		require.ErrorAs(t, err, &invalid)
@@ -130,10 +131,10 @@ func refusals(t *testing.T, ca *authority, server string) {
 		t.Log(err)
 	})
 	t.Run("TLS on one side only", func(t *testing.T) { // nothing can be said but that the other one hangs up
-		_, err := recipes.Connect(testContext(t), []string{server}, recipes.WithConnectTimeout(time.Second))
+		_, err := recipes.Connect(testkit.Context(t), []string{server}, recipes.WithConnectTimeout(time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "TLS on one side only")
-		_, err = recipes.Connect(testContext(t), []string{shared(t)}, recipes.WithTLS(&tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}), recipes.WithConnectTimeout(time.Second))
+		_, err = recipes.Connect(testkit.Context(t), []string{shared(t)}, recipes.WithTLS(&tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}), recipes.WithConnectTimeout(time.Second))
 		require.ErrorContains(t, err, "TLS with "+shared(t))
 		t.Log(err)
 	})

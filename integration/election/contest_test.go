@@ -34,7 +34,7 @@ type election struct {
 func newContest(t *testing.T, e *ensemble.Ensemble, leading, following *recipes.Client) *contest {
 	t.Helper()
 	c := &contest{
-		path: electionPath(t), leading: leading,
+		path: testkit.Path(t), leading: leading,
 		observing: testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(calm)),
 	}
 	for _, r := range both {

@@ -30,7 +30,7 @@ type ourPair struct {
 
 func newOurPair(t *testing.T, server *ensemble.Ensemble, conn *zk.Conn) pair {
 	t.Helper()
-	p := &ourPair{t: t, path: electionPath(t) + "-go"}
+	p := &ourPair{t: t, path: testkit.Path(t) + "-go"}
 	for i := range p.clients {
 		p.clients[i] = testclient.Dial(t, server.Servers(), recipes.WithSessionTimeout(patience))
 		p.enter(i)
@@ -57,7 +57,7 @@ func (p *ourPair) enter(i int) {
 }
 
 func (p *ourPair) leader() string {
-	lease, err := p.latches[p.leads].Await(testContext(p.t))
+	lease, err := p.latches[p.leads].Await(testkit.Context(p.t))
 	require.NoError(p.t, err)
 	return lease.Path()
 }
@@ -83,7 +83,7 @@ type curatorPair struct {
 
 func newCuratorPair(t *testing.T, server *ensemble.Ensemble, conn *zk.Conn) pair {
 	t.Helper()
-	p := &curatorPair{t: t, conn: conn, agent: curator.New(t, server.Servers(), patience), path: electionPath(t) + "-java"}
+	p := &curatorPair{t: t, conn: conn, agent: curator.New(t, server.Servers(), patience), path: testkit.Path(t) + "-java"}
 	for i := range 2 {
 		p.agent.Do(t, "connect", p.client(i))
 		p.enter(i)

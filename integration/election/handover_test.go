@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // Ours is the faster one.
 func TestSpeedOfHandover(t *testing.T) {
 	server := ensemble.New(t, ensemble.Config{JVMFlags: []string{"-Dzookeeper.forceSync=no"}, Private: true})
-	conn := plain(t, server.Servers())
+	conn := testkit.Conn(t, server.Servers(), 10*time.Second)
 	ours := &side{name: "zkrecipes", pair: newOurPair(t, server, conn), watchers: 2}
 	theirs := &side{name: "Curator", pair: newCuratorPair(t, server, conn), watchers: 1}
 	for range handoverWarmup {
@@ -61,7 +62,7 @@ type pair interface {
 
 func (s *side) round(t *testing.T, server *ensemble.Ensemble) {
 	t.Helper()
-	ctx, leader := testContext(t), s.pair.leader()
+	ctx, leader := testkit.Context(t), s.pair.leader()
 	for watchers(t, server, leader) < s.watchers {
 		require.NoError(t, ctx.Err(), "nobody watches the leader")
 	}

@@ -20,7 +20,7 @@ func TestTogetherWithCurator(t *testing.T) {
 	agent.Do(t, "connect", "client")
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
-		e := &mixed{r: r, agent: agent, path: electionPath(t), members: map[string]*member{}}
+		e := &mixed{r: r, agent: agent, path: testkit.Path(t), members: map[string]*member{}}
 		for i, language := range []string{"go", "java", "go", "java"} {
 			e.enter(t, fmt.Sprintf("%s-%s-%d", r.name, language, i))
 		}

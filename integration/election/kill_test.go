@@ -58,7 +58,7 @@ type leadingProcess struct {
 
 func newLeadingProcess(t *testing.T) *leadingProcess {
 	t.Helper()
-	path := electionPath(t)
+	path := testkit.Path(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	p := &leadingProcess{cmd: exec.CommandContext(t.Context(), self, ensemble.Shared(t).Server(0), path)}

@@ -1,8 +1,6 @@
 package election_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -36,24 +35,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(ensemble.Main(m))
 }
 
-// testContext ends with the test or after patience, whichever is first.
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // direct returns a client of the shared server.
 func direct(t *testing.T) *recipes.Client {
 	t.Helper()
 	return testclient.Dial(t, ensemble.Shared(t).Servers(), recipes.WithSessionTimeout(sessionTimeout))
-}
-
-// electionPath is a path of the test's own.
-func electionPath(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_", "'", "").Replace(t.Name()), time.Now().UnixNano())
 }
 
 // observers holds one plain connection to the shared server for each running test.
@@ -65,20 +50,9 @@ func observer(t *testing.T) *zk.Conn {
 	if conn, ok := observers.Load(t); ok {
 		return conn.(*zk.Conn)
 	}
-	conn := plain(t, ensemble.Shared(t).Servers())
+	conn := testkit.Conn(t, ensemble.Shared(t).Servers(), 10*time.Second)
 	observers.Store(t, conn)
 	t.Cleanup(func() { observers.Delete(t) })
-	return conn
-}
-
-// plain returns a connection without the library, which stands.
-func plain(t *testing.T, servers []string) *zk.Conn {
-	t.Helper()
-	conn, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	_, _, err = conn.Exists("/")
-	require.NoError(t, err)
 	return conn
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -91,7 +92,7 @@ func (m *member) lead(t *testing.T) term {
 	select {
 	case began := <-m.began:
 		return began
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.FailNow(t, m.id+" does not lead")
 		return term{}
 	}
@@ -109,7 +110,7 @@ func ended(t *testing.T, lease term) error {
 	t.Helper()
 	select {
 	case <-lease.Context().Done():
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.FailNow(t, "the term has not ended")
 	}
 	return context.Cause(lease.Context())
@@ -125,7 +126,7 @@ func requireLeader(t *testing.T, id string, lease term, seen recipes.Participant
 // ids are the participants' ids, the leader's first.
 func ids(t *testing.T, p participant) []string {
 	t.Helper()
-	all, err := p.Participants(testContext(t))
+	all, err := p.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	var ids []string
 	for i, one := range all {

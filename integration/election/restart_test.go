@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -59,7 +60,7 @@ func enterBoth(t *testing.T, client *recipes.Client, path, id string) []*member 
 func noServerAtStart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	require.NoError(t, e.Kill(ctx, 0))
-	members := enterBoth(t, adopted(t, e.Server(0)), electionPath(t), "early")
+	members := enterBoth(t, adopted(t, e.Server(0)), testkit.Path(t), "early")
 	for _, m := range members {
 		m.follows(t)
 	}
@@ -76,7 +77,7 @@ func noServerOnEntering(ctx context.Context, t *testing.T, e *ensemble.Ensemble)
 	t.Helper()
 	client := testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout))
 	require.NoError(t, e.Kill(ctx, 0))
-	members := enterBoth(t, client, electionPath(t), "early")
+	members := enterBoth(t, client, testkit.Path(t), "early")
 	for _, m := range members {
 		m.follows(t)
 	}
@@ -103,7 +104,7 @@ func backInTime(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 func backTooLate(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	client := testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout))
-	members := enterBoth(t, client, electionPath(t), "the only one")
+	members := enterBoth(t, client, testkit.Path(t), "the only one")
 	var terms []term
 	for _, m := range members {
 		terms = append(terms, m.lead(t))

@@ -36,7 +36,7 @@ func TestServerOnNettyServes(t *testing.T) {
 
 func TestFilesArePutIntoTheNode(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Files: map[string][]byte{"/conf/extra": []byte("content")}})
-	out, err := e.Exec(within(t), 0, "cat", "/conf/extra")
+	out, err := e.Exec(testkit.Context(t), 0, "cat", "/conf/extra")
 	require.NoError(t, err)
 	require.Equal(t, "content", out)
 }

@@ -26,25 +26,13 @@ const (
 	moment         = 20 * time.Millisecond
 )
 
-// silent drops what zk.Conn would print about every broken connection.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
-
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestOneNodeServes(t *testing.T) {
 	e := ensemble.Shared(t)
 	require.Len(t, e.Servers(), 1)
 	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
 	_, err := conn.Create("/one-node", []byte("x"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	mode, err := e.Mode(within(t), 0)
+	mode, err := e.Mode(testkit.Context(t), 0)
 	require.NoError(t, err)
 	require.Equal(t, "standalone", mode)
 }
@@ -62,12 +50,12 @@ func TestExpireEndsTheSessionAtOnce(t *testing.T) {
 	_, err := victim.Create("/expire", []byte("x"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 
-	require.NoError(t, zkadmin.Expire(within(t), e.Server(0), id))
+	require.NoError(t, zkadmin.Expire(testkit.Context(t), e.Server(0), id))
 
 	exists, _, err := witness.Exists("/expire")
 	require.NoError(t, err)
 	require.False(t, exists, "the ephemeral node goes with its session")
-	require.ErrorIs(t, zkadmin.Expire(within(t), e.Server(0), id), zkadmin.ErrNoSession)
+	require.ErrorIs(t, zkadmin.Expire(testkit.Context(t), e.Server(0), id), zkadmin.ErrNoSession)
 	require.Eventually(t, func() bool {
 		return victim.State() == zk.StateHasSession && victim.SessionID() != id
 	}, patience, moment, "the client goes on in a new session")
@@ -75,18 +63,15 @@ func TestExpireEndsTheSessionAtOnce(t *testing.T) {
 
 func TestShortSessionsAreGranted(t *testing.T) {
 	e := ensemble.Shared(t)
-	conn, _, err := zk.Connect(e.Servers(), time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
-	require.NoError(t, err)
-	defer conn.Close()
-	require.Eventually(t, func() bool { return conn.State() == zk.StateHasSession }, patience, moment)
-	answer, err := zkadmin.FourLetter(within(t), e.Server(0), "cons")
+	testkit.Conn(t, e.Servers(), time.Second)
+	answer, err := zkadmin.FourLetter(testkit.Context(t), e.Server(0), "cons")
 	require.NoError(t, err)
 	require.Contains(t, answer, "to=1000,")
 }
 
 func TestKilledNodeComesBackWithItsDataAndAddress(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Private: true})
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
 	_, err := conn.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -105,7 +90,7 @@ func TestKilledNodeComesBackWithItsDataAndAddress(t *testing.T) {
 
 func TestThreeNodesElectAnotherLeader(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Nodes: 3})
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	first, err := e.Leader(ctx)
 	require.NoError(t, err)
 	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
@@ -138,7 +123,7 @@ func TestThreeNodesElectAnotherLeader(t *testing.T) {
 
 func TestIsolatedLeaderStepsDownAndComesBack(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Nodes: 3})
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	leader, err := e.Leader(ctx)
 	require.NoError(t, err)
 	require.NoError(t, e.Isolate(ctx, leader))
@@ -157,7 +142,7 @@ func TestIsolatedLeaderStepsDownAndComesBack(t *testing.T) {
 func TestLogsHideSessions(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{JVMFlags: []string{"-Dorg.slf4j.simpleLogger.defaultLogLevel=debug"}})
 	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
-	logs, err := e.Logs(within(t), 0)
+	logs, err := e.Logs(testkit.Context(t), 0)
 	require.NoError(t, err)
 	require.Contains(t, logs, "0x…")
 	require.NotContains(t, logs, strconv.FormatInt(conn.SessionID(), 16))
@@ -165,10 +150,10 @@ func TestLogsHideSessions(t *testing.T) {
 
 func TestExecReportsStatusAndOutput(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Private: true})
-	out, err := e.Exec(within(t), 0, "cat", "/data/myid")
+	out, err := e.Exec(testkit.Context(t), 0, "cat", "/data/myid")
 	require.NoError(t, err)
 	require.Equal(t, "1", strings.TrimSpace(out))
-	_, err = e.Exec(within(t), 0, "sh", "-c", "echo broken >&2; exit 7")
+	_, err = e.Exec(testkit.Context(t), 0, "sh", "-c", "echo broken >&2; exit 7")
 	require.ErrorContains(t, err, "status 7")
 	require.ErrorContains(t, err, "broken")
 }

@@ -41,7 +41,7 @@ func newLine(t *testing.T) line {
 
 func dial(t *testing.T, server string) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect([]string{server}, sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+	conn, _, err := zk.Connect([]string{server}, sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(testkit.Quiet{}))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return conn
@@ -51,11 +51,6 @@ func waitSession(t *testing.T, conn *zk.Conn) {
 	t.Helper()
 	require.Eventually(t, func() bool { return conn.State() == zk.StateHasSession }, patience, moment)
 }
-
-// silent drops what zk.Conn would print about every broken connection.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 var paths atomic.Int64
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // attempt is a contender's wait for the lock.
@@ -29,7 +31,7 @@ func start(c contender) *attempt {
 // granted waits for the lock.
 func (a *attempt) granted(t *testing.T, who string) {
 	t.Helper()
-	receive(t, a.done, "the lock is granted to "+who)
+	testkit.Receive(t, a.done, "the lock is granted to "+who)
 	require.NoError(t, a.err, who)
 }
 
@@ -52,7 +54,7 @@ func behind(t *testing.T, c contender, path, who string) *attempt {
 	watched := watchers(t, last)
 	a := start(c)
 	queued(t, path, len(before)+1)
-	eventually(t, func() bool { return watchers(t, last) > watched }, who+" watches the one before it")
+	testkit.Eventually(t, func() bool { return watchers(t, last) > watched }, who+" watches the one before it")
 	a.pending(t, who)
 	return a
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
@@ -35,12 +36,12 @@ func TestCompressingCurator(t *testing.T) {
 // Others see the bytes of gzip for its id. They wait for it as for anybody.
 func compressedIDs(t *testing.T, compressing agentSession, plain session) {
 	t.Helper()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := compressing.contender(t, path, "an id")
 	lister, err := mutex.New(connect(t, options{}), path)
 	require.NoError(t, err)
 	chain(t, path, []contender{holder, plain.contender(t, path, "")}, func([]string) {
-		participants, err := lister.Participants(testContext(t))
+		participants, err := lister.Participants(testkit.Context(t))
 		require.NoError(t, err)
 		require.NotEqual(t, "an id", participants[0].ID)
 		unzip, err := gzip.NewReader(bytes.NewReader([]byte(participants[0].ID)))
@@ -54,7 +55,7 @@ func compressedIDs(t *testing.T, compressing agentSession, plain session) {
 // It fails when it has to wait for somebody whose data is not compressed, because it reads that; and it leaves nothing behind.
 func compressedWait(t *testing.T, compressing agentSession, plain session) {
 	t.Helper()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := plain.contender(t, path, "holder")
 	start(holder).granted(t, "plain")
 	waiter := compressing.contender(t, path, "waiter")
@@ -68,11 +69,11 @@ func compressedWait(t *testing.T, compressing agentSession, plain session) {
 // Its requests to release are not understood, and it does not understand others'.
 func compressedRevocation(t *testing.T, compressing agentSession) {
 	t.Helper()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	client := connect(t, options{})
 	m, err := mutex.New(client, path)
 	require.NoError(t, err)
-	lease, err := m.Acquire(testContext(t))
+	lease, err := m.Acquire(testkit.Context(t))
 	require.NoError(t, err)
 	compressing.process.Call(t, "revoke", compressing.client, lease.Path())
 	reread(t, lease.Path())
@@ -85,14 +86,14 @@ func compressedRevocation(t *testing.T, compressing agentSession) {
 	}
 	plain := openJava(t, options{}).(agentSession)
 	plain.process.Call(t, "revoke", plain.client, lease.Path())
-	receive(t, lease.Revoked(), "a request that is not compressed")
+	testkit.Receive(t, lease.Revoked(), "a request that is not compressed")
 	require.NoError(t, lease.Release())
 
 	theirs := compressing.contender(t, path, "id").(*agentContender)
 	theirs.process.Call(t, "revocable", theirs.name)
 	require.NoError(t, theirs.lock())
 	node := queued(t, path, 1)[0]
-	require.NoError(t, revoke.New(client).AttemptRevoke(testContext(t), node))
+	require.NoError(t, revoke.New(client).AttemptRevoke(testkit.Context(t), node))
 	reread(t, node)
 	require.Equal(t, "false", theirs.process.Do(t, "revoked", theirs.name, "200"))
 	compressing.process.Call(t, "revoke", compressing.client, node)
@@ -103,5 +104,5 @@ func compressedRevocation(t *testing.T, compressing agentSession) {
 // reread waits until the holder watches its znode again, after the watch it had was used up.
 func reread(t *testing.T, node string) {
 	t.Helper()
-	eventually(t, func() bool { return watchers(t, node) == 1 }, "the holder reads its znode again")
+	testkit.Eventually(t, func() bool { return watchers(t, node) == 1 }, "the holder reads its znode again")
 }

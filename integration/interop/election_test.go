@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -33,7 +34,7 @@ func TestElectionMatrix(t *testing.T) {
 
 func election(t *testing.T, recipe, first, second string, ids [3]string) {
 	t.Helper()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	leader := stand(t, first, recipe, path, ids[0])
 	agreed(t, []candidate{leader}, ids[0])
 	follower := stand(t, second, recipe, path, ids[1])
@@ -55,7 +56,7 @@ func election(t *testing.T, recipe, first, second string, ids [3]string) {
 // agreed waits until the first one leads, and asks everybody about everything.
 func agreed(t *testing.T, all []candidate, ids ...string) {
 	t.Helper()
-	eventually(t, func() bool { return all[0].leads(t) }, "the first one leads")
+	testkit.Eventually(t, func() bool { return all[0].leads(t) }, "the first one leads")
 	starred := append([]string{ids[0] + "*"}, ids[1:]...)
 	for i, c := range all {
 		require.Equal(t, i == 0, c.leads(t))
@@ -138,14 +139,14 @@ func (c goCandidate) leads(t *testing.T) bool {
 
 func (c goCandidate) leader(t *testing.T) string {
 	t.Helper()
-	leader, err := c.recipe.Leader(testContext(t))
+	leader, err := c.recipe.Leader(testkit.Context(t))
 	require.NoError(t, err)
 	return leader.ID
 }
 
 func (c goCandidate) participants(t *testing.T) []string {
 	t.Helper()
-	participants, err := c.recipe.Participants(testContext(t))
+	participants, err := c.recipe.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	return starred(participants)
 }

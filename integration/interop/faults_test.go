@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 	"github.com/zkrecipes/zkrecipes/integration/kazoo"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -43,7 +44,7 @@ func TestFaults(t *testing.T) {
 			process := open(t, theWorld(t).servers.Servers())
 			for _, f := range faults {
 				t.Run(f.name, func(t *testing.T) {
-					v := &victim{language: name, process: process, client: unique("victim"), base: lockPath(t)}
+					v := &victim{language: name, process: process, client: unique("victim"), base: testkit.Path(t)}
 					process.Call(t, "connect", v.client)
 					takeover(t, v, f)
 				})
@@ -76,7 +77,7 @@ func (v *victim) hold(t *testing.T, waiter language) (*agentContender, string) {
 func (v *victim) expire(t *testing.T) {
 	t.Helper()
 	session := stat(t, queue(t, v.base+"-"+golang.name)[0]).EphemeralOwner
-	require.NoError(t, zkadmin.Expire(testContext(t), theWorld(t).servers.Server(0), session))
+	require.NoError(t, zkadmin.Expire(testkit.Context(t), theWorld(t).servers.Server(0), session))
 }
 
 func (v *victim) pause(t *testing.T) {

@@ -5,13 +5,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // Curator sorts a name without "lock-" in it by the whole name, which begins with random hex digits: an older znode of kazoo is
 // no hindrance to it. Ours, and zk.Lock's, know kazoo's names, but that helps nobody if a Curator client comes along.
 func TestCuratorPassesOverKazoosNames(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	kazoo := kazooOwn.open(t, options{}).contender(t, path, "kazoo")
 	curator := javaLang.open(t, options{}).contender(t, path, "Curator")
 	ours := golang.open(t, options{}).contender(t, path, "Go")
@@ -62,7 +64,7 @@ func TestKazooAsItComesSeesNobodyElse(t *testing.T) {
 // nobody has used them for a while; then the object fails, and a new one works.
 func TestKazooNeedsItsParents(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	session := pythonLang.open(t, options{})
 	kazoo := session.contender(t, path, "kazoo")
 	chain(t, path, []contender{golang.open(t, options{}).contender(t, path, "Go"), kazoo}, func([]string) {})
@@ -76,7 +78,7 @@ func TestKazooNeedsItsParents(t *testing.T) {
 // reaped waits until the server has removed an empty container.
 func reaped(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		_, err := theWorld(t).observer.Sync(path)
 		require.NoError(t, err)
 		_, _, err = theWorld(t).observer.Get(path)

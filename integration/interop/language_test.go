@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -70,10 +72,7 @@ func connect(t *testing.T, o options) *recipes.Client {
 		opts = append(opts, recipes.WithAuth("digest", []byte(o.auth)), recipes.WithACL(digest(o.auth)...))
 	}
 	servers := theWorld(t).servers.Servers() // which may take a while, before the clock runs
-	client, err := recipes.Connect(testContext(t), servers, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
+	return testclient.Dial(t, servers, opts...)
 }
 
 // digest gives one user all rights.
@@ -186,9 +185,7 @@ type zkSession struct {
 
 func openZkLock(t *testing.T, o options) session {
 	t.Helper()
-	conn, _, err := zk.Connect(theWorld(t).servers.Servers(), calm, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
+	conn := testkit.Conn(t, theWorld(t).servers.Servers(), calm)
 	s := zkSession{conn: conn, acl: zk.WorldACL(zk.PermAll)}
 	if o.namespace != "" {
 		s.root = "/" + o.namespace
@@ -197,8 +194,6 @@ func openZkLock(t *testing.T, o options) session {
 		s.acl = digest(o.auth)
 		require.NoError(t, conn.AddAuth("digest", []byte(o.auth)))
 	}
-	_, _, err = conn.Exists("/") // it stands
-	require.NoError(t, err)
 	return s
 }
 

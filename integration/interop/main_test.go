@@ -21,6 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/kazoo"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 const (
@@ -30,8 +31,6 @@ const (
 	calm = 30 * time.Second
 	// secret protects what TestACLs makes.
 	secret = "user:secret"
-	// patience is how long tests wait for something that has to happen.
-	patience = time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -123,60 +122,19 @@ func (w *world) close() error {
 	return errors.Join(append(failures, os.RemoveAll(w.dir))...)
 }
 
-// testContext ends with the test or after patience, whichever is first.
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 var names atomic.Int64
 
 // unique is a name that nobody else has.
 func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, names.Add(1)) }
 
-// lockPath is a path of the test's own.
-func lockPath(t *testing.T) string {
-	t.Helper()
-	name := strings.NewReplacer("/", "-", " ", "_", "'", "", ",", "").Replace(t.Name())
-	return fmt.Sprintf("/%s-%d", name, time.Now().UnixNano())
-}
-
-// plainPath is a lockPath that is there already and stays: no container, which the server would remove in a moment when nobody uses
+// plainPath is a path of the test's own that is there already and stays: no container, which the server would remove in a moment when nobody uses
 // it. A server that has not heard of that removal yet, or of a new container, would mislead a client that asks it for the parents.
 func plainPath(t *testing.T) string {
 	t.Helper()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	_, err := theWorld(t).observer.Create(path, []byte{}, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	return path
-}
-
-// eventually waits for a condition, which may fail the test itself: unlike require.Eventually's it runs in the test's goroutine.
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	late, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-late:
-			require.Fail(t, "it does not come to pass", what)
-		}
-	}
-}
-
-// receive waits for something on a channel, or for its close.
-func receive[T any](t *testing.T, from <-chan T, what string) T {
-	t.Helper()
-	select {
-	case value := <-from:
-		return value
-	case <-time.After(patience):
-		require.Fail(t, "it does not come to pass", what)
-		panic("unreachable")
-	}
 }
 
 // queue lists the znodes below a path in the order of the server's numbers, up to date. A missing path has none.
@@ -201,7 +159,7 @@ func queue(t *testing.T, path string) []string {
 func queued(t *testing.T, path string, n int) []string {
 	t.Helper()
 	var nodes []string
-	eventually(t, func() bool { nodes = queue(t, path); return len(nodes) == n }, fmt.Sprintf("%d znodes below %s", n, path))
+	testkit.Eventually(t, func() bool { nodes = queue(t, path); return len(nodes) == n }, fmt.Sprintf("%d znodes below %s", n, path))
 	return nodes
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // TestMutexMatrix has each implementation hold the lock and each one wait for it.
@@ -15,7 +17,7 @@ func TestMutexMatrix(t *testing.T) {
 	pair := func(holder, waiter language, others []language) {
 		t.Run(holder.name+" holds, "+waiter.name+" waits", func(t *testing.T) {
 			t.Parallel()
-			path := lockPath(t)
+			path := testkit.Path(t)
 			refused := func() {
 				for _, other := range others {
 					got, err := newcomers[other.name].contender(t, path, "newcomer").try()

@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // others returns all languages, the given one first.
@@ -26,7 +28,7 @@ func TestParents(t *testing.T) {
 	for _, maker := range languages {
 		t.Run("made by "+maker.name, func(t *testing.T) {
 			t.Parallel()
-			parent := lockPath(t)
+			parent := testkit.Path(t)
 			dir := parent + "/locks"
 			var sessions []session
 			for _, l := range others(maker) {
@@ -66,7 +68,7 @@ func TestNamespaces(t *testing.T) {
 					if !ok {
 						continue
 					}
-					participants, err := ours.mutex.Participants(testContext(t))
+					participants, err := ours.mutex.Participants(testkit.Context(t))
 					require.NoError(t, err)
 					require.Len(t, participants, len(nodes))
 					require.Equal(t, nodes[i], participants[i].Path, l.name)
@@ -83,7 +85,7 @@ func TestACLs(t *testing.T) {
 	for _, maker := range languages {
 		t.Run("made by "+maker.name, func(t *testing.T) {
 			t.Parallel()
-			dir := lockPath(t) + "/locks"
+			dir := testkit.Path(t) + "/locks"
 			var members []contender
 			for _, l := range others(maker) {
 				members = append(members, l.open(t, o).contender(t, dir, "id"))

@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
 // TestParticipants has everybody in one queue, with ids of all sorts, and asks everybody who is there.
 func TestParticipants(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	open := map[string]session{}
 	for _, l := range languages {
 		open[l.name] = l.open(t, options{})
@@ -30,7 +31,7 @@ func TestParticipants(t *testing.T) {
 	lister, err := mutex.New(connect(t, options{}), path)
 	require.NoError(t, err)
 	chain(t, path, members, func(nodes []string) {
-		ours, err := lister.Participants(testContext(t))
+		ours, err := lister.Participants(testkit.Context(t))
 		require.NoError(t, err)
 		for i, p := range ours {
 			require.Equal(t, nodes[i], p.Path)
@@ -41,10 +42,10 @@ func TestParticipants(t *testing.T) {
 
 		// A contender's thread waits for the lock, so others ask; their servers may be a moment behind.
 		java := open[javaLang.name].contender(t, path, "").(*agentContender)
-		eventually(t, func() bool { return slices.Equal(nodes, java.process.Call(t, "nodes", java.name)) }, "Curator sees all")
+		testkit.Eventually(t, func() bool { return slices.Equal(nodes, java.process.Call(t, "nodes", java.name)) }, "Curator sees all")
 		require.Equal(t, append([]string{want[0] + "*"}, want[1:]...), java.process.Call(t, "participants", java.name))
 		python := open[pythonLang.name].contender(t, path, "").(*agentContender)
-		eventually(t, func() bool { return len(python.process.Call(t, "participants", python.name)) == len(want) }, "kazoo sees all")
+		testkit.Eventually(t, func() bool { return len(python.process.Call(t, "participants", python.name)) == len(want) }, "kazoo sees all")
 		require.Equal(t, want, python.process.Call(t, "participants", python.name))
 	})
 }
@@ -52,14 +53,14 @@ func TestParticipants(t *testing.T) {
 // Without an id Go and Curator show where they are; each can read the other's.
 func TestDefaultIDs(t *testing.T) {
 	t.Parallel()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	ours, err := mutex.New(connect(t, options{}), path)
 	require.NoError(t, err)
 	session := openJava(t, options{}).(agentSession)
 	java := &agentContender{session.process, unique("mutex")}
 	java.process.Call(t, "mutex", java.name, session.client, path)
 	chain(t, path, []contender{&goContender{ctx: t.Context(), mutex: ours}, java}, func(nodes []string) {
-		participants, err := ours.Participants(testContext(t))
+		participants, err := ours.Participants(testkit.Context(t))
 		require.NoError(t, err)
 		lister := session.contender(t, path, "").(*agentContender)
 		require.Equal(t, starred(participants), lister.process.Call(t, "participants", lister.name))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -22,7 +23,7 @@ func TestRevocation(t *testing.T) {
 func goAsksJava(t *testing.T, o options) {
 	t.Helper()
 	client := connect(t, o)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	revoker := revoke.New(client)
 	holder := openJava(t, o).contender(t, path, "holder").(*agentContender)
 	waiter := openJava(t, o).contender(t, path, "waiter").(*agentContender)
@@ -33,13 +34,13 @@ func goAsksJava(t *testing.T, o options) {
 	require.NoError(t, holder.lock())
 	wait := behind(t, waiter, full(o, path), "Curator")
 	end := behind(t, last, full(o, path), "Go")
-	participants, err := last.(*goContender).mutex.Participants(testContext(t))
+	participants, err := last.(*goContender).mutex.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	require.Len(t, participants, 3)
 
 	require.Equal(t, "false", holder.process.Do(t, "revoked", holder.name, "0"))
 	for _, p := range participants[:2] {
-		require.NoError(t, revoker.AttemptRevoke(testContext(t), p.Path))
+		require.NoError(t, revoker.AttemptRevoke(testkit.Context(t), p.Path))
 	}
 	require.Equal(t, "true", holder.process.Do(t, "revoked", holder.name, "30000"))
 	wait.pending(t, "the lock is still held")
@@ -55,7 +56,7 @@ func goAsksJava(t *testing.T, o options) {
 func javaAsksGo(t *testing.T, o options) {
 	t.Helper()
 	session := openJava(t, o).(agentSession)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	called := make(chan *recipes.Lease, 2)
 	revocable := func() *goContender {
 		m, err := mutex.New(connect(t, o), path, mutex.WithRevocationListener(func(lease *recipes.Lease) { called <- lease }))
@@ -75,14 +76,14 @@ func javaAsksGo(t *testing.T, o options) {
 	for _, node := range nodes[:2] {
 		session.process.Call(t, "revoke", session.client, node)
 	}
-	receive(t, holder.lease.Revoked(), "the holder is asked")
-	require.Same(t, holder.lease, receive(t, called, "the listener is called"))
+	testkit.Receive(t, holder.lease.Revoked(), "the holder is asked")
+	require.Same(t, holder.lease, testkit.Receive(t, called, "the listener is called"))
 	require.NoError(t, holder.lease.Context().Err(), "still held")
 	wait.pending(t, "the lock is still held")
 	require.NoError(t, holder.unlock())
 	wait.granted(t, "Go")
-	receive(t, waiter.lease.Revoked(), "the waiter was asked while it waited")
-	require.Same(t, waiter.lease, receive(t, called, "the listener is called"))
+	testkit.Receive(t, waiter.lease.Revoked(), "the waiter was asked while it waited")
+	require.Same(t, waiter.lease, testkit.Receive(t, called, "the listener is called"))
 	end.pending(t, "the lock is still held")
 	require.NoError(t, waiter.unlock())
 	end.granted(t, "Curator")
@@ -103,17 +104,17 @@ func TestRevocationOfOthers(t *testing.T) {
 	t.Parallel()
 	client := connect(t, options{})
 	for _, l := range []language{pythonLang, zkLock} {
-		path := lockPath(t)
+		path := testkit.Path(t)
 		holder := l.open(t, options{}).contender(t, path, "an id")
 		start(holder).granted(t, l.name)
-		require.NoError(t, revoke.New(client).AttemptRevoke(testContext(t), queue(t, path)[0]))
+		require.NoError(t, revoke.New(client).AttemptRevoke(testkit.Context(t), queue(t, path)[0]))
 		m, err := mutex.New(client, path)
 		require.NoError(t, err)
-		participants, err := m.Participants(testContext(t))
+		participants, err := m.Participants(testkit.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, []string{"*"}, starred(participants), "no id, and first")
 		require.True(t, participants[0].Revoked)
-		_, err = m.TryAcquire(testContext(t))
+		_, err = m.TryAcquire(testkit.Context(t))
 		require.ErrorIs(t, err, recipes.ErrNotAcquired, l.name)
 		require.NoError(t, holder.unlock())
 	}

@@ -23,7 +23,7 @@ fi
 
 # The ladder: a name and a command each, the quickest first.
 rungs=(
-	"virtual time" "go test -count=1 -failfast -timeout 5m ./internal/zkutil"
+	"virtual time" "go test -count=1 -failfast -timeout 5m ./internal/zkutil/..."
 	"virtual time" "go test -count=1 -failfast -timeout 5m ./recipes/..."
 	"schedules" "go test -count=1 -timeout 10m -run TestFaultSchedules ./recipes/mutex -schedules 10000"
 	"real servers" "cd integration && go test -count=1 -failfast -timeout 20m ./mutex ./election ./points ./reliability"

@@ -16,7 +16,7 @@ import (
 // The requests of an uncontended acquisition are part of what users pay for.
 func TestAcquireAndRelease(t *testing.T) {
 	client, proxy := proxied(t)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	require.NoError(t, acquire(t, m).Release(), "the first one makes the parent")
 
@@ -34,27 +34,27 @@ func TestAcquireAndRelease(t *testing.T) {
 
 // One of each on a real server: what these do in every case is shown in virtual time, in recipes/mutex.
 func TestSmoke(t *testing.T) {
-	path, client := lockPath(t), direct(t)
+	path, client := testkit.Path(t), direct(t)
 	revocations := make(chan *recipes.Lease, 1)
 	m := newMutex(t, client, path, mutex.WithID("holder"), mutex.WithRevocationListener(func(lease *recipes.Lease) { revocations <- lease }))
 	other := newMutex(t, direct(t), path, mutex.WithID(""))
 	var lease *recipes.Lease
 	var next <-chan result
-	require.NoError(t, m.Do(testContext(t), func(ctx context.Context, outer *recipes.Lease) error {
+	require.NoError(t, m.Do(testkit.Context(t), func(ctx context.Context, outer *recipes.Lease) error {
 		inner, err := m.Acquire(ctx)
 		require.NoError(t, err)
 		require.Equal(t, created(t, inner.Path()), inner.FencingToken())
-		_, err = other.TryAcquire(testContext(t))
+		_, err = other.TryAcquire(testkit.Context(t))
 		require.ErrorIs(t, err, recipes.ErrNotAcquired)
-		next = waiting(t, testContext(t), other, path, 2)
-		participants, err := other.Participants(testContext(t))
+		next = waiting(t, testkit.Context(t), other, path, 2)
+		participants, err := other.Participants(testkit.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, []string{"holder", ""}, []string{participants[0].ID, participants[1].ID})
 		data, _, err := observer(t).Get(participants[1].Path)
 		require.NoError(t, err)
 		require.NotNil(t, data, "an empty id is written as an empty value")
 
-		require.NoError(t, revoke.New(direct(t)).AttemptRevoke(testContext(t), outer.Path()))
+		require.NoError(t, revoke.New(direct(t)).AttemptRevoke(testkit.Context(t), outer.Path()))
 		require.Same(t, outer, testkit.Receive(t, revocations, "the revocation"))
 		revoked(t, inner)
 		_, err = observer(t).Multi(inner.Check())

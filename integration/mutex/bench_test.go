@@ -107,31 +107,37 @@ func BenchmarkAcquireRelease(b *testing.B) {
 				require.NoError(b, contenders[0].lock()) // makes the parents
 				require.NoError(b, contenders[0].unlock())
 				b.ReportAllocs()
-				turns := make(chan struct{}, b.N)
-				for range b.N {
-					turns <- struct{}{}
-				}
-				close(turns)
-				b.ResetTimer()
-				var group sync.WaitGroup
-				for _, c := range contenders {
-					group.Go(func() {
-						for range turns {
-							if err := c.lock(); err != nil {
-								b.Error(err)
-								return
-							}
-							if err := c.unlock(); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				group.Wait()
+				takeTurns(b, contenders)
 			})
 		}
 	}
+}
+
+// takeTurns has the contenders share b.N acquisitions.
+func takeTurns(b *testing.B, contenders []locker) {
+	b.Helper()
+	turns := make(chan struct{}, b.N)
+	for range b.N {
+		turns <- struct{}{}
+	}
+	close(turns)
+	b.ResetTimer()
+	var group sync.WaitGroup
+	for _, c := range contenders {
+		group.Go(func() { // ends when no turn is left; joined below
+			for range turns {
+				if err := c.lock(); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := c.unlock(); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 // BenchmarkReenter is the cost of an acquisition that needs no server.

@@ -150,7 +150,7 @@ type attempt struct {
 
 func newAttempt(t *testing.T, step step) *attempt {
 	t.Helper()
-	a := &attempt{path: lockPath(t)}
+	a := &attempt{path: testkit.Path(t)}
 	// Long enough for a line that hangs not to be cut.
 	client, proxy := proxied(t, recipes.WithSessionTimeout(longSession))
 	a.client, a.proxy, a.m = client, proxy, newMutex(t, client, a.path)
@@ -175,7 +175,7 @@ func (a *attempt) cancel(t *testing.T, acquire func(context.Context) (*recipes.L
 	}()
 	select {
 	case <-a.reached:
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.Fail(t, "the step is not reached")
 	}
 	cancel(errOfTest)

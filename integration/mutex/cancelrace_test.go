@@ -19,7 +19,7 @@ import (
 // With a context that has ended nothing is sent.
 func TestCancelBeforeAcquire(t *testing.T) {
 	client, proxy := proxied(t)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	proxy.ResetCounts()
 	canceled, cancel := context.WithCancelCause(t.Context())
@@ -38,12 +38,12 @@ func TestCancelBeforeAcquire(t *testing.T) {
 // A waiter whose context ends leaves the queue, from whatever place in it; those
 // behind keep theirs.
 func TestCancelWhileWaiting(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, direct(t), path)
 	holder := acquire(t, m)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	leaves := waiting(t, ctx, m, path, 2)
-	stays := waiting(t, testContext(t), m, path, 3)
+	stays := waiting(t, testkit.Context(t), m, path, 3)
 	bounded, stop := context.WithTimeout(t.Context(), undone/10)
 	defer stop()
 	expires := waiting(t, bounded, newMutex(t, direct(t), path), path, 4)
@@ -69,7 +69,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 // The end of the context races with the grant: either a lease or an error comes
 // out, never both or neither, and no znode stays.
 func TestCancelRacesWithTheGrant(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holders, waiters := newMutex(t, direct(t), path), newMutex(t, direct(t), path)
 	granted, refused := 0, 0
 	for i := range 200 {
@@ -108,7 +108,7 @@ func TestCancelRacesWithTheGrant(t *testing.T) {
 // again, leave nothing.
 func TestCancelStorm(t *testing.T) {
 	client, proxy := proxied(t, recipes.WithSessionTimeout(longSession))
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	stopCuts := make(chan struct{})
 	var cuts sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 )
 
 func TestNamespace(t *testing.T) {
-	root := lockPath(t) // absolute, of one segment
+	root := testkit.Path(t) // absolute, of one segment
 	for name, namespace := range map[string]string{
 		"one segment":   root[1:],
 		"leading slash": root,
@@ -31,12 +31,12 @@ func TestNamespace(t *testing.T) {
 			if namespace == root {
 				prefix = root
 			}
-			path := lockPath(t) + "/deep"
+			path := testkit.Path(t) + "/deep"
 			m := newMutex(t, client, path)
 			lease := acquire(t, m)
 			require.Equal(t, []string{lease.Path()}, queue(t, prefix+path), "the namespace is part of Lease.Path")
-			done := waiting(t, testContext(t), m, prefix+path, 2)
-			participants, err := m.Participants(testContext(t))
+			done := waiting(t, testkit.Context(t), m, prefix+path, 2)
+			participants, err := m.Participants(testkit.Context(t))
 			require.NoError(t, err)
 			require.Len(t, participants, 2)
 			require.Equal(t, lease.Path(), participants[0].Path)
@@ -46,9 +46,9 @@ func TestNamespace(t *testing.T) {
 			require.Equal(t, prefix == "", ok, "without the namespace there is nothing")
 
 			// A Revoker takes full paths, as they are handed out.
-			require.NoError(t, revoke.New(client).AttemptRevoke(testContext(t), lease.Path()))
+			require.NoError(t, revoke.New(client).AttemptRevoke(testkit.Context(t), lease.Path()))
 			revoked(t, lease)
-			require.NoError(t, revoke.New(direct(t)).AttemptRevoke(testContext(t), participants[1].Path))
+			require.NoError(t, revoke.New(direct(t)).AttemptRevoke(testkit.Context(t), participants[1].Path))
 			_, err = client.Conn().Multi(lease.Check())
 			require.NoError(t, err)
 			require.NoError(t, lease.Release())
@@ -61,10 +61,10 @@ func TestNamespace(t *testing.T) {
 
 // TestNamespacesExclude: the same znode by two ways is the same lock.
 func TestNamespacesExclude(t *testing.T) {
-	root := lockPath(t)
+	root := testkit.Path(t)
 	outside := acquire(t, newMutex(t, direct(t), root+"/lock"))
 	inside := newMutex(t, direct(t, recipes.WithNamespace(root)), "/lock")
-	_, err := inside.TryAcquire(testContext(t))
+	_, err := inside.TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 	require.NoError(t, outside.Release())
 	require.NoError(t, acquire(t, inside).Release())
@@ -113,7 +113,7 @@ func guardian(t *testing.T) *zk.Conn {
 func TestACL(t *testing.T) {
 	server := ensemble.Shared(t).Server(0)
 	client := authorised(t, server, user)
-	root := lockPath(t)
+	root := testkit.Path(t)
 	path := root + "/middle/lock"
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
@@ -131,16 +131,16 @@ func TestACL(t *testing.T) {
 	} {
 		began := time.Now()
 		m := newMutex(t, other, path)
-		_, err := m.Acquire(testContext(t))
+		_, err := m.Acquire(testkit.Context(t))
 		require.ErrorIs(t, err, zk.ErrNoAuth, name)
 		var op *recipes.OpError
 		require.ErrorAs(t, err, &op, name)
 		require.Equal(t, path, op.Path)
-		_, err = m.TryAcquire(testContext(t))
+		_, err = m.TryAcquire(testkit.Context(t))
 		require.ErrorIs(t, err, zk.ErrNoAuth, name)
-		_, err = m.Participants(testContext(t))
+		_, err = m.Participants(testkit.Context(t))
 		require.ErrorIs(t, err, zk.ErrNoAuth, name)
-		require.ErrorIs(t, revoke.New(other).AttemptRevoke(testContext(t), lease.Path()), zk.ErrNoAuth, name)
+		require.ErrorIs(t, revoke.New(other).AttemptRevoke(testkit.Context(t), lease.Path()), zk.ErrNoAuth, name)
 		require.Less(t, time.Since(began), 3*time.Second, "a refusal is no reason to try again")
 	}
 	names, _, err := conn.Children(path)
@@ -151,17 +151,17 @@ func TestACL(t *testing.T) {
 
 	// Another client with the right credential contends and may ask.
 	peer := authorised(t, server, user)
-	require.NoError(t, revoke.New(peer).AttemptRevoke(testContext(t), lease.Path()))
+	require.NoError(t, revoke.New(peer).AttemptRevoke(testkit.Context(t), lease.Path()))
 	revoked(t, lease)
-	_, err = newMutex(t, peer, path).TryAcquire(testContext(t))
+	_, err = newMutex(t, peer, path).TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 }
 
 // TestACLWithoutCredential: what we have created and may not touch ourselves.
 func TestACLWithoutCredential(t *testing.T) {
 	client := direct(t, digest())
-	path := lockPath(t)
-	_, err := newMutex(t, client, path).Acquire(testContext(t))
+	path := testkit.Path(t)
+	_, err := newMutex(t, client, path).Acquire(testkit.Context(t))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 	found, _, err := guardian(t).Exists(path)
 	require.NoError(t, err)
@@ -170,12 +170,12 @@ func TestACLWithoutCredential(t *testing.T) {
 
 func TestCredentialsSurviveReconnects(t *testing.T) {
 	client, proxy := proxiedFor(t, calm, digest(), recipes.WithAuth("digest", []byte(user)))
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	for range 3 {
 		lease := acquire(t, m)
 		cutAndReconnect(t, client, proxy)
-		inner, err := m.TryAcquire(testContext(t))
+		inner, err := m.TryAcquire(testkit.Context(t))
 		require.ErrorIs(t, err, recipes.ErrNotAcquired)
 		require.Nil(t, inner)
 		require.NoError(t, lease.Release())
@@ -190,17 +190,17 @@ func TestCredentialsSurviveReconnects(t *testing.T) {
 // TestTwoCredentials: each of them counts.
 func TestTwoCredentials(t *testing.T) {
 	server := ensemble.Shared(t).Server(0)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	lease := acquire(t, newMutex(t, authorised(t, server, user), path))
 	both := authorised(t, server, stranger, recipes.WithAuth("digest", []byte(user)))
-	_, err := newMutex(t, both, path).TryAcquire(testContext(t))
+	_, err := newMutex(t, both, path).TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 	require.NoError(t, lease.Release())
 }
 
 func TestUnknownAuthScheme(t *testing.T) {
 	began := time.Now()
-	client, err := recipes.Connect(testContext(t), ensemble.Shared(t).Servers(), recipes.WithAuth("nosuchscheme", []byte("secretpassword")))
+	client, err := recipes.Connect(testkit.Context(t), ensemble.Shared(t).Servers(), recipes.WithAuth("nosuchscheme", []byte("secretpassword")))
 	require.Error(t, err)
 	require.Nil(t, client)
 	require.ErrorContains(t, err, "nosuchscheme")
@@ -212,13 +212,13 @@ func TestUnknownAuthScheme(t *testing.T) {
 
 // TestReadOnlyRights: children can be listed but not made.
 func TestReadOnlyRights(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	_, err := observer(t).Create(path, nil, 0, zk.WorldACL(zk.PermRead))
 	require.NoError(t, err)
 	m := newMutex(t, direct(t), path)
-	_, err = m.Acquire(testContext(t))
+	_, err = m.Acquire(testkit.Context(t))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
-	participants, err := m.Participants(testContext(t))
+	participants, err := m.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	require.Empty(t, participants)
 }

@@ -72,7 +72,7 @@ func TestConnectSurvivesFirstFailures(t *testing.T) {
 	proxy.Refuse(true)
 	connected := make(chan error, 1)
 	go func() {
-		client, err := recipes.Connect(testContext(t), []string{proxy.Addr()})
+		client, err := recipes.Connect(testkit.Context(t), []string{proxy.Addr()})
 		if err == nil {
 			err = client.Close()
 		}
@@ -120,7 +120,7 @@ func TestConnectContextBoundsNothingLater(t *testing.T) {
 	client, err := recipes.Connect(ctx, []string{proxy.Addr()}, recipes.WithConnectTimeout(5*time.Second), recipes.WithSessionTimeout(calm))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Close()) }()
-	lease := acquire(t, newMutex(t, client, lockPath(t)))
+	lease := acquire(t, newMutex(t, client, testkit.Path(t)))
 	cancel()
 	cutAndReconnect(t, client, proxy)
 	stands(t, lease)
@@ -177,7 +177,7 @@ func TestConnectRefusesBadOptions(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			began := time.Now()
-			client, err := recipes.Connect(testContext(t), tc.servers, tc.opts...)
+			client, err := recipes.Connect(testkit.Context(t), tc.servers, tc.opts...)
 			require.Error(t, err)
 			require.Nil(t, client)
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "refused at once, not by trying")

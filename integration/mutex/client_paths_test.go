@@ -6,6 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -15,7 +16,7 @@ import (
 func TestPathsAsTheServerHasThem(t *testing.T) {
 	client, conn := direct(t), observer(t)
 	for _, char := range []rune{' ', '\u001f', '~', '\u007f', '\u009f', '\u00a0', '\ud7ff', '\ue000', '\uefff', '\uf000', '\uf8ff', '\uf900', '\uffef', '\ufff0', '\uffff', '\U00010000', '\U0001f512'} {
-		path := lockPath(t) + string(char)
+		path := testkit.Path(t) + string(char)
 		_, refused := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		_, err := mutex.New(client, path)
 		if refused != nil {

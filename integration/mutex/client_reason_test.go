@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -47,7 +48,7 @@ func TestConnectToASilentPeer(t *testing.T) {
 	address := peer(t, "")
 	shortest := time.Hour
 	for range 3 { // zk.Conn.Close may lose a race against zk.Conn, and wait for a second
-		ctx, cancel := context.WithTimeout(testContext(t), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(testkit.Context(t), 200*time.Millisecond)
 		begin := time.Now()
 		_, err := recipes.Connect(ctx, []string{address})
 		shortest = min(shortest, time.Since(begin))
@@ -64,7 +65,7 @@ func TestConnectToAnotherProtocol(t *testing.T) {
 	address := peer(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := recipes.Connect(testContext(t), []string{address}, recipes.WithConnectTimeout(2*time.Second))
+	_, err := recipes.Connect(testkit.Context(t), []string{address}, recipes.WithConnectTimeout(2*time.Second))
 	runtime.ReadMemStats(&after)
 	require.ErrorContains(t, err, "handshake with "+address+": the answer is not ZooKeeper's")
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))

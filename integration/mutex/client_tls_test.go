@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -84,11 +85,11 @@ func TestTLS(t *testing.T) {
 	port := terminated(t, &tls.Config{Certificates: []tls.Certificate{ours}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted})
 	server := net.JoinHostPort("localhost", port)
 	client := testclient.Dial(t, []string{server}, recipes.WithTLS(&tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{ours}}))
-	m := newMutex(t, client, lockPath(t))
+	m := newMutex(t, client, testkit.Path(t))
 	require.NoError(t, acquire(t, m).Release())
 
 	refused := func(server string, settings *tls.Config) error {
-		_, err := recipes.Connect(testContext(t), []string{server}, recipes.WithTLS(settings), recipes.WithConnectTimeout(2*time.Second))
+		_, err := recipes.Connect(testkit.Context(t), []string{server}, recipes.WithTLS(settings), recipes.WithConnectTimeout(2*time.Second))
 		return err
 	}
 	_, stranger := certificate(t, "localhost")

@@ -104,12 +104,12 @@ type threeNodeQueue struct {
 func newThreeNodeQueue(t *testing.T, servers *ensemble.Ensemble) *threeNodeQueue {
 	t.Helper()
 	client := func() *recipes.Client {
-		client, err := recipes.Connect(testContext(t), servers.Servers(), recipes.WithSessionTimeout(calm))
+		client, err := recipes.Connect(testkit.Context(t), servers.Servers(), recipes.WithSessionTimeout(calm))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Close()) })
 		return client
 	}
-	q := &threeNodeQueue{path: lockPath(t), holding: client(), awaiting: client()}
+	q := &threeNodeQueue{path: testkit.Path(t), holding: client(), awaiting: client()}
 	q.lease = acquire(t, newMutex(t, q.holding, q.path))
 	q.token = q.lease.FencingToken()
 	done, waiter := make(chan result, 1), newMutex(t, q.awaiting, q.path)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -30,7 +31,7 @@ const (
 // Three processes with 100 goroutines each increase a number in a file: read, give
 // way, write. Nothing but the lock guards it.
 func TestExclusionAcrossProcesses(t *testing.T) {
-	path, dir := lockPath(t), t.TempDir()
+	path, dir := testkit.Path(t), t.TempDir()
 	counter := filepath.Join(dir, "counter")
 	require.NoError(t, os.WriteFile(counter, []byte("0"), 0o600))
 	began := time.Now()
@@ -147,13 +148,13 @@ func appendLine(file string, number int64) error {
 // with the same mutex value and with the context of the Acquire too.
 func TestSameValueExcludes(t *testing.T) {
 	type key struct{}
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, direct(t), path)
-	ctx := context.WithValue(testContext(t), key{}, "of the caller")
+	ctx := context.WithValue(testkit.Context(t), key{}, "of the caller")
 	first, err := m.Acquire(ctx)
 	require.NoError(t, err)
 
-	contexts := []context.Context{ctx, testContext(t), context.WithoutCancel(ctx)}
+	contexts := []context.Context{ctx, testkit.Context(t), context.WithoutCancel(ctx)}
 	var waiters []<-chan result
 	for i, ctx := range contexts {
 		waiters = append(waiters, waiting(t, ctx, m, path, i+2))

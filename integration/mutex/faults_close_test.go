@@ -19,7 +19,7 @@ import (
 )
 
 func TestClosedWhileWaiting(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
 	client := direct(t, recipes.WithSessionTimeout(calm))
 	m := newMutex(t, client, path)
@@ -31,7 +31,7 @@ func TestClosedWhileWaiting(t *testing.T) {
 	ends := make(chan end, waiters)
 	for range waiters {
 		go func() {
-			_, err := m.Acquire(testContext(t))
+			_, err := m.Acquire(testkit.Context(t))
 			ends <- end{err, time.Now()}
 		}()
 	}
@@ -44,7 +44,7 @@ func TestClosedWhileWaiting(t *testing.T) {
 		case e := <-ends:
 			require.ErrorIs(t, e.err, recipes.ErrClosed)
 			require.Less(t, e.at.Sub(began), time.Second)
-		case <-testContext(t).Done():
+		case <-testkit.Context(t).Done():
 			require.Fail(t, "a waiter has not been woken")
 		}
 	}
@@ -53,7 +53,7 @@ func TestClosedWhileWaiting(t *testing.T) {
 
 func TestClosedWhileHolding(t *testing.T) {
 	client := direct(t, recipes.WithSessionTimeout(calm))
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	inner, err := m.Acquire(lease.Context())
@@ -72,13 +72,13 @@ func TestClosedWhileHolding(t *testing.T) {
 
 func TestCallsAfterClose(t *testing.T) {
 	client := direct(t)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	require.NoError(t, client.Close())
 	require.NoError(t, client.Close(), "idempotent")
 	require.Equal(t, recipes.Closed, client.State())
-	ctx := testContext(t)
+	ctx := testkit.Context(t)
 	calls := map[string]func() error{
 		"Acquire":       func() error { _, err := m.Acquire(ctx); return err },
 		"re-entry":      func() error { _, err := m.Acquire(lease.Context()); return err },
@@ -101,7 +101,7 @@ func TestCallsAfterClose(t *testing.T) {
 
 func TestConcurrentClose(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	acquire(t, newMutex(t, client, path))
 	var group sync.WaitGroup
 	errs := make(chan error, 8)
@@ -149,9 +149,9 @@ func TestCloseIsBounded(t *testing.T) {
 			proxy, err := faultproxy.Start(ensemble.Shared(t).Server(0))
 			require.NoError(t, err)
 			defer proxy.Close()
-			client, err := recipes.Connect(testContext(t), []string{proxy.Addr()}, recipes.WithSessionTimeout(calm))
+			client, err := recipes.Connect(testkit.Context(t), []string{proxy.Addr()}, recipes.WithSessionTimeout(calm))
 			require.NoError(t, err)
-			path := lockPath(t)
+			path := testkit.Path(t)
 			m := newMutex(t, client, path)
 			lease := acquire(t, m)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -182,10 +182,10 @@ func TestCloseOfAdoptedClient(t *testing.T) {
 	client, err := recipes.NewClient(conn, events, recipes.WithSessionTimeout(calm))
 	require.NoError(t, err)
 	require.Same(t, conn, client.Conn())
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
-	done := waiting(t, testContext(t), m, path, 2)
+	done := waiting(t, testkit.Context(t), m, path, 2)
 	session := conn.SessionID()
 	require.NoError(t, client.Close())
 	_, err = outcome(t, done)
@@ -195,7 +195,7 @@ func TestCloseOfAdoptedClient(t *testing.T) {
 	require.True(t, conn.SessionID() == session) //nolint:testifylint // Equal would print session ids
 	_, _, err = conn.Exists(path)
 	require.NoError(t, err, "the connection is still usable")
-	_, err = m.Acquire(testContext(t))
+	_, err = m.Acquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrClosed)
 	require.NoError(t, client.Close())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/internal/judge"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -62,7 +63,7 @@ func TestLostAnswersOfAcquire(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			client, proxy := proxiedFor(t, calm)
-			path := lockPath(t)
+			path := testkit.Path(t)
 			m := newMutex(t, client, path)
 			if !tc.fresh {
 				require.NoError(t, acquire(t, m).Release())
@@ -91,13 +92,13 @@ func TestLostAnswersOfAcquire(t *testing.T) {
 
 func TestLostCreateAnswerThenSessionExpired(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	require.NoError(t, acquire(t, m).Release())
 	arrived, release := proxy.HoldReply(faultproxy.Op("create"))
 	defer release()
 	session := client.Conn().SessionID()
-	done := waiting(t, testContext(t), m, path, 1)
+	done := waiting(t, testkit.Context(t), m, path, 1)
 	<-arrived
 	over := outage(t, client, proxy)
 	old := queue(t, path)
@@ -122,7 +123,7 @@ func TestLostAnswersOfRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, proxy := proxiedFor(t, calm)
-			path := lockPath(t)
+			path := testkit.Path(t)
 			m := newMutex(t, client, path)
 			require.NoError(t, acquire(t, m).Release())
 			rules := fault(proxy)
@@ -143,10 +144,10 @@ func TestLostAnswersOfTryAcquire(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
 	for _, op := range []string{"create", "getData", "getChildren2", "delete"} {
 		t.Run(op, func(t *testing.T) {
-			path := lockPath(t)
+			path := testkit.Path(t)
 			lease := acquire(t, newMutex(t, holder, path))
 			rule := proxy.DropReply(faultproxy.Op(op), 1)
-			_, err := newMutex(t, client, path).TryAcquire(testContext(t))
+			_, err := newMutex(t, client, path).TryAcquire(testkit.Context(t))
 			require.ErrorIs(t, err, recipes.ErrNotAcquired)
 			require.Equal(t, 1, rule.Hits())
 			require.Equal(t, []string{lease.Path()}, queue(t, path), "gone when TryAcquire returns")
@@ -172,7 +173,7 @@ func TestRandomLostAnswers(t *testing.T) {
 		return random.Float64() < loss
 	}
 	brisk := recipes.WithRetryPolicy(recipes.RetryPolicy{InitialInterval: 5 * time.Millisecond, MaxInterval: 50 * time.Millisecond})
-	path := lockPath(t)
+	path := testkit.Path(t)
 	var mutexes []*mutex.InterProcessMutex
 	var rules []*faultproxy.Rule
 	for range 2 {

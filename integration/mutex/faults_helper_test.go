@@ -29,7 +29,7 @@ func proxiedFor(t *testing.T, timeout time.Duration, opts ...recipes.Option) (*r
 // expire ends the client's session at the shared server.
 func expire(t *testing.T, client *recipes.Client) {
 	t.Helper()
-	require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), client.Conn().SessionID()))
+	require.NoError(t, zkadmin.Expire(testkit.Context(t), ensemble.Shared(t).Server(0), client.Conn().SessionID()))
 }
 
 // reached waits for the client's state.
@@ -50,7 +50,7 @@ func cutAndReconnect(t *testing.T, client *recipes.Client, proxy *faultproxy.Pro
 			if state == recipes.Reconnected {
 				return
 			}
-		case <-testContext(t).Done():
+		case <-testkit.Context(t).Done():
 			require.Fail(t, "not reconnected")
 		}
 	}
@@ -128,7 +128,7 @@ func moment(t *testing.T, times <-chan time.Time, what string) time.Time {
 	select {
 	case at := <-times:
 		return at
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.Fail(t, "has not happened: "+what)
 		return time.Time{}
 	}
@@ -166,6 +166,6 @@ func expireUnheard(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy
 	session := client.Conn().SessionID()
 	proxy.Refuse(true)
 	proxy.Cut()
-	require.NoError(t, zkadmin.Expire(testContext(t), ensemble.Shared(t).Server(0), session))
+	require.NoError(t, zkadmin.Expire(testkit.Context(t), ensemble.Shared(t).Server(0), session))
 	proxy.Refuse(false)
 }

@@ -33,7 +33,7 @@ func lossIsTold(t *testing.T, m *mutex.InterProcessMutex, path string, lease *re
 
 func TestSessionExpiredWhileHolding(t *testing.T) {
 	client, proxy := proxied(t)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	inner, err := m.Acquire(lease.Context())
@@ -46,7 +46,7 @@ func TestSessionExpiredWhileHolding(t *testing.T) {
 }
 
 func TestOwnNodeDeletedWhileHolding(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, direct(t, recipes.WithSessionTimeout(calm)), path)
 	lease := acquire(t, m)
 	end := endOf(lease)
@@ -59,7 +59,7 @@ func TestOwnNodeDeletedWhileHolding(t *testing.T) {
 // TestOwnNodeDeletedDuringOutageOfHolder: nobody has told the holder, it has to look.
 func TestOwnNodeDeletedDuringOutageOfHolder(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	over := outage(t, client, proxy)
@@ -80,10 +80,10 @@ func TestSilentLineWhileHolding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const timeout = 6 * time.Second
 			client, proxy := proxiedFor(t, timeout)
-			path := lockPath(t)
+			path := testkit.Path(t)
 			m := newMutex(t, client, path)
 			lease := acquire(t, m)
-			next := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 2)
+			next := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 2)
 			end, gone := endOf(lease), deletionOf(t, lease.Path())
 
 			silent := time.Now()
@@ -111,10 +111,10 @@ func TestSilentLineWhileHolding(t *testing.T) {
 func TestAnswersHeldWhileHolding(t *testing.T) {
 	const timeout = 6 * time.Second
 	client, proxy := proxiedFor(t, timeout)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
-	next := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 2)
+	next := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 2)
 	proxy.HoldDown()
 	silent := time.Now()
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
@@ -130,11 +130,11 @@ func TestAnswersHeldWhileHolding(t *testing.T) {
 // the line is back in between, the znode of the ended hold is deleted.
 func TestLocalDeadlineWhileSessionSurvives(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	session := client.Conn().SessionID()
-	next := waiting(t, testContext(t), newMutex(t, direct(t, recipes.WithSessionTimeout(calm)), path), path, 2)
+	next := waiting(t, testkit.Context(t), newMutex(t, direct(t, recipes.WithSessionTimeout(calm)), path), path, 2)
 	proxy.Hold()
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
 	require.Len(t, children(t, path), 2, "the session must be alive at the server, or the test shows nothing")
@@ -153,7 +153,7 @@ func TestHeartbeats(t *testing.T) {
 	const timeout, beats = 6 * time.Second, 4
 	const period = timeout / 6
 	client, proxy := proxiedFor(t, timeout)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	multis := func() int { return proxy.Counts().Requests["multi"] }
 	idle := func(why string) {
@@ -188,7 +188,7 @@ func TestHeartbeats(t *testing.T) {
 
 	holder := acquire(t, other)
 	proxy.ResetCounts()
-	done := waiting(t, testContext(t), m, path, 2)
+	done := waiting(t, testkit.Context(t), m, path, 2)
 	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["getData"] == 2 }, "own znode and predecessor are watched")
 	watch("awaited")
 	require.NoError(t, holder.Release())
@@ -198,7 +198,7 @@ func TestHeartbeats(t *testing.T) {
 
 func TestStandardErrorPolicy(t *testing.T) {
 	client, proxy := proxiedFor(t, calm, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	session := client.Conn().SessionID()
@@ -217,7 +217,7 @@ func TestStandardErrorPolicy(t *testing.T) {
 
 func TestSessionErrorPolicy(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
-	path := lockPath(t)
+	path := testkit.Path(t)
 	m := newMutex(t, client, path)
 	lease := acquire(t, m)
 	token := lease.FencingToken()
@@ -240,10 +240,10 @@ func TestSecondAddress(t *testing.T) {
 	const timeout = 9 * time.Second
 	server := ensemble.Shared(t).Server(0)
 	proxies := []*faultproxy.Proxy{faultproxy.New(t, server), faultproxy.New(t, server)}
-	client, err := recipes.Connect(testContext(t), []string{proxies[0].Addr(), proxies[1].Addr()}, recipes.WithSessionTimeout(timeout))
+	client, err := recipes.Connect(testkit.Context(t), []string{proxies[0].Addr(), proxies[1].Addr()}, recipes.WithSessionTimeout(timeout))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	path := lockPath(t)
+	path := testkit.Path(t)
 	lease := acquire(t, newMutex(t, client, path))
 	for round := range 3 {
 		var live, other *faultproxy.Proxy

@@ -23,14 +23,14 @@ func TestMiddleWaiterLeaves(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := lockPath(t)
+			path := testkit.Path(t)
 			holder := acquire(t, newMutex(t, direct(t), path))
 			middle := direct(t)
-			first := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 2)
-			ctx, cancel := context.WithCancel(testContext(t))
+			first := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 2)
+			ctx, cancel := context.WithCancel(testkit.Context(t))
 			defer cancel()
 			leaver := waiting(t, ctx, newMutex(t, middle, path), path, 3)
-			last := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 4)
+			last := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 4)
 
 			leave(t, cancel, middle)
 			_, err := outcome(t, leaver)
@@ -55,12 +55,12 @@ func TestMiddleWaiterLeaves(t *testing.T) {
 // TestFirstWaiterLeaves: the holder still holds when the znode between it and the next
 // waiter goes.
 func TestFirstWaiterLeaves(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
-	ctx, cancel := context.WithTimeout(testContext(t), time.Second)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), time.Second)
 	defer cancel()
 	leaver := waiting(t, ctx, newMutex(t, direct(t), path), path, 2)
-	last := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 3)
+	last := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 3)
 	_, err := outcome(t, leaver)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	settled(t, path, 2)
@@ -82,14 +82,14 @@ func settled(t *testing.T, path string, n int) {
 // in a new one, and one at a time holds the lock.
 func TestParentWiped(t *testing.T) {
 	const waiters = 4
-	path := lockPath(t) + "/deep"
+	path := testkit.Path(t) + "/deep"
 	holder := acquire(t, newMutex(t, direct(t), path))
 	m := newMutex(t, direct(t), path)
 	var section judge.Section
 	finished := make(chan error, waiters)
 	for range waiters {
 		go func() {
-			lease, err := m.Acquire(testContext(t))
+			lease, err := m.Acquire(testkit.Context(t))
 			if err != nil {
 				finished <- err
 				return
@@ -113,7 +113,7 @@ func TestParentWiped(t *testing.T) {
 		select {
 		case err := <-finished:
 			require.NoError(t, err)
-		case <-testContext(t).Done():
+		case <-testkit.Context(t).Done():
 			require.Fail(t, "a waiter has never got the lock")
 		}
 	}

@@ -24,7 +24,7 @@ func TestServerDown(t *testing.T) {
 			servers := ensemble.New(t, ensemble.Config{Private: true})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			path := lockPath(t)
+			path := testkit.Path(t)
 			holding, waitingClient := testclient.Dial(t, servers.Servers(), recipes.WithSessionTimeout(sessionTimeout)), testclient.Dial(t, servers.Servers(), recipes.WithSessionTimeout(sessionTimeout))
 			holders := newMutex(t, holding, path)
 			lease := acquire(t, holders)

@@ -33,13 +33,13 @@ func TestCutWhileWaiting(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := lockPath(t)
+			path := testkit.Path(t)
 			holder := acquire(t, newMutex(t, direct(t), path))
 			client, proxy := proxiedFor(t, calm)
-			first := waiting(t, testContext(t), newMutex(t, client, path), path, 2)
+			first := waiting(t, testkit.Context(t), newMutex(t, client, path), path, 2)
 			place := queue(t, path)[1]
 			token := created(t, place)
-			second := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 3)
+			second := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 3)
 
 			fault(t, client, proxy)
 			require.Equal(t, token, created(t, place), "the place is kept")
@@ -72,10 +72,10 @@ func TestReleaseDuringOutageOfWaiter(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := lockPath(t)
+			path := testkit.Path(t)
 			holder := acquire(t, newMutex(t, direct(t), path))
 			client, proxy := proxiedFor(t, calm)
-			done := waiting(t, testContext(t), newMutex(t, client, path), path, 2)
+			done := waiting(t, testkit.Context(t), newMutex(t, client, path), path, 2)
 			place := queue(t, path)[1]
 			over := away(t, client, proxy)
 			require.NoError(t, holder.Release())
@@ -90,12 +90,12 @@ func TestReleaseDuringOutageOfWaiter(t *testing.T) {
 
 // TestSessionExpiredWhileWaiting: a new place at the tail.
 func TestSessionExpiredWhileWaiting(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
 	client := direct(t)
-	first := waiting(t, testContext(t), newMutex(t, client, path), path, 2)
+	first := waiting(t, testkit.Context(t), newMutex(t, client, path), path, 2)
 	old := queue(t, path)[1]
-	second := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 3)
+	second := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 3)
 	behind := queue(t, path)[2]
 
 	expire(t, client)
@@ -120,10 +120,10 @@ func TestSessionExpiredWhileWaiting(t *testing.T) {
 // too, and nothing is left behind.
 func TestContextBoundsRejoin(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
-		path := lockPath(t)
+		path := testkit.Path(t)
 		holder := acquire(t, newMutex(t, direct(t), path))
 		client := direct(t)
-		ctx, cancel := context.WithCancel(testContext(t))
+		ctx, cancel := context.WithCancel(testkit.Context(t))
 		done := waiting(t, ctx, newMutex(t, client, path), path, 2)
 		expire(t, client)
 		testkit.Eventually(t, func() bool { return len(children(t, path)) == 2 }, "the new place")
@@ -135,10 +135,10 @@ func TestContextBoundsRejoin(t *testing.T) {
 	})
 	t.Run("deadline", func(t *testing.T) {
 		const limit = 4 * time.Second
-		path := lockPath(t)
+		path := testkit.Path(t)
 		acquire(t, newMutex(t, direct(t), path))
 		client := direct(t)
-		ctx, cancel := context.WithTimeout(testContext(t), limit)
+		ctx, cancel := context.WithTimeout(testkit.Context(t), limit)
 		defer cancel()
 		done := waiting(t, ctx, newMutex(t, client, path), path, 2)
 		expire(t, client)
@@ -150,10 +150,10 @@ func TestContextBoundsRejoin(t *testing.T) {
 	})
 	t.Run("deadline without a server", func(t *testing.T) {
 		const limit = 2 * time.Second
-		path := lockPath(t)
+		path := testkit.Path(t)
 		acquire(t, newMutex(t, direct(t), path))
 		client, proxy := proxied(t)
-		ctx, cancel := context.WithTimeout(testContext(t), limit)
+		ctx, cancel := context.WithTimeout(testkit.Context(t), limit)
 		defer cancel()
 		done := waiting(t, ctx, newMutex(t, client, path), path, 2)
 		over := outage(t, client, proxy)
@@ -171,10 +171,10 @@ func TestContextBoundsRejoin(t *testing.T) {
 // TestOwnNodeDeletedWhileWaiting is bug B3 of zk.Lock: the waiter whose znode somebody
 // removed must not take the next release for its own turn.
 func TestOwnNodeDeletedWhileWaiting(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
-	first := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 2)
-	second := waiting(t, testContext(t), newMutex(t, direct(t), path), path, 3)
+	first := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 2)
+	second := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 3)
 	places := queue(t, path)
 
 	deleteNode(t, places[1])
@@ -202,7 +202,7 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holders := newMutex(t, direct(t), path)
 	contender := newMutex(t, direct(t), path)
 	for range rounds {
@@ -211,7 +211,7 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 		finished := make(chan error, waiters)
 		for range waiters {
 			go func() {
-				lease, err := contender.Acquire(testContext(t))
+				lease, err := contender.Acquire(testkit.Context(t))
 				if err != nil {
 					finished <- err
 					return
@@ -241,7 +241,7 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 			select {
 			case err := <-finished:
 				require.NoError(t, err)
-			case <-testContext(t).Done():
+			case <-testkit.Context(t).Done():
 				require.Fail(t, "a waiter has never got the lock")
 			}
 		}

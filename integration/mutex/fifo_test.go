@@ -22,7 +22,7 @@ const (
 // their znodes, although all their connections are cut while they wait and while
 // the lock goes from hand to hand: a lost connection costs nobody his place.
 func TestOrderOfTheServerThroughCuts(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	var proxies []*faultproxy.Proxy
 	var clients []*recipes.Client
 	for range fifoSessions {
@@ -111,7 +111,7 @@ func tokensOf(t *testing.T, path string) []int64 {
 
 // Whoever came later waits longer, on one session and across sessions.
 func TestArrivalOrder(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	one, two := newMutex(t, direct(t), path), newMutex(t, direct(t), path)
 	holder := acquire(t, one)
 	var waiters []<-chan result
@@ -120,7 +120,7 @@ func TestArrivalOrder(t *testing.T) {
 		if i%3 == 0 {
 			m = two
 		}
-		waiters = append(waiters, waiting(t, testContext(t), m, path, i+2))
+		waiters = append(waiters, waiting(t, testkit.Context(t), m, path, i+2))
 	}
 	for i, waiter := range waiters {
 		require.NoError(t, holder.Release())

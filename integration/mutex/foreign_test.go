@@ -29,7 +29,7 @@ var strangers = []string{
 
 // Strangers neither fail nor panic anything, and nobody waits for them.
 func TestStrangersAreIgnored(t *testing.T) {
-	dir := lockPath(t)
+	dir := testkit.Path(t)
 	m := newMutex(t, direct(t), dir, mutex.WithID("me"))
 	conn := observer(t)
 	first := acquire(t, m) // makes the parent
@@ -41,20 +41,20 @@ func TestStrangersAreIgnored(t *testing.T) {
 		_, err := conn.Create(dir+"/"+name, nil, flags, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err, name)
 	}
-	waiter := waiting(t, testContext(t), m, dir, len(strangers)+2)
-	participants, err := m.Participants(testContext(t))
+	waiter := waiting(t, testkit.Context(t), m, dir, len(strangers)+2)
+	participants, err := m.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	require.Len(t, participants, 2)
 	requireParticipant(t, recipes.Participant{ID: "me", Path: first.Path(), Leader: true, Token: first.FencingToken()}, participants[0])
-	_, err = m.TryAcquire(testContext(t))
+	_, err = m.TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 
 	require.NoError(t, first.Release())
 	second, err := outcome(t, waiter)
 	require.NoError(t, err)
 	require.NoError(t, second.Release())
-	require.NoError(t, m.Do(testContext(t), nothing))
-	participants, err = m.Participants(testContext(t))
+	require.NoError(t, m.Do(testkit.Context(t), nothing))
+	participants, err = m.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	require.Empty(t, participants)
 	require.ElementsMatch(t, strangers, children(t, dir), "none of them is touched")
@@ -74,7 +74,7 @@ var rivals = map[string]string{
 func TestRivalsAreHonoured(t *testing.T) {
 	for name, prefix := range rivals {
 		t.Run(name, func(t *testing.T) {
-			dir := lockPath(t)
+			dir := testkit.Path(t)
 			m := newMutex(t, direct(t), dir)
 			require.NoError(t, acquire(t, m).Release()) // makes the parent
 			conn := observer(t)
@@ -84,10 +84,10 @@ func TestRivalsAreHonoured(t *testing.T) {
 				return node
 			}
 			holder := join()
-			first := waiting(t, testContext(t), m, dir, 2)
+			first := waiting(t, testkit.Context(t), m, dir, 2)
 			between := join()
-			second := waiting(t, testContext(t), m, dir, 4)
-			participants, err := m.Participants(testContext(t))
+			second := waiting(t, testkit.Context(t), m, dir, 4)
+			participants, err := m.Participants(testkit.Context(t))
 			require.NoError(t, err)
 			require.Len(t, participants, 4)
 			requireParticipant(t, recipes.Participant{ID: "rival", Path: holder, Leader: true, Token: participants[0].Token}, participants[0])
@@ -99,7 +99,7 @@ func TestRivalsAreHonoured(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, participants[1].Path, lease.Path())
 			require.NoError(t, lease.Release())
-			_, err = m.TryAcquire(testContext(t))
+			_, err = m.TryAcquire(testkit.Context(t))
 			require.ErrorIs(t, err, recipes.ErrNotAcquired, "a rival holds it")
 			require.Empty(t, second)
 			require.NoError(t, conn.Delete(between, -1))
@@ -112,12 +112,12 @@ func TestRivalsAreHonoured(t *testing.T) {
 
 // zk.Lock of go-zookeeper and this library share a path, each behind the other.
 func TestTogetherWithZkLock(t *testing.T) {
-	dir := lockPath(t)
+	dir := testkit.Path(t)
 	m := newMutex(t, direct(t), dir)
 	theirs := func() *zk.Lock { return zk.NewLock(observer(t), dir, zk.WorldACL(zk.PermAll)) }
 	holder, waiter := theirs(), theirs()
 	require.NoError(t, holder.Lock())
-	ours := waiting(t, testContext(t), m, dir, 2)
+	ours := waiting(t, testkit.Context(t), m, dir, 2)
 	locked := make(chan error, 1)
 	go func() { locked <- waiter.Lock() }() // joined below
 	testkit.Eventually(t, func() bool { return len(children(t, dir)) == 3 }, "zk.Lock's znode")
@@ -127,7 +127,7 @@ func TestTogetherWithZkLock(t *testing.T) {
 	lease, err := outcome(t, ours)
 	require.NoError(t, err)
 	require.Empty(t, locked, "zk.Lock waits for us")
-	participants, err := m.Participants(testContext(t))
+	participants, err := m.Participants(testkit.Context(t))
 	require.NoError(t, err)
 	require.Len(t, participants, 2)
 	require.Equal(t, lease.Path(), participants[0].Path)
@@ -135,13 +135,13 @@ func TestTogetherWithZkLock(t *testing.T) {
 	select {
 	case err := <-locked:
 		require.NoError(t, err)
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.Fail(t, "zk.Lock has not got its turn")
 	}
-	_, err = m.TryAcquire(testContext(t))
+	_, err = m.TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 	require.NoError(t, waiter.Unlock())
-	require.NoError(t, m.Do(testContext(t), nothing))
+	require.NoError(t, m.Do(testkit.Context(t), nothing))
 	require.Empty(t, children(t, dir))
 }
 

@@ -41,7 +41,7 @@ func TestTwoThousandAcquiresLeaveNoGhost(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	brisk := recipes.WithRetryPolicy(recipes.RetryPolicy{InitialInterval: 2 * time.Millisecond, MaxInterval: 20 * time.Millisecond})
-	base := lockPath(t)
+	base := testkit.Path(t)
 	var sessions []int64
 	var rules []*faultproxy.Rule
 	var workers sync.WaitGroup
@@ -106,7 +106,7 @@ func (e *eager) Connected()                  {}
 // ghosts.
 func TestZKConnLeavesGhosts(t *testing.T) {
 	const creates = 300
-	path := lockPath(t)
+	path := testkit.Path(t)
 	_, err := observer(t).Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))

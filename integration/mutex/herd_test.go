@@ -32,7 +32,7 @@ func TestNoHerd(t *testing.T) {
 // drain lets a queue of waiters on 8 sessions run empty.
 func drain(t *testing.T, waiters int) handoff {
 	t.Helper()
-	path := lockPath(t)
+	path := testkit.Path(t)
 	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))
 	values := make([]*mutex.InterProcessMutex, 8)
 	for i := range values {
@@ -66,12 +66,12 @@ func drain(t *testing.T, waiters int) handoff {
 // A waiter watches its own znode and the one ahead, and nothing else: not the
 // directory, not the holder.
 func TestWatchesOfWaiters(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	values := []*mutex.InterProcessMutex{newMutex(t, direct(t), path), newMutex(t, direct(t), path), newMutex(t, direct(t), path)}
 	holder := acquire(t, values[0])
 	first := waiting(t, t.Context(), values[1], path, 2)
 	last := waiting(t, t.Context(), values[2], path, 3)
-	participants, err := values[0].Participants(testContext(t))
+	participants, err := values[0].Participants(testkit.Context(t))
 	require.NoError(t, err)
 	want := map[string]int{
 		participants[0].Path: 2, // of its owner and of the first waiter

@@ -24,7 +24,7 @@ import (
 // holder's znode, and no goroutine. zk.Conn can't remove a watch, so each that is set
 // once too often would stay for the life of the holder.
 func TestTimedOutAttemptsLeaveNothing(t *testing.T) {
-	path := lockPath(t)
+	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
 	client := direct(t)
 	m := newMutex(t, client, path)
@@ -70,7 +70,7 @@ func libraryGoroutines() int {
 // serverWatches counts the sessions that watch a path or what is below it, by path.
 func serverWatches(t *testing.T, path string) map[string]int {
 	t.Helper()
-	text, err := zkadmin.FourLetter(testContext(t), ensemble.Shared(t).Server(0), "wchp")
+	text, err := zkadmin.FourLetter(testkit.Context(t), ensemble.Shared(t).Server(0), "wchp")
 	require.NoError(t, err)
 	watches := map[string]int{}
 	watched := ""

@@ -3,9 +3,7 @@ package mutex_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,14 +41,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(ensemble.Main(m))
 }
 
-// testContext ends with the test or after patience, whichever is first.
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // proxied returns a client that reaches the shared server through a proxy.
 func proxied(t *testing.T, opts ...recipes.Option) (*recipes.Client, *faultproxy.Proxy) {
 	t.Helper()
@@ -69,12 +59,6 @@ func direct(t *testing.T, opts ...recipes.Option) *recipes.Client {
 	return testclient.Dial(t, ensemble.Shared(t).Servers(), short(opts)...)
 }
 
-// lockPath is a path of the test's own.
-func lockPath(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), time.Now().UnixNano())
-}
-
 func newMutex(t *testing.T, client *recipes.Client, path string, opts ...mutex.Option) *mutex.InterProcessMutex {
 	t.Helper()
 	m, err := mutex.New(client, path, opts...)
@@ -84,7 +68,7 @@ func newMutex(t *testing.T, client *recipes.Client, path string, opts ...mutex.O
 
 func acquire(t *testing.T, m *mutex.InterProcessMutex) *recipes.Lease {
 	t.Helper()
-	lease, err := m.Acquire(testContext(t))
+	lease, err := m.Acquire(testkit.Context(t))
 	require.NoError(t, err)
 	return lease
 }
@@ -109,13 +93,9 @@ func observer(t *testing.T) *zk.Conn {
 	if conn, ok := observers.Load(t); ok {
 		return conn.(*zk.Conn)
 	}
-	conn, _, err := zk.Connect(ensemble.Shared(t).Servers(), 10*time.Second, zk.WithLogInfo(false))
-	require.NoError(t, err)
+	conn := testkit.Conn(t, ensemble.Shared(t).Servers(), 10*time.Second)
 	observers.Store(t, conn)
-	t.Cleanup(func() {
-		observers.Delete(t)
-		conn.Close()
-	})
+	t.Cleanup(func() { observers.Delete(t) })
 	return conn
 }
 
@@ -124,7 +104,7 @@ func ended(t *testing.T, lease *recipes.Lease) error {
 	t.Helper()
 	select {
 	case <-lease.Context().Done():
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.Fail(t, "the lease's context has not ended")
 	}
 	return context.Cause(lease.Context())
@@ -154,7 +134,7 @@ func outcome(t *testing.T, done <-chan result) (*recipes.Lease, error) {
 	select {
 	case r := <-done:
 		return r.lease, r.err
-	case <-testContext(t).Done():
+	case <-testkit.Context(t).Done():
 		require.Fail(t, "Acquire has not returned")
 		return nil, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
@@ -62,7 +63,7 @@ type pausedHolder struct {
 
 func newPausedHolder(t *testing.T) *pausedHolder {
 	t.Helper()
-	p := &pausedHolder{path: lockPath(t)}
+	p := &pausedHolder{path: testkit.Path(t)}
 	p.cmd = worker(t, "holder", ensemble.Shared(t).Server(0), p.path)
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)

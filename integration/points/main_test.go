@@ -24,6 +24,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -73,11 +75,9 @@ func newWorld(t *testing.T) *world {
 	e := ensemble.New(t, ensemble.Config{Private: true, JVMFlags: []string{
 		"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=86400000", "-XX:TieredStopAtLevel=1",
 	}, Properties: map[string]string{"maxClientCnxns": "0"}})
-	admin, _, err := zk.Connect(e.Servers(), sessionTimeout, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	t.Cleanup(admin.Close)
+	admin := testkit.Conn(t, e.Servers(), sessionTimeout)
 	w := &world{server: e.Server(0), admin: admin, root: "/points"}
-	_, err = admin.CreateContainer(w.root, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+	_, err := admin.CreateContainer(w.root, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	return w
 }
@@ -85,9 +85,7 @@ func newWorld(t *testing.T) *world {
 // connect returns a client of the server, past all proxies.
 func (w *world) connect(t *testing.T) *recipes.Client {
 	t.Helper()
-	client, err := recipes.Connect(t.Context(), []string{w.server}, recipes.WithSessionTimeout(sessionTimeout))
-	require.NoError(t, err)
-	return client
+	return testclient.Dial(t, []string{w.server}, recipes.WithSessionTimeout(sessionTimeout))
 }
 
 // directory is a path that no other play uses.

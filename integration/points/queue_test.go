@@ -38,11 +38,7 @@ func wholeQueue(t *testing.T, w *world, seed uint64) {
 					c.fault = newFault(p, k, random)
 				}
 				acquired += w.bout(t, holder, clients)
-				for _, c := range clients {
-					if c.fault.settle() {
-						struck[k]++
-					}
-				}
+				struck[k] += settleFaults(clients)
 			}
 		}
 	}
@@ -58,6 +54,16 @@ func wholeQueue(t *testing.T, w *world, seed uint64) {
 	for k, n := range struck {
 		require.Equal(t, *rounds*len(points)*side, n, "%v: not met by all", kind(k))
 	}
+}
+
+// settleFaults returns how many contenders have met their fault.
+func settleFaults(contenders []*contender) (met int) {
+	for _, c := range contenders {
+		if c.fault.settle() {
+			met++
+		}
+	}
+	return met
 }
 
 // contender is a client behind a proxy of its own.

@@ -209,6 +209,7 @@ func (s *stage) paths() []string {
 	return names
 }
 
+// eventually is testkit.Eventually for a stage, which is no testing.TB, until the play is given up.
 func (s *stage) eventually(condition func() bool, what string) {
 	for !condition() {
 		select {

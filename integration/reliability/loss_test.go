@@ -112,7 +112,7 @@ func (s *scene) succeed(ctx context.Context, t *testing.T, kind fault) []time.Du
 	return distances
 }
 
-// loss waits for the end of the lease and the next grant, whichever is first.
+// loss waits for the next grant and for the end of the lease.
 func (p *pair) loss(ctx context.Context, t *testing.T) (lost time.Time, next grant) {
 	t.Helper()
 	next = granted(ctx, t, p.done)

@@ -6,11 +6,9 @@ package reliability_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -111,12 +109,6 @@ func connectAt(t *testing.T, e *ensemble.Ensemble, node int, timeout time.Durati
 // others are the servers but one.
 func others(e *ensemble.Ensemble, node int) []string {
 	return slices.Delete(e.Servers(), node, node+1)
-}
-
-// lockPath is a path of the test's own.
-func lockPath(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), time.Now().UnixNano())
 }
 
 // rounded is for people to read.

@@ -38,7 +38,7 @@ type grant struct {
 
 func newPair(t *testing.T, holding, awaiting *recipes.Client) *pair {
 	t.Helper()
-	p := &pair{path: lockPath(t), holding: holding, awaiting: awaiting}
+	p := &pair{path: testkit.Path(t), holding: holding, awaiting: awaiting}
 	var err error
 	p.first, err = mutex.New(holding, p.path)
 	require.NoError(t, err)

@@ -106,7 +106,7 @@ func startWorker(t *testing.T, work string, timeout time.Duration, processors in
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &stoppable{processors: processors, path: lockPath(t)}
+	p := &stoppable{processors: processors, path: testkit.Path(t)}
 	args := []string{timeout.String(), p.path}
 	for _, server := range servers {
 		line := faultproxy.New(t, server)

@@ -11,23 +11,18 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/slowdisk"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 // A commit of three servers takes one fsync, or two where it has to wait for the one before.
 func TestCommitsTakeAsLongAsTold(t *testing.T) {
 	cfg := ensemble.Config{Nodes: 3, Properties: map[string]string{"syncLimit": "20"}}
 	require.NoError(t, slowdisk.Install(t.Context(), &cfg))
 	e := ensemble.New(t, cfg)
-	conn, _, err := zk.Connect(e.Servers(), 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	_, err = conn.Create("/commits", nil, 0, zk.WorldACL(zk.PermAll))
+	conn := testkit.Conn(t, e.Servers(), 10*time.Second)
+	_, err := conn.Create("/commits", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	for _, delay := range []time.Duration{0, 500 * time.Millisecond, time.Second, 0} {
 		require.NoError(t, slowdisk.Slow(t.Context(), e, delay))

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -56,10 +57,7 @@ func connectAll(t *testing.T, servers []string) []*zk.Conn {
 	t.Helper()
 	conns := make([]*zk.Conn, connections)
 	for i := range conns {
-		conn, _, err := zk.Connect(servers, 30*time.Second, zk.WithLogInfo(false))
-		require.NoError(t, err)
-		t.Cleanup(conn.Close)
-		conns[i] = conn
+		conns[i] = testkit.Conn(t, servers, 30*time.Second)
 	}
 	return conns
 }
