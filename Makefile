@@ -10,18 +10,19 @@ LINT := .bin/golangci-lint-2.15.0
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
-quick: ## at every save: vet and the quick form of the unit tests; needs Go alone
-	go vet ./...
-	go test -short $(GOTESTFLAGS) ./...
+quick: ## at every save, in 10 s: vet, and the unit tests in their short form; needs Go alone
+	@# zktest first, because its tests wait. One processor for each package, because bubbles of synctest use no more.
+	go test -short -vet all -cpu 1 -parallel 8 $(GOTESTFLAGS) ./recipes/zktest ./...
 
 test: ## unit tests with the race detector; needs Go alone
 	go test -race $(GOTESTFLAGS) ./... ./examples/...
 
 schedules: ## 10,000 seeded schedules of faults against the mutex, and slow quorums from every phase, in virtual time; needs Go alone
 	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex -schedules 10000
-	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil -exhaustive
+	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session -exhaustive
 
 integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curator, kazoo, and for the examples MariaDB and Chromium
+	cd integration && go build -race ./... # with all processors: -p 1 below is for building, too
 	cd integration && go test -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 
