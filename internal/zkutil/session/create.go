@@ -26,7 +26,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, prefix string, data 
 	path := zkutil.Join(dir, Protection+uuid+"-"+prefix)
 	isUncertain := false // a create may have been executed
 	var made []string    // parents
-	created, err := zkutil.RepeatWhile(ctx, s.cfg.Retry, s.mayRepeat(ctx), func() (string, error) {
+	created, err := Repeat(ctx, s, func() (string, error) {
 		if isUncertain {
 			found, err := s.searchProtected(ctx, dir, uuid, false)
 			if err != nil {

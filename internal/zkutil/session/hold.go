@@ -67,16 +67,16 @@ type Claim struct {
 // The queue is not read again after a proof, because no contender can have come ahead: a later znode
 // has a higher number. See queue.Rule.
 func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
-	var provenAt time.Time // when the latest proof began; zero: none yet
+	var proofBeganAt time.Time // of the latest proof; zero: none yet
 	for {
 		entry, err := s.tryGrant(ctx, c)
 		if !errors.Is(err, errUntrusted) {
 			return entry, err
 		}
-		if !provenAt.IsZero() { // a recent gap has shortened what the proof is worth: wait, then prove again
-			zkutil.Pause(ctx, s.beatPeriod()/2-time.Since(provenAt))
+		if !proofBeganAt.IsZero() { // a recent gap has shortened what the proof is worth: wait, then prove again
+			zkutil.Pause(ctx, s.beatPeriod()/2-time.Since(proofBeganAt))
 		}
-		provenAt = time.Now()
+		proofBeganAt = time.Now()
 		if err := s.Prove(ctx, c.Path); err != nil {
 			return nil, err
 		}

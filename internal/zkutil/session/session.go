@@ -136,7 +136,7 @@ func (s *Session) authenticate(ctx context.Context) error {
 		return why
 	}
 	for _, auth := range s.cfg.Auth {
-		_, err := zkutil.RepeatWhile(ctx, s.cfg.Retry, s.mayRepeat(ctx), func() (struct{}, error) {
+		_, err := Repeat(ctx, s, func() (struct{}, error) {
 			return runRequest(ctx, s, request[struct{}]{run: func(conn *zk.Conn) (struct{}, error) {
 				return struct{}{}, conn.AddAuth(auth.Scheme, auth.Credential)
 			}})
