@@ -21,6 +21,8 @@
 //	a drop                     the connection is cut
 //	a close                    the session is closed
 //	a pipeline create /x; delete /x     several requests sent at once
+//	a cut create /x; delete /x the same, but the last one is sent in half, and the connection is cut
+//	a checks /x /y             a multi that checks several znodes, as the engine sends it
 //	a op code=42 hex=00        any operation with any body
 //	a bytes hex=ffffffff       anything, and the server is expected to hang up
 //	a partial hex=0000         the beginning of a frame
@@ -30,6 +32,7 @@
 //
 //	truncate=3, extra=3        so many bytes less or more than the body has
 //	unanswered                 no answer is expected
+//	xid=own                    an xid that zk.Conn never uses, as the engine's own requests have
 //	until="b:Deleted /x"       wait until session b has been told
 //
 // # Transcripts

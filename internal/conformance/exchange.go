@@ -27,8 +27,7 @@ func (r *Runner) request(s *session, step Step) (request, []byte, error) {
 	case proto.OpSetWatches, proto.OpSetWatches2:
 		q.xid = proto.XidSetWatches
 	default:
-		s.xid++
-		q.xid = s.xid
+		q.xid = s.nextXid(step.get("xid") == "own")
 	}
 	e := proto.NewEncoder().Int32(q.xid).Int32(op)
 	if err := r.encode(e, step); err != nil {

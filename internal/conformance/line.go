@@ -60,6 +60,38 @@ func (l *line) write(b []byte) {
 	_, _ = l.conn.Write(b)
 }
 
+// halfCloser is a connection that can be closed in one direction. A pipe is none.
+type halfCloser interface{ CloseWrite() error }
+
+// half is the part of a frame after which the server takes the connection for cut: the first half, if closeWrite
+// follows, or else a length that no frame has.
+func (l *line) half(frame []byte) []byte {
+	if _, ok := l.conn.(halfCloser); ok {
+		return frame[:len(frame)/2]
+	}
+	return []byte{0xff, 0xff, 0xff, 0xff}
+}
+
+// closeWrite tells the server that nothing more comes.
+func (l *line) closeWrite() {
+	if c, ok := l.conn.(halfCloser); ok {
+		_ = c.CloseWrite()
+	}
+}
+
+// drain reads until the server hangs up.
+func (l *line) drain() error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		if _, err := l.next(timer.C); errors.Is(err, errHungUp) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 // next is the server's next frame.
 func (l *line) next(timeout <-chan time.Time) ([]byte, error) {
 	select {

@@ -43,7 +43,7 @@ func (g *generator) step(format string, args ...any) {
 	}
 	g.steps = append(g.steps, step)
 	g.requests++
-	if step.Op == "pipeline" {
+	if step.Op == "pipeline" || step.Op == "cut" {
 		g.requests += len(step.Parts) - 1
 	}
 }
@@ -81,6 +81,11 @@ func (g *generator) next() {
 		g.step("%c multi %s", name, g.several(g.part, 3))
 	case "pipeline":
 		g.step("%c pipeline %s", name, g.several(g.ordered, 16))
+	case "flush":
+		g.step("%c pipeline %s", name, g.flush())
+	case "cut":
+		g.step("%c cut %s", name, g.flush())
+		g.step("%c reconnect", name)
 	case "again":
 		g.step("%c close", name)
 		g.step("%c connect timeout=60s", name)
@@ -109,6 +114,8 @@ func kinds() []choice {
 		{300, "request"},
 		{100, "multi"},
 		{500, "pipeline"},
+		{200, "flush"},
+		{20, "cut"},
 		{8, "again"},
 		{12, "back"},
 		{3, "takeover"},

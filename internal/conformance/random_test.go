@@ -34,7 +34,7 @@ func TestRandomStepsCanBeReplayedFromTheirText(t *testing.T) {
 
 func TestRandomStepsDoEverything(t *testing.T) {
 	ops := map[string]int{}
-	for _, step := range conformance.Random(7, 10_000) {
+	for _, step := range conformance.Random(7, 20_000) {
 		ops[step.Op]++
 		for _, part := range step.Parts {
 			ops[part.Op]++
@@ -43,7 +43,7 @@ func TestRandomStepsDoEverything(t *testing.T) {
 	for _, op := range []string{
 		"create", "create2", "createContainer", "createTTL", "delete", "setData", "check", "exists", "getData",
 		"getChildren", "getChildren2", "getACL", "setACL", "sync", "auth", "multi", "pipeline", "connect", "close",
-		"drop", "reconnect", "op", "bytes", "wipe",
+		"drop", "reconnect", "op", "bytes", "wipe", "checks", "cut",
 	} {
 		require.Positive(t, ops[op], op)
 	}

@@ -43,7 +43,7 @@ func opcode(s Step) (int32, error) {
 		return proto.OpSync, nil
 	case "check":
 		return proto.OpCheck, nil
-	case "multi":
+	case "multi", "checks":
 		return proto.OpMulti, nil
 	case "auth":
 		return proto.OpAuth, nil
@@ -93,7 +93,9 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 		}
 		e.Int32(int32(version))
 	case "multi":
-		return r.encodeMulti(e, s)
+		return r.encodeMulti(e, s.Parts)
+	case "checks":
+		return r.encodeMulti(e, checks(s))
 	case "auth":
 		e.Int32(0).String(s.Args[0].Key).Buffer([]byte(s.Args[0].Value))
 	case "setWatches", "setWatches2":
@@ -167,8 +169,8 @@ func (r *Runner) encodeCreate(e *proto.Encoder, s Step, path string) error {
 	return nil
 }
 
-func (r *Runner) encodeMulti(e *proto.Encoder, s Step) error {
-	for _, part := range s.Parts {
+func (r *Runner) encodeMulti(e *proto.Encoder, parts []Step) error {
+	for _, part := range parts {
 		op, err := opcode(part)
 		if err != nil {
 			return err

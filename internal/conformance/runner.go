@@ -74,6 +74,8 @@ func (r *Runner) play(step Step) error {
 		return r.bytes(s, step)
 	case "pipeline":
 		return r.requests(s, step.Parts...)
+	case "cut":
+		return r.cut(s, step.Parts)
 	case "wipe":
 		return r.wipe(s, step.path())
 	}

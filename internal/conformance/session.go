@@ -18,6 +18,7 @@ type session struct {
 	line     *line // nil while there is no connection
 	mute     bool  // nothing more can be sent: a frame was begun
 	xid      int32
+	ownXids  int32 // how many requests had xids of the engine's own
 	watches  map[watch]bool
 }
 
@@ -30,6 +31,16 @@ const (
 	watchExist = "exist"
 	watchChild = "child"
 )
+
+// nextXid returns the xid of the next request.
+func (s *session) nextXid(isOwn bool) int32 {
+	if isOwn {
+		s.ownXids++
+		return firstOwnXid + 1 - s.ownXids
+	}
+	s.xid++
+	return s.xid
+}
 
 // answered notes a zxid and the watch that an answered request has left.
 func (s *session) answered(op, code int32, step Step, path string) {

@@ -106,6 +106,7 @@ const (
 	CodeUnimplemented           = -6
 	CodeOperationTimeout        = -7
 	CodeBadArguments            = -8
+	CodeAPIError                = -100
 	CodeNoNode                  = -101
 	CodeNoAuth                  = -102
 	CodeBadVersion              = -103
@@ -115,8 +116,11 @@ const (
 	CodeSessionExpired          = -112
 	CodeInvalidACL              = -114
 	CodeAuthFailed              = -115
+	CodeClosing                 = -116
+	CodeNothing                 = -117
 	CodeSessionMoved            = -118
 	CodeNoWatcher               = -121
+	CodeReconfigDisabled        = -123
 )
 
 // Types of watch events.

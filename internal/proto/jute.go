@@ -38,6 +38,12 @@ func (d *Decoder) next(n int) []byte {
 	return head
 }
 
+// Skip passes over n bytes, and reports whether they were there.
+func (d *Decoder) Skip(n int) bool {
+	d.next(n)
+	return d.err == nil
+}
+
 // Int32 reads an int.
 func (d *Decoder) Int32() int32 {
 	if b := d.next(4); b != nil {
@@ -121,6 +127,12 @@ type Encoder struct{ b []byte }
 
 // NewEncoder begins a frame with room for its length.
 func NewEncoder() *Encoder { return &Encoder{b: make([]byte, 4, 128)} }
+
+// Extend continues a buffer that has several frames, each with its length, which the caller fills in.
+func Extend(b []byte) Encoder { return Encoder{b} }
+
+// Bytes is all of the buffer.
+func (e *Encoder) Bytes() []byte { return e.b }
 
 // Frame is what was written, its length in front. The encoder must not be used
 // afterwards.

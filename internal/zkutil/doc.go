@@ -6,7 +6,8 @@
 // There is one engine. Its floors are packages, and each imports only those below it:
 //
 //	recipes/mutex, latch, selector, …   what a user asks for; recipes has Client and Lease,
-//	                                    recipes/internal what these packages share
+//	                                    recipes/internal what these packages share; recipes/inspect
+//	                                    looks at queues from outside
 //	internal/zkutil/queue               contenders: ephemeral-sequential znodes, each of which watches
 //	                                    its predecessor
 //	internal/zkutil/session             one session: whether it is alive, requests, watches, holds,
@@ -26,7 +27,8 @@
 //     session/keeper.go carries it out, session/beat.go sends.
 //   - The order in which a session ends: session/lifecycle.go.
 //   - What a hold rests on, checked in one step: Session.tryGrant in session/hold.go.
-//   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. A rule
-//     for readers and writers also needs markers of its own, and a judge of its own in the tests.
+//   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. The
+//     rules of other locks are in their recipes: recipes/rwlock has that of readers and writers. A read
+//     lock under the write lock: queue/under.go. The permits of a semaphore: queue/permits.go.
 //   - Watches after a reconnect: wire/restore.go.
 package zkutil

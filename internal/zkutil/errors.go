@@ -27,6 +27,8 @@ var (
 	ErrNodeNotDeleted    = errors.New("znode not deleted")
 	ErrSequenceExhausted = errors.New("sequence numbers of the parent znode are exhausted")
 	ErrInvalidArgument   = errors.New("invalid argument")
+	ErrOtherLayout       = errors.New("another kind of lock uses this path")
+	ErrSessionFull       = errors.New("session full")
 )
 
 var (
@@ -56,6 +58,7 @@ var finalAnswers = []error{ //nolint:gochecknoglobals // a constant list
 	zk.ErrAuthFailed, zk.ErrReconfigDisabled, zk.ErrBadArguments, zk.ErrAPIError,
 	// From zk.Conn itself, before anything was sent.
 	zk.ErrInvalidPath, zk.ErrShortBuffer,
+	ErrSessionFull, // from ourselves, before anything was sent
 }
 
 // IsAny reports whether err is one of targets.
@@ -115,7 +118,7 @@ func IsUnimplemented(err error) bool {
 // IsTransient reports whether the same call may succeed later.
 func IsTransient(err error) bool {
 	return err != nil && (!IsRefused(err) || IsUnknownAnswer(err)) &&
-		!IsAny(err, ErrClosed, ErrSequenceExhausted, ErrContenderLost,
+		!IsAny(err, ErrClosed, ErrSequenceExhausted, ErrContenderLost, ErrOtherLayout,
 			context.Canceled, context.DeadlineExceeded)
 }
 

@@ -37,6 +37,15 @@ func RepeatWhile[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 	return repeatAfter(ctx, policy, mayRepeat, step, result, err)
 }
 
+// RepeatAfter is RepeatWhile after a first step that has failed.
+func RepeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, failure error, step func() (T, error)) (T, error) {
+	var result T
+	if !mayRepeat(failure) {
+		return result, failure
+	}
+	return repeatAfter(ctx, policy, mayRepeat, step, result, failure)
+}
+
 // repeatAfter is RepeatWhile after a first failure. It is a function of its own, because callers that
 // wait for hours in the first step then keep a small stack.
 func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error), result T, last error) (T, error) {

@@ -8,7 +8,7 @@
 // # Promises
 //
 //   - Order: holds are granted in the order of the numbers, as far as the rule asks for it.
-//   - No herd: a waiter watches its own znode and the one that it waits for. One deletion wakes
+//   - No herd: a waiter watches the one znode that it waits for, and later its own. One deletion wakes
 //     one waiter, whatever the length of the queue.
 //   - No ghost: a call that fails has deleted its znode, or the session deletes it in the
 //     background until that is confirmed.
@@ -16,6 +16,14 @@
 //     may have changed since the queue was read. Then the waiter reads again.
 //   - A waiter whose znode is gone, with its session or by somebody's deletion, joins again at the
 //     tail, under the retry policy. A disconnect alone does not cost the position in the queue.
+//
+// A contender can also get the number of a hold, see Queue.AcquireUnder. Queues in which this happens
+// have AlwaysList: there a waiter lists the queue again when its predecessor has gone.
+//
+// [Permits] are two queues: whoever is first in the one takes its permits in the other.
+//
+// A [Cohort] is one contender for many callers of a session. Its hold has parts, which the callers get one
+// after the other; tenure.go says when the hold ends instead.
 //
 // # Elections
 //
@@ -32,8 +40,10 @@
 // # Source
 //
 // The algorithm is that of ZooKeeper's lock recipe and of Curator's LockInternals, and so are the
-// names of the znodes: "_c_<uuid>-lock-<number>". Three things differ from Curator. A revocation
-// that comes before the grant is seen at the grant. A second znode of one create, which the server
+// names of the znodes: "_c_<uuid>-lock-<number>". Four things differ from Curator. The znode is
+// created and the queue read in one round trip, because a server answers the requests of a session in their
+// order. A revocation that comes before the grant is told at the grant or, like the deletion of the znode by
+// somebody else, within 10 ms of it on a quick line: see ownnode.go. A second znode of one create, which the server
 // has executed twice, is found by its uuid and deleted. And when the only znode ahead has been
 // deleted, its waiter is granted without another look at the queue.
 package queue

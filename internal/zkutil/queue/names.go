@@ -12,11 +12,28 @@ import (
 // locks (and of zk.Lock), of Curator's LeaderLatch, and of kazoo's locks.
 var Markers = []string{"lock-", "latch-", "__lock__"} //nolint:gochecknoglobals // a constant list
 
+// ReadMarker and WriteMarker stand before the number in the names of Curator's read-write lock.
+const (
+	ReadMarker  = "__READ__"
+	WriteMarker = "__WRIT__"
+)
+
+// ReadWriteMarkers are the markers of a read-write lock.
+var ReadWriteMarkers = []string{ReadMarker, WriteMarker} //nolint:gochecknoglobals // a constant list
+
 // Contender is a child of a queue's directory that takes part in the queue.
 type Contender struct {
 	Name     string // of the child, without the directory
 	sequence string // the number that the server has appended: ten digits, or a minus and digits
 }
+
+// HasMarker reports whether marker stands before the number in the name.
+func (c Contender) HasMarker(marker string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(c.Name, c.sequence), marker)
+}
+
+// HasNumberOf reports whether two contenders have the same number: see Queue.AcquireUnder.
+func (c Contender) HasNumberOf(other Contender) bool { return c.sequence == other.sequence }
 
 // sequenceOf returns the number at the end of a child's name: the text after the last of the
 // markers, if that is ten digits, or a minus and digits. Any other child is no contender.
@@ -41,9 +58,12 @@ func sequenceOf(name string, markers []string) (string, bool) {
 	return sequence, len(digits) == 10
 }
 
+// isContender reports whether name is that of a contender of any recipe.
 func isContender(name string) bool {
-	_, ok := sequenceOf(name, Markers)
-	return ok
+	_, isOne := sequenceOf(name, Markers)
+	_, isReadWrite := sequenceOf(name, ReadWriteMarkers)
+	_, isPermit := sequenceOf(name, []string{PermitMarker})
+	return isOne || isReadWrite || isPermit
 }
 
 // parseContenders returns the children that take part in the queue, in its order. Numbers are

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,10 +15,11 @@ import (
 // Participant is a contender with the content of its znode. Where that may not be read it has the
 // path, and of the rest what the server tells all the same.
 type Participant struct {
-	Path    string
-	Data    []byte
-	Token   int64     // czxid
-	Created time.Time // by the clock of the server that led the ensemble then
+	Path       string
+	Data       []byte
+	Token      int64     // czxid
+	Created    time.Time // by the clock of the server that led the ensemble then
+	IsAdmitted bool      // waits for nobody, as far as the queue shows. Set by Participants alone
 }
 
 func participantOf(path string, n session.Node) Participant {
@@ -33,8 +33,8 @@ func participantOf(path string, n session.Node) Participant {
 // maxReads bounds the reads that Participants has in flight.
 const maxReads = 16
 
-// Participants returns the contenders in queue order. A contender that leaves while they are read
-// is left out. A missing directory has none.
+// Participants returns the contenders in queue order, with ShowOwn only those with the queue's own
+// prefix. A contender that leaves while they are read is left out. A missing directory has none.
 func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 	ctx, cancel := q.Session.WhileOpen(ctx)
 	defer cancel()
@@ -50,6 +50,9 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 	slots := make(chan struct{}, maxReads)
 	var readers sync.WaitGroup
 	for i, contender := range queue {
+		if !q.isShown(contender) {
+			continue
+		}
 		slots <- struct{}{}
 		readers.Go(func() { // ends with its read; joined below
 			defer func() { <-slots }()
@@ -57,8 +60,26 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 		})
 	}
 	readers.Wait()
-	hasLeft := func(p Participant) bool { return p.Path == "" }
-	return slices.DeleteFunc(found, hasLeft), errors.Join(failures...)
+	return q.admitted(queue, found), errors.Join(failures...)
+}
+
+func (q *Queue) isShown(c Contender) bool { return !q.ShowOwn || c.HasMarker(q.Prefix) }
+
+// admitted returns the participants that have not left, and tells which of them the rule admits.
+// found[i] was read from queue[i], unless that is not shown.
+func (q *Queue) admitted(queue []Contender, found []Participant) []Participant {
+	var present []Contender
+	var shown []Participant
+	for i, contender := range queue {
+		if !q.isShown(contender) {
+			present = append(present, contender)
+		} else if p := found[i]; p.Path != "" {
+			present = append(present, contender)
+			p.IsAdmitted = q.Rule(present, len(present)-1) < 0
+			shown = append(shown, p)
+		}
+	}
+	return shown
 }
 
 // readParticipant returns the zero Participant, and no error, for a contender that has left.

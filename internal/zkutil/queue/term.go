@@ -21,9 +21,7 @@ const maxRefusedPause = 30 * time.Second
 // After a refusal the candidate leaves the queue until the next attempt, because a candidate that
 // can't lead would keep the others from leading.
 func (c *Candidate) AwaitTerm(ctx context.Context) (*session.Entry, error) {
-	return c.repeatUntilTerm(ctx, func(ctx context.Context) (*session.Entry, error) {
-		return c.queue.joinAndWait(ctx, true, nil)
-	})
+	return c.repeatUntilTerm(ctx, c.queue.joinInPlace)
 }
 
 // AwaitTermAfter is Vacate and AwaitTerm, but for a term that a suspended connection has ended: that
@@ -34,12 +32,12 @@ func (c *Candidate) AwaitTermAfter(ctx context.Context, ended *session.Entry) (*
 		return c.AwaitTerm(ctx)
 	}
 	isFirst := true
-	return c.repeatUntilTerm(ctx, func(ctx context.Context) (*session.Entry, error) {
+	return c.repeatUntilTerm(ctx, func(ctx context.Context, status *WaitStatus) (*session.Entry, error) {
 		if !isFirst {
-			return c.queue.joinAndWait(ctx, true, nil)
+			return c.queue.joinInPlace(ctx, status)
 		}
 		isFirst = false
-		return c.queue.waitAgain(ctx, ended.Path())
+		return c.queue.waitAgain(ctx, ended.Path(), status)
 	})
 }
 
@@ -47,9 +45,10 @@ func (c *Candidate) AwaitTermAfter(ctx context.Context, ended *session.Entry) (*
 // session, however long that takes. Otherwise the term could be granted on an older proof, and end
 // as lost with that before the next suspension is noticed. The attempts of the retry policy are not
 // counted here, because they are for later failures.
-func (q *Queue) waitAgain(ctx context.Context, path string) (*session.Entry, error) {
-	s, w := q.Session, q.newWaiter(path)
-	_, err := zkutil.RepeatWhile(ctx, s.Config().Retry.Patient(), zkutil.IsTransient, func() (struct{}, error) {
+func (q *Queue) waitAgain(ctx context.Context, path string, status *WaitStatus) (*session.Entry, error) {
+	s, w := q.Session, &waiter{q: q, s: q.Session, mayWait: true, status: status}
+	w.setPath(path)
+	_, err := zkutil.RepeatWhile(ctx, s.Retry().Patient(), zkutil.IsTransient, func() (struct{}, error) {
 		if err := s.AwaitConnected(ctx); err != nil {
 			return struct{}{}, err
 		}
@@ -60,15 +59,66 @@ func (q *Queue) waitAgain(ctx context.Context, path string) (*session.Entry, err
 		w.leaveQueue(ctx, err)
 		return nil, err
 	}
-	return w.awaitHold(ctx, true)
+	q.reportJoined(path)
+	return w.awaitHold(ctx)
 }
 
-// repeatUntilTerm repeats attempt until it succeeds: at the pace of the retry policy after failures
-// that may pass, and at a slower one after refusals.
-func (c *Candidate) repeatUntilTerm(ctx context.Context, attempt func(context.Context) (*session.Entry, error)) (*session.Entry, error) {
+// attemptFunc makes one attempt to lead. It keeps the status up to date meanwhile, unless that is nil.
+type attemptFunc func(ctx context.Context, status *WaitStatus) (*session.Entry, error)
+
+// repeatUntilTerm repeats attempt until it succeeds. To the traces all that is one acquisition.
+func (c *Candidate) repeatUntilTerm(ctx context.Context, attempt attemptFunc) (*session.Entry, error) {
 	s := c.queue.Session
 	attemptCtx := session.WithLeftovers(ctx, &c.leftovers)
-	policy := s.Config().Retry.Patient()
+	acquisition, status := c.beginAcquisition(ctx)
+	s.Retain()
+	term, err := attempt(attemptCtx, status)
+	s.Release()
+	if err != nil {
+		term, err = c.repeatAfterFailure(ctx, attemptCtx, err, func(ctx context.Context) (*session.Entry, error) {
+			return attempt(ctx, status)
+		})
+	}
+	if err == nil {
+		c.recordRefusal(nil)
+	}
+	endAcquisition(acquisition, status, term, err)
+	return term, err
+}
+
+// beginAcquisition begins an acquisition for the traces. Both results are nil if there are no traces, and after
+// the campaign, which only cleans up then.
+func (c *Candidate) beginAcquisition(ctx context.Context) (*session.Acquisition, *WaitStatus) {
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	if a := c.queue.beginAcquisitionIn(ctx, false, c.scope); a != nil {
+		return a, &WaitStatus{}
+	}
+	return nil, nil
+}
+
+func endAcquisition(a *session.Acquisition, status *WaitStatus, term *session.Entry, err error) {
+	switch {
+	case a == nil:
+		return
+	case err != nil:
+		a.SetAhead(status.ahead)
+		a.Fail(err)
+	default:
+		a.SetAhead(status.ahead)
+		a.Succeed(false, term)
+	}
+}
+
+// repeatAfterFailure is repeatUntilTerm after a first attempt that has failed: at the pace of the retry policy
+// after failures that may pass, and at a slower one after refusals. It is a function of its own, because
+// candidates that wait for hours in the first attempt then keep a small stack.
+func (c *Candidate) repeatAfterFailure(
+	ctx, attemptCtx context.Context, failure error, attempt func(context.Context) (*session.Entry, error),
+) (*session.Entry, error) {
+	s := c.queue.Session
+	policy := s.Retry().Patient()
 	slowPolicy := policy
 	slowPolicy.MaxInterval = max(policy.MaxInterval, maxRefusedPause)
 	mayPass := func(err error) bool {
@@ -84,14 +134,16 @@ func (c *Candidate) repeatUntilTerm(ctx context.Context, attempt func(context.Co
 		return true
 	}
 	term, err := zkutil.RepeatWhile(attemptCtx, slowPolicy, isRefused, func() (*session.Entry, error) {
-		release := s.Retain() // not during the pauses after refusals
-		term, err := zkutil.RepeatWhile(attemptCtx, policy, mayPass, func() (*session.Entry, error) { return attempt(attemptCtx) })
-		release()
-		return term, err
+		s.Retain() // not during the pauses after refusals
+		defer s.Release()
+		return zkutil.RepeatWhile(attemptCtx, policy, mayPass, func() (*session.Entry, error) {
+			if latest := failure; latest != nil {
+				failure = nil
+				return nil, latest
+			}
+			return attempt(attemptCtx)
+		})
 	})
-	if err == nil {
-		c.recordRefusal(nil)
-	}
 	if errors.Is(err, zkutil.ErrClosed) {
 		<-ctx.Done() // ends right after Close; waiting for it lets the caller see a cancellation, not a refusal
 	}

@@ -14,70 +14,107 @@ import (
 )
 
 // waiter is one znode of ours in a queue, and what was last read of the znode and of the queue.
-// One goroutine uses it. The context of that goroutine ends with the session: see
-// Session.WhileOpen.
+// One goroutine uses it.
 type waiter struct {
 	q    *Queue
 	s    *session.Session
 	path string
 	self Contender
 
+	mayWait   bool  // for a predecessor
+	hasLooked bool  // the queue was looked at, and what was found is not used yet
+	failure   error // of that look
+
+	joined []Contender // the queue as it was when the znode had been created; nil: it has to be read
+
 	epoch     uint64         // of the connection when the queue was last read
-	owner     int64          // session of the own znode; 0: not read yet
+	owner     int64          // session of the own znode; 0: not known yet
 	token     int64          // czxid of the own znode
-	ownWatch  *session.Watch // on the own znode
+	outer     *session.Entry // of the hold whose number the znode has; nil: it has a number of its own
+	ownWatch  *session.Watch // on the own znode; nil: none was set yet
 	isRevoked bool           // a peer has asked for the lease
 	twins     []Contender    // other znodes with our uuid, which are being deleted
 
 	blocker       string // path of the predecessor to wait for, as the rule decides; "": none
-	isOnlyBlocker bool   // our turn comes when the blocker has gone
+	blockerWatch  *session.Watch
+	settling      *time.Timer // until the own znode has to be watched; nil: it is watched, or nothing is awaited
+	isOnlyBlocker bool        // our turn comes when the blocker has gone
+	isTurnNear    bool        // the same, but in a queue with AlwaysList only if nobody comes ahead
+	isNext        bool        // our turn comes when the blocker has gone, and everybody ahead of it
+	isBehind      bool        // directly behind the blocker
+	isFirst       bool        // nobody is ahead
 
-	status *WaitStatus // nil: nobody asks for it
+	status    *WaitStatus // nil: nobody asks for it
+	settledAt time.Time   // when the wait for the blocker is no short one: see settlingTime
 }
 
-// newWaiter returns the waiter of a znode of ours that was not read yet.
-func (q *Queue) newWaiter(path string) *waiter {
+// setPath gives a new waiter the path of its znode, which was not read yet.
+func (w *waiter) setPath(path string) {
 	_, name := zkutil.Split(path)
-	sequence, _ := sequenceOf(name, q.Markers)
-	return &waiter{q: q, s: q.Session, path: path, self: Contender{name, sequence}}
+	sequence, _ := sequenceOf(name, w.q.Markers)
+	w.path, w.self = path, Contender{name, sequence}
 }
 
-// awaitHold waits until the znode becomes a hold. After an error it has left the queue.
-func (w *waiter) awaitHold(ctx context.Context, mayWait bool) (*session.Entry, error) {
-	w.q.reportJoined(w.path)
-	entry, err := w.awaitTurn(ctx, mayWait)
-	if err != nil {
-		w.q.reportJoined("")
-		w.leaveQueue(ctx, err)
-	}
-	return entry, err
-}
-
-// awaitTurn blocks until the rule lets the waiter proceed, and makes its znode a hold. It returns
-// ErrNotAcquired if it would have to wait and may not.
-func (w *waiter) awaitTurn(ctx context.Context, mayWait bool) (*session.Entry, error) {
-	for {
-		if err := w.s.RunShortTask(ctx, func() error { return w.refresh(ctx) }); err != nil {
-			return nil, err
+// awaitHold blocks until the rule lets the waiter proceed, and makes its znode a hold. It returns
+// ErrNotAcquired if it would have to wait and may not. After an error it has left the queue.
+func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
+	for ; ; w.hasLooked = false {
+		if !w.hasLooked {
+			w.failure = w.lookInShortTask(ctx)
 		}
-		if w.blocker != "" {
-			if !mayWait {
-				return nil, zkutil.ErrNotAcquired
-			}
+		if w.failure != nil {
+			return w.giveUp(ctx, w.failure)
+		}
+		if w.blockerWatch != nil {
+			w.expectOwnHold()
 			if isOurTurn, err := w.awaitBlocker(ctx); err != nil {
-				return nil, err
+				return w.giveUp(ctx, err)
 			} else if !isOurTurn {
 				continue
 			}
 		}
 		entry, err := w.claimHold(ctx)
-		if !errors.Is(err, zkutil.ErrStale) {
-			return entry, err
+		switch {
+		case err == nil:
+			return entry, nil
+		case !errors.Is(err, zkutil.ErrStale):
+			return w.giveUp(ctx, err)
 		}
 	}
 }
 
-// refresh reads the queue, and the own znode if that may have changed.
+// giveUp leaves the queue because of an error, which it returns.
+func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) {
+	w.q.reportJoined("")
+	w.leaveQueue(ctx, why)
+	return nil, why
+}
+
+func (w *waiter) lookInShortTask(ctx context.Context) error {
+	return w.s.RunShortTask(ctx, func() error { return w.look(ctx) })
+}
+
+// look reads the queue, and watches the blocker if there is one. It returns ErrNotAcquired if there is one
+// and the waiter may not wait.
+func (w *waiter) look(ctx context.Context) error {
+	for {
+		w.isTurnNear = w.isTurnNear && w.blockerWatch != nil && w.blockerWatch.IsGone()
+		w.blockerWatch = nil
+		if err := w.refresh(ctx); err != nil || w.blocker == "" {
+			return err
+		}
+		if !w.mayWait {
+			return zkutil.ErrNotAcquired
+		}
+		watch, err := w.watchBlocker(ctx)
+		if !errors.Is(err, zk.ErrNoNode) {
+			w.blockerWatch = watch
+			return err
+		}
+	}
+}
+
+// refresh looks at the queue, and at the own znode if that may have changed.
 func (w *waiter) refresh(ctx context.Context) error {
 	_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refreshOnce(ctx) })
 	return err
@@ -88,7 +125,10 @@ func (w *waiter) refreshOnce(ctx context.Context) error {
 	if w.owner != 0 && w.owner != now.ID {
 		return zkutil.ContenderLost(zkutil.ErrSessionLost)
 	}
-	queue, err := w.readNodeAndQueue(ctx, now.Epoch)
+	queue, err := w.takeJoined(now.Epoch), error(nil)
+	if queue == nil {
+		queue, err = w.readNodeAndQueue(ctx, now.Epoch)
+	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
 	}
@@ -105,11 +145,25 @@ func (w *waiter) refreshOnce(ctx context.Context) error {
 	return nil
 }
 
-// readNodeAndQueue sends both requests before it waits for an answer. The own znode is read again
-// only if its watch has fired or was set on another connection, because it is unchanged otherwise.
+// takeJoined returns the queue as it was when the znode had been created, the first time, nil afterwards
+// and on another connection.
+func (w *waiter) takeJoined(epoch uint64) []Contender {
+	joined := w.joined
+	if w.joined = nil; w.epoch != epoch {
+		return nil
+	}
+	return joined
+}
+
+// readNodeAndQueue sends all its requests before it waits for an answer. The own znode is read only if
+// nothing is known of it, or its watch has fired: the queue shows whether it is there. If it is likely to show that our
+// turn has come, the grant's proof goes with it.
 func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64) ([]Contender, error) {
+	if w.isTurnNear && w.epoch == epoch {
+		defer w.s.StartProof(ctx, w.path)()
+	}
 	var ownRead *session.OwnRead
-	if w.ownWatch == nil || w.epoch != epoch || w.ownWatch.HasFired() {
+	if w.owner == 0 || w.ownWatch != nil && (w.epoch != epoch || w.ownWatch.HasFired()) {
 		var err error
 		if ownRead, err = w.s.StartReadOwn(ctx, w.path); err != nil {
 			return nil, err
@@ -132,20 +186,11 @@ func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) er
 		return err
 	}
 	w.ownWatch, w.owner, w.token = watch, n.Stat.EphemeralOwner, n.Stat.Czxid
+	if w.outer != nil {
+		w.token = w.outer.Token()
+	}
 	w.isRevoked = w.isRevoked || string(n.Data) == session.Revocation
 	return nil
-}
-
-// recordQueue asks the rule for the predecessor to wait for.
-func (w *waiter) recordQueue(queue []Contender, own int) {
-	if w.status != nil {
-		*w.status = WaitStatus{own + 1, Participant{Path: zkutil.Join(w.q.Dir, queue[0].Name)}}
-	}
-	w.blocker, w.isOnlyBlocker = "", false
-	if b := w.q.Rule(queue, own); b >= 0 {
-		w.blocker = zkutil.Join(w.q.Dir, queue[b].Name)
-		w.isOnlyBlocker = b == 0 && w.q.Rule(queue[1:], own-1) < 0
-	}
 }
 
 // withoutTwins returns the queue without the other znodes that carry our uuid, and has those
@@ -166,45 +211,48 @@ func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contende
 			w.twins = append(w.twins, c)
 			path := zkutil.Join(w.q.Dir, c.Name)
 			w.s.Log(slog.LevelWarn, "one create has made two znodes: deleting the other", "znode", path)
-			w.s.RemoveLater(ctx, path)
+			w.s.RemoveTwin(ctx, w.path, path)
 		}
 	}
 	return others
 }
 
 // awaitBlocker blocks until the blocker or the own znode may have changed, or the connection has.
-// isOurTurn says that no other look at the queue is needed: the only blocker is gone, and the
-// server, which tells every event in order, has not told of a deletion of the own znode before.
+// isOurTurn says that no other look at the queue is needed: see takeTurn.
 func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
-	var watch *session.Watch
-	err = w.s.RunShortTask(ctx, func() (err error) {
-		watch, err = w.watchBlocker(ctx)
-		return err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if w.status != nil && w.status.Holder.Path == w.blocker {
-		w.status.Holder.Data = watch.Data()
-	}
+	w.recordHolder()
 	if w.q.OnWaiting != nil { // after the watch, because a server that refuses it keeps us from waiting
 		w.q.OnWaiting()
 	}
+	w.settledAt = time.Now().Add(w.settlingTime())
+	defer w.endSettling()
 	for {
 		now := w.s.Snapshot()
-		if w.epoch != now.Epoch || w.owner != now.ID { // after a mere disconnect the waiter goes on
+		switch {
+		case now.IsClosing:
+			return false, zkutil.ErrClosed
+		case w.epoch != now.Epoch, w.owner != now.ID: // after a mere disconnect the waiter goes on
 			return false, nil
+		case w.settling == nil:
+			w.settling = w.newTimer()
 		}
-		select {
-		case <-watch.Fired():
-			return w.isOnlyBlocker && watch.IsGone() && w.s.TellsEveryEvent(), nil
-		case <-w.ownWatch.Fired():
+		switch w.sleep(ctx, now.Changed) {
+		case byBlocker:
+			return w.takeTurn(ctx)
+		case byOwnNode:
 			return false, nil
-		case <-now.Changed:
-		case <-ctx.Done():
+		case byHold:
+			w.endSettling()
+			if err := w.watchOwnNode(ctx); err != nil {
+				return false, err
+			}
+		case bySettling:
+			w.settling = nil // it has fired
+			if err := w.doDue(ctx); err != nil {
+				return false, err
+			}
+		case byConnection:
+		case byContext:
 			return false, zkutil.Interrupted(ctx, nil)
 		}
 	}
@@ -224,13 +272,16 @@ func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
 func (w *waiter) claimHold(ctx context.Context) (*session.Entry, error) {
 	return w.s.Grant(ctx, session.Claim{
 		Key: w.q.holdKey(), Path: w.path, Token: w.token, Owner: w.owner, Own: w.ownWatch, Epoch: w.epoch,
-		IsRevoked: w.isRevoked, KeepNode: w.q.KeepNode,
+		IsRevoked: w.isRevoked, IsFirst: w.isFirst, KeepNode: w.q.KeepNode, UserPath: w.q.Path, Data: w.q.Data,
 	})
 }
 
 // leaveQueue deletes the znode in the background. For a TryAcquire that was not granted it waits
 // until the znode is gone; after other failures there is no time or no znode left.
 func (w *waiter) leaveQueue(ctx context.Context, why error) {
+	if errors.Is(why, zkutil.ErrContenderLost) {
+		w.s.ForgetNode(w.path) // so that its place is free for the next attempt
+	}
 	removed := w.s.RemoveLater(ctx, w.path)
 	if !errors.Is(why, zkutil.ErrNotAcquired) {
 		return
@@ -241,5 +292,6 @@ func (w *waiter) leaveQueue(ctx context.Context, why error) {
 	case <-removed:
 	case <-limit.C:
 	case <-ctx.Done():
+	case <-w.s.Context().Done():
 	}
 }

@@ -42,10 +42,9 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 				if !late {
 					require.NoError(t, e.Leave())
 				}
-				fixture.Pass(time.Second)
+				fixture.Pass(3 * timeout)
 				require.Empty(t, turn)
-				fixture.Pass(found(timeout) + time.Second) // with a new connection
-				require.NotEmpty(t, turn)
+				fixture.Eventually(t, (rarely-3)*timeout+time.Second, func() bool { return len(turn) > 0 }) // with a new connection
 				got := <-turn
 				require.NoError(t, got.Err)
 				require.NoError(t, got.Entry.Leave())
@@ -74,13 +73,14 @@ func TestNextServerMayBeBehind(t *testing.T) {
 	}
 }
 
-// found is how long it may take until an audit finds what was not told.
-func found(timeout time.Duration) time.Duration {
-	return timeout/zkutil.AuditsPerTimeout + timeout/zkutil.BeatsPerTimeout + 100*time.Millisecond
-}
+// rarely is how many session timeouts pass at most between two audits of a session that holds nothing.
+const rarely = zkutil.TimeoutsPerAudit + zkutil.TimeoutsOfJitter
 
-// A server does not tell a waiter that the znode ahead is gone. He finds out, be his session
-// idle or so busy that it needs no heartbeats, his own connection or an adopted one. It may
+// found is how long it may take until reads find what was not told.
+func found(timeout time.Duration) time.Duration { return 2*timeout + 100*time.Millisecond }
+
+// A server does not tell a waiter that the znode ahead is gone. It finds out, be its session
+// idle or busy with other locks, its own connection or an adopted one. The server may
 // have been right not to tell: the connection is kept.
 func TestWaiterIsNotTold(t *testing.T) {
 	const timeout = 6 * time.Second
@@ -100,10 +100,11 @@ func TestWaiterIsNotTold(t *testing.T) {
 				e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
 				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
 				synctest.Wait()
-				fixture.Pass(timeout)
+				fixture.Pass(timeout * 5 / 4)
 				dialled := srv.Dialled()
 				fixture.Untold(srv, func() { require.NoError(t, e.Leave()) })
-				for end := time.Now().Add(found(timeout)); time.Now().Before(end); fixture.Pass(100 * time.Millisecond) {
+				untold := time.Now()
+				for end := untold.Add(found(timeout)); time.Now().Before(end) && len(turn) == 0; fixture.Pass(100 * time.Millisecond) {
 					if tt.busy {
 						require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/beside")).Leave())
 					}
@@ -111,6 +112,7 @@ func TestWaiterIsNotTold(t *testing.T) {
 				require.NotEmpty(t, turn)
 				got := <-turn
 				require.NoError(t, got.Err)
+				require.Greater(t, got.At.Sub(untold), time.Millisecond, "it was told")
 				require.NoError(t, got.Entry.Leave())
 				require.Equal(t, dialled, srv.Dialled())
 			})
@@ -118,7 +120,7 @@ func TestWaiterIsNotTold(t *testing.T) {
 	}
 }
 
-// Of hundreds of waiters in one session each is found.
+// Of hundreds of waiters in one session each is found: T/6 later for each 128 znodes that are watched.
 func TestOneOfManyIsNotTold(t *testing.T) {
 	const timeout, many = 6 * time.Second, 3*session.MaxAudited + 1
 	synctest.Test(t, func(t *testing.T) {
@@ -135,15 +137,15 @@ func TestOneOfManyIsNotTold(t *testing.T) {
 		fixture.Pass(timeout)
 		for i := 0; i < many; i += session.MaxAudited {
 			fixture.Untold(srv, func() { require.NoError(t, holds[i].Leave()) })
-			fixture.Pass(time.Duration(2*many/session.MaxAudited+2) * timeout / zkutil.AuditsPerTimeout) // their own znodes are watched, too
+			rounds := 2*many/session.MaxAudited + 1 // their own znodes are watched, too
+			fixture.Pass(timeout + timeout/zkutil.BeatsPerTimeout*time.Duration(rounds) + 100*time.Millisecond)
 			require.NotEmpty(t, turns[i], i)
+			require.NoError(t, (<-turns[i]).Entry.Leave())
 		}
 		cancel()
 		for i, turn := range turns {
-			if got := <-turn; i%session.MaxAudited == 0 {
-				require.NoError(t, got.Entry.Leave())
-			} else {
-				require.ErrorIs(t, got.Err, context.Canceled)
+			if i%session.MaxAudited != 0 {
+				require.ErrorIs(t, (<-turn).Err, context.Canceled)
 				require.NoError(t, holds[i].Leave())
 			}
 		}
@@ -202,37 +204,105 @@ func takeRightToRead(t *testing.T, gone bool) {
 	require.Len(t, srv.Dialled(), 2)
 }
 
-// Twice a session timeout an audit of a waiter takes a heartbeat's place, and a server that
-// tells everything is not left.
+// A waiter reads what it watches once in a session timeout, all in one write. It commits one audit in twenty and more,
+// and nothing else. A server that tells everything is not left.
 func TestAuditsOfAWaiter(t *testing.T) {
-	const timeout = 6 * time.Second
+	const timeout, timeouts = 6 * time.Second, 100
 	synctest.Test(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		other, s := fixture.TwoClients(t, srv, timeout)
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
 		ctx, cancel := context.WithCancel(t.Context())
 		turn := fixture.AcquireLater(ctx, fixture.MutexOn(s, "/m"))
-		synctest.Wait()
+		fixture.Settle()
 		queue := srv.Children("/m")
 		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
-		var audits atomic.Int32 // of the waiter: both znodes in one transaction
+		start := time.Now()
+		var audits, reads atomic.Int32 // of the waiter: both znodes in one transaction, or in one write
 		srv.OnWrite(func(frame []byte) error {
-			if opOf(frame) == proto.OpMulti && bytes.Contains(frame, []byte(e.Path())) && bytes.Contains(frame, []byte(own)) {
+			switch isBoth := bytes.Contains(frame, []byte(e.Path())) && bytes.Contains(frame, []byte(own)); {
+			case isBoth && opOf(frame) == proto.OpMulti:
 				audits.Add(1)
+			case isBoth && opOf(frame) == proto.OpGetData:
+				reads.Add(1)
 			}
 			return nil
 		})
-		fixture.Pass(10*timeout + time.Millisecond)
+		fixture.Pass(timeouts*timeout + time.Millisecond)
 		srv.OnWrite(nil)
-		require.InDelta(t, 10*zkutil.AuditsPerTimeout, audits.Load(), 1)
-		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 2*10*zkutil.BeatsPerTimeout)
+		require.InDelta(t, timeouts, reads.Load()+audits.Load(), 2)
+		require.LessOrEqual(t, int(audits.Load()), timeouts/zkutil.TimeoutsPerAudit)
+		require.GreaterOrEqual(t, int(audits.Load()), timeouts/rarely-1)
+		require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), int(audits.Load()))
 		require.Len(t, srv.Dialled(), 2)
 		cancel()
 		require.Error(t, (<-turn).Err)
 		require.NoError(t, e.Leave())
 		fixture.Pass(time.Millisecond)
 		over := time.Now()
-		fixture.Pass(10 * timeout)
-		require.Empty(t, fixture.Times(srv.Log.Requests(zktest.OpMulti), over), "nobody waits for anything")
+		fixture.Pass(2 * rarely * timeout)
+		require.Empty(t, fixture.Times(srv.Log.Requests(zktest.OpMulti, zktest.OpGetData), over), "nobody waits for anything")
+	})
+}
+
+// requestsOf are the requests of one session since a start.
+func requestsOf(srv *fixture.Ensemble, s *session.Session, start time.Time, ops ...zktest.Op) (requests []zktest.Request) {
+	for _, r := range srv.Log.Requests(ops...) {
+		if r.Session == fixture.SessionID(s) && !r.Time.Before(start) {
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}
+
+// Clients that begin to wait at the same time do not audit at the same time.
+func TestAuditsDoNotMarchInStep(t *testing.T) {
+	const timeout, clients = 6 * time.Second, 20
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		srv.Put("/m", nil)
+		holder := fixture.Connect(t, srv.Config(timeout, srv.A))
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		waiters := make([]*session.Session, clients)
+		for i := range waiters {
+			waiters[i] = fixture.Connect(t, srv.Config(timeout, srv.B))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var turns []<-chan fixture.Granted
+		for _, s := range waiters {
+			turns = append(turns, fixture.AcquireLater(ctx, fixture.MutexOn(s, "/m")))
+		}
+		synctest.Wait()
+		start := time.Now()
+		fixture.Pass(rarely*timeout + timeout)
+		var at []time.Duration
+		for _, s := range waiters {
+			audits := fixture.Times(requestsOf(srv, s, start, zktest.OpMulti), start)
+			require.Len(t, audits, 1)
+			at = append(at, audits[0])
+		}
+		require.Greater(t, slices.Max(at)-slices.Min(at), timeout)
+		cancel()
+		for _, turn := range turns {
+			require.Error(t, (<-turn).Err)
+		}
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A watch that was refused is set by the next call: nobody shares the refusal.
+func TestRefusedWatchIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		_, err := s.Watch(t.Context(), "/x")
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.Zero(t, s.Tables().Watches)
+		srv.Put("/x", nil)
+		w, err := s.Watch(t.Context(), "/x")
+		require.NoError(t, err)
+		srv.Delete("/x")
+		synctest.Wait()
+		require.True(t, w.IsGone())
 	})
 }

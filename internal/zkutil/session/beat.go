@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
@@ -19,7 +21,8 @@ import (
 // An audit is a heartbeat that checks the znodes that are watched, at the leader, because the
 // event of a deletion may never come. A server that has lost a transaction goes on showing a
 // znode that is gone (ZOOKEEPER-4785). A server with the fix of CVE-2024-23944 sends no event to a
-// session that may not read the znode any more.
+// session that may not read the znode any more. A session that holds nothing finds all but the first by reads, which
+// cost the quorum nothing: see reread.go.
 
 const (
 	maxAudited      = 128       // watches in one transaction
@@ -32,8 +35,9 @@ const (
 func (s *Session) startBeatLocked(now time.Time, isBeatDue, isAuditDue bool) {
 	wasRefused := s.live.trust.lastBeatAt.IsZero()
 	if isAuditDue && (!isBeatDue || !wasRefused) {
-		s.live.trust.lastAuditAt = now
-		if watches := s.unseenWatchesLocked(now.Add(-s.live.period())); len(watches) > 0 {
+		s.live.trust.lastAuditAt, s.live.jitter = now, rand.Float64()
+		watches := s.watchesBeforeLocked(now.Add(-s.live.period()), (*Watch).lastCheckedAt)
+		if watches = watches[:countAuditable(watches)]; len(watches) > 0 {
 			s.sendBeatLocked(now, pathsOf(watches), watches)
 			return
 		}
@@ -43,16 +47,16 @@ func (s *Session) startBeatLocked(now time.Time, isBeatDue, isAuditDue bool) {
 	}
 }
 
-// unseenWatchesLocked returns the watches whose znodes were not seen after since, those that were
-// seen longest ago first, and no more than fit into one audit.
-func (s *Session) unseenWatchesLocked(since time.Time) (watches []*Watch) {
+// watchesBeforeLocked returns the watches on znodes whose time of is not after before, the earliest first. Those that
+// are not set yet have no time.
+func (s *Session) watchesBeforeLocked(before time.Time, of func(*Watch) time.Time) (watches []*Watch) {
 	for key, w := range s.watches {
-		if key.Kind == wire.WatchData && !w.seenAt.IsZero() && !w.seenAt.After(since) {
+		if at := of(w); key.Kind == wire.WatchData && !at.IsZero() && !at.After(before) {
 			watches = append(watches, w)
 		}
 	}
-	slices.SortFunc(watches, func(a, b *Watch) int { return a.seenAt.Compare(b.seenAt) })
-	return watches[:countAuditable(watches)]
+	slices.SortFunc(watches, func(a, b *Watch) int { return of(a).Compare(of(b)) })
+	return watches
 }
 
 // countAuditable is how many of the first watches fit into one transaction. A server closes the
@@ -92,8 +96,13 @@ func (s *Session) anyOwnNodeLocked() string {
 func (s *Session) sendBeatLocked(now time.Time, paths []string, watches []*Watch) {
 	epoch := s.link.epoch
 	s.live.trust.beatsSentAt, s.live.trust.lastBeatAt = append(s.live.trust.beatsSentAt, now), now
-	s.backgroundLocked(func(ctx context.Context) { // zk.Conn answers at a disconnect at the latest
-		refusedPath, err := s.commitChecks(ctx, paths...)
+	if s.life.isSealedLocked() {
+		return
+	}
+	c, t := checkCall(paths), s.admitLocked(1)     // now: it is a heartbeat for this connection
+	s.backgroundLocked(func(ctx context.Context) { // the answer comes at a disconnect at the latest
+		s.sendAdmitted(t, c)
+		refusedPath, err := c.waitForChecks(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -110,7 +119,7 @@ func (s *Session) sendBeatLocked(now time.Time, paths []string, watches []*Watch
 			if err != nil && (refusedPath == "" || w.path == refusedPath) {
 				break
 			}
-			w.seenAt = now
+			w.seenAt, w.checkedAt = now, now
 		}
 		s.live.trust.beatsSentAt = slices.DeleteFunc(s.live.trust.beatsSentAt, func(sent time.Time) bool { return sent.Equal(now) })
 		if isRefused {
@@ -120,36 +129,21 @@ func (s *Session) sendBeatLocked(now time.Time, paths []string, watches []*Watch
 	})
 }
 
-// Prove proves the session by a transaction that checks the znode of a contender. It returns
-// ErrContenderLost if the znode is gone.
-func (s *Session) Prove(ctx context.Context, path string) error {
-	_, err := Repeat(ctx, s, func() (struct{}, error) {
-		_, err := s.commitChecks(ctx, path)
-		return struct{}{}, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
-	}
-	return err
+// checkCall commits a transaction that checks whether znodes exist.
+func checkCall(paths []string) *call {
+	return &call{Request: wire.Request{Op: proto.OpMulti, Checks: paths}}
 }
 
-// commitChecks commits a transaction that checks whether znodes exist. If it is refused, refusedPath
-// is the znode that was the cause, "" if that is not known.
-func (s *Session) commitChecks(ctx context.Context, paths ...string) (refusedPath string, err error) {
-	checks := make([]any, len(paths))
-	for i, path := range paths {
-		checks[i] = &zk.CheckVersionRequest{Path: path, Version: -1}
-	}
-	answers, err := runRequest(ctx, s, request[[]zk.MultiResponse]{isWrite: true, run: func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-		return conn.Multi(checks...)
-	}})
-	failed := slices.IndexFunc(answers, func(answer zk.MultiResponse) bool { return answer.Error != nil })
+// waitForChecks waits for the answer to a checkCall. If it is refused, refusedPath is the znode that was the
+// cause, "" if that is not known.
+func (c *call) waitForChecks(ctx context.Context) (refusedPath string, err error) {
+	a, err := c.wait(ctx)
 	switch {
 	case !zkutil.IsRefused(err):
-	case len(paths) == 1:
-		refusedPath = paths[0]
-	case failed >= 0 && failed < len(paths):
-		refusedPath = paths[failed]
+	case len(c.Checks) == 1:
+		refusedPath = c.Checks[0]
+	case a.Refused >= 0 && a.Refused < len(c.Checks):
+		refusedPath = c.Checks[a.Refused]
 	}
 	return refusedPath, err
 }
@@ -169,7 +163,7 @@ func (s *Session) onCheckRefused(ctx context.Context, path string, err error, ep
 		return
 	}
 	line := s.wire.Line()
-	if _, err := runRequest(ctx, s, request[Node]{run: readNode(path)}); err != nil {
+	if _, err := s.readNode(ctx, path); err != nil {
 		return
 	}
 	s.mu.Lock()

@@ -8,9 +8,10 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -43,7 +44,29 @@ func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 	}
 }
 
-func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
+// A waiter commits nothing. What proves its session is sent when its turn comes, and its heartbeats begin with its hold.
+func TestNoHeartbeatWhileAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		const timeout = 6 * time.Second
+		holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		fixture.Pass(10*timeout + timeout/7)
+		require.Empty(t, requestsOf(srv, waiter, time.Time{}, zktest.OpMulti))
+		start := time.Now()
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.Equal(t, start.Add(2*timeout/3), got.Entry.TrustedUntil())
+		fixture.Pass(timeout + timeout/12)
+		require.Equal(t, every(0, timeout/6, 7), fixture.Times(requestsOf(srv, waiter, start, zktest.OpMulti), start))
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
+// A hold that is granted on a proof of some time ago is proven again at once.
+func TestHeartbeatAtTheGrantOnAnOldProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
@@ -51,17 +74,14 @@ func TestHeartbeatEverySixthWhileAwaited(t *testing.T) {
 		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
 		start := time.Now()
 		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
-		fixture.Pass(timeout + timeout/12)
-		var beats []zktest.Request
-		for _, r := range srv.Log.Requests(zktest.OpMulti) {
-			if r.Session == fixture.SessionID(waiter) {
-				beats = append(beats, r)
-			}
-		}
-		require.Equal(t, every(timeout/6, timeout/6, 6), fixture.Times(beats, start))
+		fixture.Pass(timeout * 5 / 16) // of 2T/3
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
+		synctest.Wait()
+		require.Equal(t, every(timeout*5/16, 0, 1), fixture.Times(requestsOf(srv, waiter, start, zktest.OpMulti), start))
+		fixture.Pass(timeout)
+		require.NoError(t, got.Entry.Context().Err())
 		require.NoError(t, got.Entry.Leave())
 	})
 }
@@ -98,9 +118,7 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 		srv.Put("/other", nil)
 		for range 100 {
 			fixture.Pass(900 * time.Millisecond)
-			_, err := session.Ask(t.Context(), s, true, func(conn *zk.Conn) (*zk.Stat, error) {
-				return conn.Set("/other", nil, -1)
-			})
+			_, err := s.Ask(t.Context(), wire.Request{Op: proto.OpSetData, Path: "/other", Version: -1})
 			require.NoError(t, err)
 			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
 		}
@@ -121,9 +139,7 @@ func TestRefusedWriteProvesNothing(t *testing.T) {
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
 		proven := e.TrustedUntil()
 		fixture.Pass(500 * time.Millisecond)
-		_, err := session.Ask(t.Context(), s, true, func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, conn.Delete("/none", -1)
-		})
+		_, err := s.Ask(t.Context(), wire.Request{Op: proto.OpDelete, Path: "/none", Version: -1})
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.Equal(t, proven, e.TrustedUntil())
 		require.NoError(t, e.Leave())
@@ -152,12 +168,13 @@ func TestHeartbeatMissesOurZnode(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		fixture.Pass(10 * time.Millisecond)
 		srv.DropEvent(1, fixture.SessionID(s)) // as if the server had lost the watch
 		srv.Delete(e.Path())
 		start := time.Now()
 		at, cause := fixture.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
-		require.Equal(t, time.Second, at.Sub(start))
+		require.InDelta(t, time.Second, at.Sub(start), float64(20*time.Millisecond))
 		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
 	})
 }

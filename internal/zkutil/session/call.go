@@ -11,104 +11,145 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
-// request is one call into zk.Conn.
+// carrier carries requests to the server: the line of an own connection, or an adopted zk.Conn. Requests
+// that are sent together are executed in their order.
+type carrier interface {
+	Send(requests ...*wire.Request)
+}
+
+// call is one request, and its answer.
 //
-// zk.Conn queues what it can't send, and sends it in the next session. It knows no context, and
-// answers a request at the latest when the connection ends. So a request first waits at a gate until
-// the session is connected, is then counted, and runs in a goroutine of its own, which its caller
-// may abandon.
-type request[T any] struct {
-	run       func(conn *zk.Conn) (T, error)
-	isWrite   bool // a committed answer proves the session
-	isCleanUp bool // allowed while the session closes
+// A request first waits at a gate until the session is connected, and is then counted. Its caller may
+// abandon it: then it goes on, and may still be executed.
+type call struct {
+	wire.Request
+
+	what, where string // what is not permitted, and at which znode, if the server refuses for lack of it
+	isCleanUp   bool   // allowed while the session closes
+	watch       *Watch // that the request sets
 	// undo, if set, is given the outcome of a call that its caller has abandoned, once the outcome is
 	// known. It runs as a task of the session.
-	undo func(ctx context.Context, result T, err error)
+	undo        func(ctx context.Context, a wire.Answer)
+	isAbandoned bool   // undo will run, or the session is over
+	place       *Place // that is told once the request is in its order; may be nil
+
+	removal *removal // that the delete is for
+
+	s        *Session
+	ticket   ticket
+	answer   wire.Answer
+	done     chan struct{}    // closed when answer has come
+	together [2]*wire.Request // room for the requests that are sent together, of which it is the first
 }
 
-type outcome[T any] struct {
-	result T
-	err    error
-}
-
-// ticket is the right to one request, which has to follow: see enterGate.
+// ticket is the right to send requests, which have to follow: see enterGate.
 type ticket struct {
-	conn *zk.Conn
-	id   int64      // the session at that moment
-	line *wire.Line // the connection at that moment; nil if it is adopted
+	carrier carrier
+	conn    *zk.Conn
+	id      int64      // the session at that moment
+	epoch   uint64     // counts the handshakes
+	line    *wire.Line // the connection at that moment; nil if it is adopted
 }
 
-// runRequest waits until the session is connected, sends a request, and waits for the answer, for
-// as long as ctx lasts.
-func runRequest[T any](ctx context.Context, s *Session, r request[T]) (T, error) {
-	t, err := s.enterGate(ctx, r.isCleanUp)
-	if err != nil {
-		var zero T
-		return zero, err
+// run sends a request, and waits for the answer.
+func (s *Session) run(ctx context.Context, c *call) (wire.Answer, error) {
+	if err := s.send(ctx, c); err != nil {
+		return wire.Answer{}, err
 	}
-	return runAdmitted(ctx, s, t, r)
+	return c.wait(ctx)
 }
 
-// runAdmitted is runRequest behind the gate.
-func runAdmitted[T any](ctx context.Context, s *Session, t ticket, r request[T]) (T, error) {
-	return startRequest(s, t, r).wait(ctx)
+// send waits until the session is connected, for as long as ctx lasts, and sends requests together.
+func (s *Session) send(ctx context.Context, calls ...*call) error {
+	t, err := s.enterGate(ctx, len(calls), calls[0].isCleanUp)
+	if err != nil {
+		return err
+	}
+	s.sendAdmitted(t, calls...)
+	return nil
 }
 
-// call is a request that was sent.
-type call[T any] struct {
-	s      *Session
-	r      request[T]
-	answer chan outcome[T]
-}
-
-// startRequest sends a request that has passed the gate, and does not wait for the answer.
-func startRequest[T any](s *Session, t ticket, r request[T]) call[T] {
-	c := call[T]{s, r, make(chan outcome[T], 1)}
-	sentAt := s.clock.now()
-	go func() { // counted by enterGate; ends when zk.Conn answers or loses the connection; joined in Close
-		result, err := r.run(t.conn)
-		isAnswered := err == nil || zkutil.IsRefused(err)
-		if r.isWrite && isAnswered && t.conn.SessionID() == t.id {
-			s.recordAnswer(wire.SentWrite{At: sentAt, ID: t.id, Line: t.line}, err)
+// sendAdmitted is send behind the gate.
+func (s *Session) sendAdmitted(t ticket, calls ...*call) {
+	requests := calls[0].together[:0]
+	for _, c := range calls {
+		c.s, c.ticket, c.done = s, t, make(chan struct{})
+		c.To = c
+		requests = append(requests, &c.Request)
+	}
+	t.carrier.Send(requests...)
+	for _, c := range calls {
+		if c.place != nil && t.line != nil { // zk.Conn tells only by its answer
+			c.place.noteSent()
 		}
-		c.answer <- outcome[T]{result, err}
-		s.endCall(isAnswered)
-	}()
-	return c
+	}
 }
 
-// wait waits for the answer for as long as ctx lasts. A request that ctx has abandoned goes on, and
-// may still be executed.
-func (c call[T]) wait(ctx context.Context) (T, error) {
+// Receive takes the answer: see wire.Receiver.
+func (c *call) Receive(a wire.Answer) {
+	s := c.s
+	isSent := !a.SentAt.IsZero()
+	isAnswered := a.Err == nil || isSent && zkutil.IsRefused(a.Err)
+	// zk.Conn sends what it could not send in the next session.
+	isOfSession := c.ticket.line != nil || c.ticket.conn.SessionID() == c.ticket.id
+	a.Err = zkutil.Denied(a.Err, c.what, c.where)
+	if c.watch != nil {
+		a.Err = c.watchError(a.Err)
+	}
+	s.mu.Lock()
+	if isAnswered && isOfSession && wire.IsProof(c.Op) {
+		s.recordAnswerLocked(wire.SentWrite{At: a.SentAt, ID: c.ticket.id, Line: c.ticket.line}, a.Err)
+	}
+	if isAnswered { // even if a heartbeat is still behind other requests, because answers come in order
+		s.live.trust.answeredAt = s.clock.now()
+	}
+	if c.watch != nil {
+		s.onWatchSetLocked(c, a)
+	}
+	if c.removal != nil {
+		s.onRemovalAnsweredLocked(c.removal, a.Err)
+	}
+	s.releaseLocked()
+	s.mu.Unlock()
+	if c.place != nil && c.ticket.line == nil {
+		c.place.noteSent()
+	}
+	c.answer = a
+	close(c.done)
+	s.life.calls.Done()
+}
+
+// wait waits for the answer for as long as ctx lasts.
+func (c *call) wait(ctx context.Context) (wire.Answer, error) {
 	var closing <-chan struct{}
-	if !c.r.isCleanUp {
+	if !c.isCleanUp {
 		closing = c.s.life.open.Done()
 	}
-	var zero T
 	var err error
 	select {
-	case o := <-c.answer:
-		return o.result, o.err
+	case <-c.done:
+		return c.answer, c.answer.Err
 	case <-ctx.Done():
 		err = zkutil.Interrupted(ctx, nil)
 	case <-closing:
 		err = zkutil.ErrClosed
 	}
-	if c.r.undo != nil {
+	if c.undo != nil {
+		c.isAbandoned = true
 		c.s.cleanUp(ctx, func(ctx context.Context) {
 			select {
-			case o := <-c.answer:
-				c.r.undo(ctx, o.result, o.err)
+			case <-c.done:
+				c.undo(ctx, c.answer)
 			case <-ctx.Done(): // the session is closed, and its znodes with it
 			}
 		})
 	}
-	return zero, err
+	return wire.Answer{}, err
 }
 
-// enterGate waits until the session is connected, for an operation timeout at most, and counts the
-// request. A request that cleans up waits for as long as it takes.
-func (s *Session) enterGate(ctx context.Context, isCleanUp bool) (ticket, error) {
+// enterGate waits until the session is connected, for an operation timeout at most, and counts n
+// requests. Requests that clean up wait for as long as it takes.
+func (s *Session) enterGate(ctx context.Context, n int, isCleanUp bool) (ticket, error) {
 	var limit <-chan time.Time
 	for {
 		if ctx.Err() != nil {
@@ -120,12 +161,7 @@ func (s *Session) enterGate(ctx context.Context, isCleanUp bool) (ticket, error)
 			return ticket{}, zkutil.ErrClosed
 		}
 		if s.link.isConnected && s.conn != nil {
-			s.life.calls.Add(1)
-			s.retainLocked()
-			t := ticket{conn: s.conn, id: s.link.id}
-			if s.wire != nil {
-				t.line = s.wire.Line()
-			}
+			t := s.admitLocked(n)
 			s.mu.Unlock()
 			return t, nil
 		}
@@ -145,16 +181,26 @@ func (s *Session) enterGate(ctx context.Context, isCleanUp bool) (ticket, error)
 	}
 }
 
-// endCall ends what enterGate began. Any answer shows that the server answers, even if a heartbeat
-// is still behind other requests, because answers come in order.
-func (s *Session) endCall(isAnswered bool) {
+// returnTicket gives one request of a ticket back that is not sent.
+func (s *Session) returnTicket() {
 	s.mu.Lock()
-	if isAnswered {
-		s.live.trust.answeredAt = s.clock.now()
-	}
 	s.releaseLocked()
 	s.mu.Unlock()
 	s.life.calls.Done()
+}
+
+// admitLocked counts n requests over the present connection, which have to follow.
+func (s *Session) admitLocked(n int) ticket {
+	s.life.calls.Add(n)
+	for range n {
+		s.retainLocked()
+	}
+	t := ticket{conn: s.conn, id: s.link.id, epoch: s.link.epoch, carrier: adopted{s.conn, s.clock.now}}
+	if s.wire != nil {
+		t.line = s.wire.Line()
+		t.carrier = t.line
+	}
+	return t
 }
 
 // connectionError is the failure of a connection. It does not match the errors of contexts, because
@@ -182,9 +228,20 @@ func (s *Session) whyUnavailable() error {
 }
 
 // Repeat calls step until it succeeds or fails for good, within the bounds of the retry policy and
-// of ctx.
+// of ctx, while the session is open.
 func Repeat[T any](ctx context.Context, s *Session, step func() (T, error)) (T, error) {
-	return zkutil.RepeatWhile(ctx, s.cfg.Retry, s.mayRepeat(ctx), step)
+	result, err := step()
+	if err == nil {
+		return result, nil // nearly always
+	}
+	return repeatAfter(ctx, s, err, step)
+}
+
+// repeatAfter is Repeat after a first step that has failed.
+func repeatAfter[T any](ctx context.Context, s *Session, failure error, step func() (T, error)) (T, error) {
+	ctx, cancel := s.WhileOpen(ctx)
+	defer cancel()
+	return zkutil.RepeatAfter(ctx, s.cfg.Retry, s.mayRepeat(ctx), failure, step)
 }
 
 // mayRepeat returns a function that reports whether to repeat one step after a failure.

@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -111,6 +113,14 @@ type logAdapter struct{ s *Session }
 
 var _ zk.Logger = logAdapter{}
 
+// echoes are the begins of zk.Conn's lines about what the session logs itself.
+var echoes = []string{ //nolint:gochecknoglobals // a constant list
+	"connected to", "failed to connect", "authentication failed", "send loop terminated", "recv loop terminated", "Failed to set previous watches",
+}
+
 func (a logAdapter) Printf(format string, args ...any) {
+	if slices.ContainsFunc(echoes, func(begin string) bool { return strings.HasPrefix(format, begin) }) {
+		return
+	}
 	a.s.Log(slog.LevelDebug, "zk.Conn: "+fmt.Sprintf(format, args...))
 }

@@ -92,7 +92,7 @@ func TestNoSessionIDIsLogged(t *testing.T) {
 		require.NoError(t, s.Close())
 		text := log.String()
 		require.Contains(t, text, "suspended")
-		require.Contains(t, text, "hold lost")
+		require.Contains(t, text, "lease lost")
 		for _, form := range []string{"%d", "%x"} {
 			require.NotContains(t, text, fmt.Sprintf(form, id))
 		}

@@ -64,7 +64,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 		"refusing": func(srv *fixture.Ensemble) { srv.Stop(srv.A) },
 		"dropping": func(srv *fixture.Ensemble) {
 			srv.OnRequest(func(r zktest.Request) zktest.Fault {
-				return fixture.Cut(r.Op == zktest.OpCreate || r.Op == zktest.OpMulti, zktest.ReplyLost)
+				return fixture.Cut(r.Op == zktest.OpCreate2 || r.Op == zktest.OpMulti, zktest.ReplyLost)
 			})
 		},
 		"expired": func(srv *fixture.Ensemble) {

@@ -196,6 +196,8 @@ func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
 		cfg.Auth = []session.Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
 		s := fixture.Connect(t, cfg)
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		_, _, _, err := s.Conn().GetW("/m") // of the user's
+		require.NoError(t, err)
 		for range 5 {
 			start := time.Now()
 			srv.Disconnect()
@@ -218,7 +220,7 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/node", []byte("old"))
-			w, err := s.Watch(t.Context(), "/node")
+			_, _, events, err := s.Conn().GetW("/node")
 			require.NoError(t, err)
 			for range 10 { // calls that go out as soon as the connection is back
 				go func() {
@@ -235,8 +237,8 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 			srv.Put("/node", []byte("new"))
 			srv.Restart(srv.A)
 			fixture.Pass(2 * time.Second)
-			require.True(t, w.HasFired(), "lost event")
-			require.Equal(t, zk.EventNodeDataChanged, w.Event())
+			require.Len(t, events, 1, "lost event")
+			require.Equal(t, zk.EventNodeDataChanged, (<-events).Type)
 		})
 	}
 }
@@ -248,7 +250,7 @@ func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/node", []byte("old"))
-			w, err := s.Watch(t.Context(), "/node")
+			_, _, events, err := s.Conn().GetW("/node")
 			require.NoError(t, err)
 			restore := srv.Hang(srv.A)
 			srv.Disconnect()
@@ -260,7 +262,7 @@ func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
 			restore()
 			srv.Disconnect()
 			fixture.Pass(4 * time.Second)
-			require.True(t, w.HasFired(), "lost event")
+			require.Len(t, events, 1, "lost event")
 		})
 	}
 }
@@ -272,14 +274,14 @@ func TestManyChangesInTheGapAreReported(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		long := strings.Repeat("x", 1000)
-		var watches []*session.Watch
+		var watches []<-chan zk.Event
 		var paths []string
 		for i := range 600 {
 			path := "/" + long + string(rune('一'+i))
 			srv.Put(path, []byte("old"))
-			w, err := s.Watch(t.Context(), path)
+			_, _, events, err := s.Conn().GetW(path)
 			require.NoError(t, err)
-			watches, paths = append(watches, w), append(paths, path)
+			watches, paths = append(watches, events), append(paths, path)
 		}
 		srv.Stop(srv.A)
 		synctest.Wait()
@@ -294,8 +296,8 @@ func TestManyChangesInTheGapAreReported(t *testing.T) {
 		fixture.Pass(2 * time.Second)
 		require.Greater(t, len(srv.Log.Requests(zktest.OpSetWatches)), 1)
 		for _, w := range watches {
-			require.True(t, w.HasFired(), "lost event")
-			require.Equal(t, zk.EventNodeDataChanged, w.Event())
+			require.Len(t, w, 1, "lost event")
+			require.Equal(t, zk.EventNodeDataChanged, (<-w).Type)
 		}
 	})
 }

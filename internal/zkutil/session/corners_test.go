@@ -136,7 +136,7 @@ func TestLostCreateAnswerAndTwoZnodes(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
-		srv.DropReply(zktest.OpCreate, 1)
+		srv.DropReply(zktest.OpCreate2, 1)
 		twins := 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if children := srv.Children("/m"); r.Op == zktest.OpSync && twins == 0 && len(children) == 1 {

@@ -23,9 +23,9 @@ func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
-		srv.DropReply(zktest.OpCreate, 1)
+		srv.DropReply(zktest.OpCreate2, 1)
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		require.Len(t, srv.Log.Requests(zktest.OpCreate), 1, "no second create")
+		require.Len(t, srv.Log.Requests(zktest.OpCreate2), 1, "no second create")
 		require.Len(t, srv.Log.Requests(zktest.OpSync), 1, "the server caught up before the search")
 		require.Equal(t, []string{strings.TrimPrefix(e.Path(), "/m/")}, srv.Children("/m"))
 		require.NoError(t, e.Leave())
@@ -41,7 +41,7 @@ func TestLostCreateAnswerLeavesOthersAlone(t *testing.T) {
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
 		first := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
 		synctest.Wait()
-		srv.DropReply(zktest.OpCreate, 1)
+		srv.DropReply(zktest.OpCreate2, 1)
 		second := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
 		fixture.Pass(time.Second)
 		require.Len(t, srv.Children("/m"), 3)
@@ -64,9 +64,9 @@ func TestLostCreateRequestIsRepeated(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
-		srv.DropRequest(zktest.OpCreate, 1)
+		srv.DropRequest(zktest.OpCreate2, 1)
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		require.Len(t, srv.Log.Requests(zktest.OpCreate), 2)
+		require.Len(t, srv.Log.Requests(zktest.OpCreate2), 2)
 		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
 	})
@@ -81,7 +81,7 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 		created, searches := false, 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			switch {
-			case r.Op == zktest.OpCreate && !created:
+			case r.Op == zktest.OpCreate2 && !created:
 				created = true
 				return zktest.Fault{Lost: zktest.ReplyLost}
 			case (r.Op == zktest.OpSync || r.Op == zktest.OpGetChildren2) && created && searches < 3:
@@ -92,7 +92,7 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 		})
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
 		require.Equal(t, 3, searches)
-		require.Len(t, srv.Log.Requests(zktest.OpCreate), 1)
+		require.Len(t, srv.Log.Requests(zktest.OpCreate2), 1)
 		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
 	})
@@ -109,7 +109,7 @@ func TestGivenUpCreateIsPurged(t *testing.T) {
 		srv.Put("/m", nil)
 		cuts := 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
-			if cuts < 5 && (r.Op == zktest.OpCreate || r.Op == zktest.OpSync) {
+			if cuts < 5 && (r.Op == zktest.OpCreate2 || r.Op == zktest.OpSync) {
 				cuts++
 				return zktest.Fault{Lost: zktest.ReplyLost}
 			}
@@ -133,7 +133,7 @@ func TestCancelWhileCreateIsInFlight(t *testing.T) {
 				s := fixture.Connect(t, srv.Config(30*time.Second))
 				srv.Put("/m", nil)
 				srv.OnRequest(func(r zktest.Request) zktest.Fault {
-					if r.Op == zktest.OpCreate {
+					if r.Op == zktest.OpCreate2 {
 						return zktest.Fault{Delay: time.Second, Lost: lost}
 					}
 					return zktest.Fault{}
@@ -169,7 +169,7 @@ func TestSessionExpiresWithTheCreate(t *testing.T) {
 		srv.Put("/m", nil)
 		old := fixture.SessionID(s)
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
-			if r.Op == zktest.OpCreate && r.Session == old {
+			if r.Op == zktest.OpCreate2 && r.Session == old {
 				time.AfterFunc(time.Millisecond, func() { srv.Expire(old) })
 				return zktest.Fault{Lost: zktest.ReplyLost, Delay: 2 * time.Millisecond}
 			}
@@ -268,11 +268,35 @@ func TestParents(t *testing.T) {
 			srv.Reap()
 			srv.Reap() // the outer one, once it is empty
 			require.Equal(t, refusal == 0, len(srv.Children("/a")) == 0, "containers go")
-			for _, r := range srv.Log.Requests(zktest.OpCreate, zktest.OpCreateContainer) {
+			for _, r := range srv.Log.Requests(zktest.OpCreate2, zktest.OpCreateContainer) {
 				require.NotEqual(t, "/a", r.Path, "one that exists is not touched")
 			}
 		})
 	}
+}
+
+// Servers before 3.5 have no create2: the token and the owner are read from the znode.
+func TestServerWithoutCreate2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpCreate2 {
+				return zktest.Fault{Refusal: zktest.RefuseUnimplemented}
+			}
+			return zktest.Fault{}
+		})
+		first := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		synctest.Wait()
+		require.NoError(t, first.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.Greater(t, got.Entry.Token(), first.Token())
+		require.Positive(t, first.Token())
+		require.NoError(t, got.Entry.Leave())
+		require.Empty(t, srv.Children("/m"))
+	})
 }
 
 // The container is reaped between its creation and the child's.
@@ -282,7 +306,7 @@ func TestParentReapedInBetween(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		reaped := 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
-			if _, _, found := srv.Get("/m"); found && r.Op == zktest.OpCreate && reaped < 5 {
+			if _, _, found := srv.Get("/m"); found && r.Op == zktest.OpCreate2 && reaped < 5 {
 				reaped++
 				srv.Delete("/m")
 			}

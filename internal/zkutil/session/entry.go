@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
@@ -11,9 +12,37 @@ import (
 // Entry is one acquisition of a hold: the first, or a re-entry.
 type Entry struct {
 	hold    *Hold
+	entered enteredContext
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	hasLeft bool // guarded by Session.mu
+	// Guarded by Session.mu.
+	hasLeft     bool
+	acquisition *Acquisition // whose LeaseEnd is still to come; nil: there is none
+}
+
+// enteredContext has the values of a context, and carries a hold. It never ends.
+type enteredContext struct {
+	context.Context //nolint:containedctx // the context that has entered
+
+	hold *Hold
+}
+
+func (*enteredContext) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (*enteredContext) Done() <-chan struct{}                   { return nil }
+func (*enteredContext) Err() error                              { return nil }
+
+func (c *enteredContext) Value(key any) any {
+	switch key := key.(type) {
+	case HoldKey:
+		if key == c.hold.key {
+			return c.hold
+		}
+	case leftoversKey:
+		if c.hold.keepsNode { // calls with a term's context leave nothing to the candidate
+			return nil
+		}
+	}
+	return c.Context.Value(key)
 }
 
 // OnRevoked posts fn to order when a revocation comes, or at once if one has come.
@@ -22,10 +51,8 @@ func (e *Entry) OnRevoked(order *Callbacks, fn func()) {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.onRevoked = func() { order.Post(fn) }
-	select {
-	case <-h.revokedDone:
+	if h.ofZnode().isRevoked {
 		h.onRevoked()
-	default:
 	}
 }
 
@@ -39,8 +66,22 @@ func (e *Entry) Token() int64 { return e.hold.token }
 // Path is the path of the hold's znode.
 func (e *Entry) Path() string { return e.hold.path }
 
+// GrantedAt is when the hold began.
+func (e *Entry) GrantedAt() time.Time { return e.hold.grantedAt }
+
 // Revoked is closed when a peer has asked for the hold.
-func (e *Entry) Revoked() <-chan struct{} { return e.hold.revokedDone }
+func (e *Entry) Revoked() <-chan struct{} {
+	h := e.hold.ofZnode()
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.revokedDone == nil {
+		h.revokedDone = make(chan struct{})
+		if h.isRevoked {
+			close(h.revokedDone)
+		}
+	}
+	return h.revokedDone
+}
 
 // TrustedUntil is until when the hold stands unless another heartbeat proves the session, by the
 // clock of time.Now. Once the hold has ended it is no later than the end. It is zero while the
@@ -76,15 +117,24 @@ func (e *Entry) LeaveFor(cause error) error {
 		return h.cause
 	}
 	e.cancel(cause)
-	delete(h.entries, e)
-	if len(h.entries) > 0 {
-		s.mu.Unlock()
-		return nil
+	h.entries = slices.DeleteFunc(h.entries, func(other *Entry) bool { return other == e })
+	traced, isLast := e.endTracedLocked(nil), len(h.entries) == 0
+	if isLast {
+		h.endForLocked(zkutil.ErrReleased, cause)
 	}
-	h.endLocked(zkutil.ErrReleased)
 	removal := h.removal
+	isRemoved := isLast && removal != nil
 	s.mu.Unlock()
-	if removal == nil {
+	if isRemoved {
+		removal.begin(s)
+	}
+	if traced != nil {
+		traced.callLeaseEnd()
+	}
+	if isLast && h.onLeft != nil {
+		return h.onLeft()
+	}
+	if !isRemoved {
 		return nil
 	}
 	return removal.awaitGone(s, s.cfg.OperationTimeout)
@@ -106,9 +156,13 @@ func (e *Entry) Loss() error {
 func (e *Entry) Vacate() (done <-chan struct{}) {
 	h := e.hold
 	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	if h.removal == nil {
-		h.removal = h.s.beginRemovalLocked(h.path)
+	isFirst := h.removal == nil
+	if isFirst {
+		h.removal = h.s.newRemovalLocked(h.path)
+	}
+	h.s.mu.Unlock()
+	if isFirst {
+		h.removal.begin(h.s)
 	}
 	return h.removal.done
 }
@@ -121,3 +175,12 @@ func (e *Entry) Stands() bool {
 	h.endIfUntrustedLocked()
 	return h.cause == nil && !e.hasLeft
 }
+
+// Recipe is the name of the recipe, such as "mutex".
+func (e *Entry) Recipe() string { return e.hold.key.Recipe }
+
+// UserPath is the path of the lock or the election, as the user gave it.
+func (e *Entry) UserPath() string { return e.hold.userPath }
+
+// ID is what others see of the holder.
+func (e *Entry) ID() string { return e.hold.id() }

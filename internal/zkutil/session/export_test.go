@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // What the tests of the session, which use queues, see of its inside.
@@ -15,8 +17,19 @@ const (
 )
 
 // Ask runs a request of the session's.
-func Ask[T any](ctx context.Context, s *Session, isWrite bool, run func(conn *zk.Conn) (T, error)) (T, error) {
-	return runRequest(ctx, s, request[T]{isWrite: isWrite, run: run})
+func (s *Session) Ask(ctx context.Context, r wire.Request) (wire.Answer, error) {
+	return s.run(ctx, &call{Request: r})
+}
+
+// CreateProtected creates a znode of a contender.
+func (s *Session) CreateProtected(ctx context.Context, dir, prefix string, data []byte) (string, error) {
+	place, err := s.AwaitPlace(ctx, dir, BytesOf(dir, prefix))
+	if err != nil {
+		return "", err
+	}
+	defer place.End()
+	a, err := s.createProtected(ctx, place, dir, prefix, data, s.run)
+	return a.Path, err
 }
 
 // Search is the search for a create whose answer was lost.
@@ -53,3 +66,33 @@ func (s *Session) Tables() Tables {
 
 // Event is what has fired the watch.
 func (w *Watch) Event() zk.EventType { return w.event }
+
+// AskTogether sends requests together, and returns their errors.
+func (s *Session) AskTogether(ctx context.Context, requests ...wire.Request) ([]error, error) {
+	calls := make([]*call, len(requests))
+	for i, r := range requests {
+		calls[i] = &call{Request: r}
+	}
+	if err := s.send(ctx, calls...); err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(calls))
+	for i, c := range calls {
+		_, errs[i] = c.wait(ctx)
+	}
+	return errs, nil
+}
+
+// Budget is what the ephemeral znodes of the session cost, and who waits for a place.
+type Budget struct{ Used, Rooms, Nodes, Waiters int }
+
+func (s *Session) Budget() Budget {
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	use := Budget{b.used, len(b.rooms), len(b.nodes), 0}
+	for _, r := range b.rooms {
+		use.Waiters += r.waiters.Len()
+	}
+	return use
+}

@@ -10,19 +10,18 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // read is a call of a recipe.
 func read(ctx context.Context, s *session.Session, path string) error {
-	_, err := session.Ask(ctx, s, false, func(conn *zk.Conn) ([]byte, error) {
-		data, _, err := conn.Get(path)
-		return data, err
-	})
+	_, err := s.Ask(ctx, wire.Request{Op: proto.OpGetData, Path: path})
 	return err
 }
 
@@ -105,9 +104,7 @@ func TestNothingCrossesSessions(t *testing.T) {
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, _ = session.Ask(ctx, s, true, func(conn *zk.Conn) (string, error) {
-					return conn.Create("/stray-", nil, zk.FlagEphemeralSequential, s.Config().ACL)
-				})
+				_, _ = s.Ask(ctx, wire.Request{Op: proto.OpCreate, Path: "/stray-", Flags: zk.FlagEphemeralSequential, ACL: s.Config().ACL})
 			})
 		}
 		calls.Wait()
@@ -116,7 +113,7 @@ func TestNothingCrossesSessions(t *testing.T) {
 		fixture.Eventually(t, 5*time.Second, func() bool { return s.State() == session.Connected })
 		fixture.Pass(time.Second)
 		require.NotEqual(t, old, fixture.SessionID(s))
-		require.Empty(t, srv.Log.Requests(zktest.OpCreate))
+		require.Empty(t, srv.Log.Requests(zktest.OpCreate, zktest.OpCreate2))
 	})
 }
 

@@ -53,7 +53,7 @@ func TestNoGrantWhenTheProofFails(t *testing.T) {
 		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
 		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
-		synctest.Wait()
+		fixture.Settle()
 		srv.Stop(srv.B)
 		fixture.Pass(22 * time.Second)
 		require.NoError(t, e.Leave())
@@ -79,7 +79,7 @@ func TestSlowCreateIsProvenFirst(t *testing.T) {
 		const timeout = 6 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))
 		srv.Put("/m", nil)
-		srv.Once(zktest.OpCreate, zktest.Fault{Delay: 3900 * time.Millisecond})
+		srv.Once(zktest.OpCreate2, zktest.Fault{Delay: 3900 * time.Millisecond})
 		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
 		got := <-turn
 		require.NoError(t, got.Err)
@@ -194,6 +194,30 @@ func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
 	})
 }
 
+// The server is slow to set the watch on the predecessor, and our own znode goes meanwhile, which no
+// watch tells: an event of the predecessor is no turn without another look.
+func TestOwnZnodeDeletedBeforeItIsWatched(t *testing.T) {
+	const slow = 50 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder, waiter := fixture.TwoClients(t, srv, 6*time.Second)
+		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		srv.Once(zktest.OpGetData, zktest.Fault{Delay: slow})
+		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		fixture.Pass(slow / 2)
+		queue := srv.Children("/m")
+		require.Len(t, queue, 2)
+		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
+		srv.Delete(own)
+		fixture.Pass(slow/2 + time.Millisecond)
+		require.NoError(t, e.Leave())
+		got := <-turn
+		require.NoError(t, got.Err)
+		require.NotEqual(t, own, got.Entry.Path(), "granted by a znode that is gone")
+		require.NoError(t, got.Entry.Leave())
+	})
+}
+
 // The predecessor's znode and our own go in the same instant: the predecessor first
 // on the wire or ours, we are not granted without a znode.
 func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
@@ -201,6 +225,7 @@ func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			holder, e, turn := fixture.OneBehind(t, srv)
+			fixture.Settle()
 			var own string
 			for _, name := range srv.Children("/m") {
 				if path := "/m/" + name; path != e.Path() {

@@ -3,12 +3,12 @@ package session
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 var (
@@ -25,21 +25,31 @@ const Revocation = "__REVOKE__"
 // Hold is a znode that is first in its queue, for as long as its session is trusted. It counts the
 // entries of its owner, and ends with the last one.
 type Hold struct {
-	s           *Session
-	path        string
-	token       int64
-	key         HoldKey
-	keepsNode   bool            // the znode stays until Vacate
-	ctx         context.Context // of its own reads; ends with the hold
-	endReads    context.CancelFunc
-	revokedDone chan struct{} // closed when a revocation has come
+	s         *Session
+	path      string
+	token     int64
+	key       HoldKey
+	keepsNode bool   // the znode stays until Vacate
+	isFirst   bool   // of its queue
+	userPath  string // of the lock, as the user gave it
+	data      []byte // of the znode, as it was made; nil: the session's id
+	grantedAt time.Time
+	first     Entry
+	whole     *Hold        // of which this hold is a part; nil: it has a znode of its own
+	onLeft    func() error // of a part: see Entry.Part
 
 	// Guarded by s.mu.
-	onRevoked func()
-	entries   map[*Entry]struct{}
-	cause     error     // why the hold has ended; nil while it stands
-	until     time.Time // until when it was trusted; set when it ends
-	removal   *removal
+	isRevoked   bool               // a revocation has come
+	revokedDone chan struct{}      // closed when it has; nil: nobody has asked for it
+	watchTimer  *time.Timer        // begins to follow the znode; nil: that has begun with the hold
+	endReads    context.CancelFunc // ends the reads of the znode; nil: it is not followed yet
+	onRevoked   func()
+	part        *Hold // the present one; nil: none
+	entries     []*Entry
+	oneEntry    [1]*Entry // room for entries, which are mostly one
+	cause       error     // why the hold has ended; nil while it stands
+	until       time.Time // until when it was trusted; set when it ends
+	removal     *removal
 }
 
 // HoldKey is the key of a hold in a context.
@@ -54,15 +64,21 @@ type Claim struct {
 	Path      string
 	Token     int64  // czxid of the znode
 	Owner     int64  // the znode's session
-	Own       *Watch // on the znode
-	Epoch     uint64 // when Own was set: see Snapshot
+	Own       *Watch // on the znode; nil: it has just been seen
+	Epoch     uint64 // when Own was set, or the znode seen: see Snapshot
 	IsRevoked bool   // a revocation has been seen already
+	IsFirst   bool   // of its queue; false: it need not be
 	KeepNode  bool   // the znode stays when the hold ends, until Vacate
+	UserPath  string // of the lock, as the user gave it
+	Data      []byte // of the znode, as it was made; nil: the session's id
 }
 
 // Grant makes a claim a hold, entered once, as soon as the session is proven: the latest proof may be
 // from before a time without a connection. It returns ErrContenderLost
 // for a znode that is gone, and ErrStale for one that may have changed since it was read.
+//
+// A waiter commits nothing before its turn, so this is where it proves its session. Grants that come together share
+// one proof.
 //
 // The queue is not read again after a proof, because no contender can have come ahead: a later znode
 // has a higher number. See queue.Rule.
@@ -73,8 +89,11 @@ func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 		if !errors.Is(err, errUntrusted) {
 			return entry, err
 		}
+		if s.awaitProof(ctx) {
+			continue
+		}
 		if !proofBeganAt.IsZero() { // a recent gap has shortened what the proof is worth: wait, then prove again
-			zkutil.Pause(ctx, s.beatPeriod()/2-time.Since(proofBeganAt))
+			s.pause(ctx, s.beatPeriod()/2-time.Since(proofBeganAt))
 		}
 		proofBeganAt = time.Now()
 		if err := s.Prove(ctx, c.Path); err != nil {
@@ -93,11 +112,11 @@ func (s *Session) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 		return nil, zkutil.ErrClosed
 	case c.Owner != s.link.id, c.Owner != s.conn.SessionID():
 		return nil, zkutil.ContenderLost(zkutil.ErrSessionLost)
-	case c.Own.IsGone():
+	case c.Own != nil && c.Own.IsGone():
 		return nil, zkutil.ContenderLost(zkutil.ErrNodeDeleted)
-	case c.Epoch != s.link.epoch || c.Own.HasFired():
+	case c.Epoch != s.link.epoch || c.Own != nil && c.Own.HasFired():
 		return nil, zkutil.ErrStale
-	case !s.isTrustedLocked() || s.cfg.SuspendEnds && !s.link.isConnected:
+	case s.needsProofLocked() || s.cfg.SuspendEnds && !s.link.isConnected:
 		return nil, errUntrusted
 	}
 	return s.newHoldLocked(ctx, c), nil
@@ -106,21 +125,41 @@ func (s *Session) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 // newHoldLocked makes a granted claim a hold with one entry.
 func (s *Session) newHoldLocked(ctx context.Context, c Claim) *Entry {
 	h := &Hold{
-		s: s, path: c.Path, token: c.Token, key: c.Key, keepsNode: c.KeepNode,
-		revokedDone: make(chan struct{}), entries: map[*Entry]struct{}{},
+		s: s, path: c.Path, token: c.Token, key: c.Key, keepsNode: c.KeepNode, isFirst: c.IsFirst,
+		userPath: c.UserPath, data: c.Data, grantedAt: time.Now(),
 	}
-	h.ctx, h.endReads = context.WithCancel(s.life.tasksCtx)
+	h.entries = h.oneEntry[:0]
+	if trust := &s.live.trust; len(s.holds) == 0 && !s.live.heldSince.After(zkutil.Latest(trust.lastAuditAt, trust.lastReadAt)) {
+		s.live.heldSince = s.clock.now() // holds that leave no time for a look between them count as one
+	}
 	s.holds[h.path] = h
+	s.live.nodes[h.path] = struct{}{}
+	if w := s.watches[wire.WatchKey{Path: h.path, Kind: wire.WatchData}]; w != nil && h.isFirst {
+		w.noteFirstLocked()
+	}
 	s.noteHoldsLocked()
 	s.retainLocked()
-	if !s.live.trust.until.IsZero() {
-		s.wakeKeeperByLocked(s.live.trust.until)
-	}
+	// The latest proof may be as old as 2T/3, and a gap may have shortened the trust.
+	s.wakeKeeperByLocked(zkutil.Earliest(s.live.trust.until, s.live.nextBeatAt(facts{holds: 1})))
 	if c.IsRevoked {
 		h.noteRevocationLocked()
 	}
-	s.backgroundLocked(func(context.Context) { h.followOwnNode(c.Own, c.Epoch) })
-	return h.enterLocked(ctx)
+	h.showGrantLocked()
+	h.followSoonLocked(c) //nolint:contextcheck // that goes on with the session, not with ctx
+	return h.enterLocked(ctx, &h.first)
+}
+
+// followSoonLocked follows the znode of a new hold: at once if there is a watch on it.
+func (h *Hold) followSoonLocked(c Claim) {
+	if c.Own != nil {
+		h.followLocked(c.Own, c.Epoch)
+		return
+	}
+	h.watchTimer = time.AfterFunc(WatchOwnAfter, func() { // stopped with the hold
+		h.s.mu.Lock()
+		defer h.s.mu.Unlock()
+		h.followLocked(nil, 0)
+	})
 }
 
 // HoldOf returns the hold that ctx carries for key, nil if it carries none.
@@ -142,16 +181,13 @@ func (h *Hold) Enter(ctx context.Context, refusal error) (*Entry, error) {
 	if refusal != nil {
 		return nil, refusal
 	}
-	return h.enterLocked(ctx), nil
+	return h.enterLocked(ctx, &Entry{}), nil
 }
 
-func (h *Hold) enterLocked(ctx context.Context) *Entry {
-	e := &Entry{hold: h}
-	if h.keepsNode { // calls with a term's context leave nothing to the candidate
-		ctx = context.WithValue(ctx, leftoversKey{}, nil)
-	}
-	e.ctx, e.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), h.key, h))
-	h.entries[e] = struct{}{}
+func (h *Hold) enterLocked(ctx context.Context, e *Entry) *Entry {
+	e.hold, e.entered = h, enteredContext{ctx, h}
+	e.ctx, e.cancel = context.WithCancelCause(&e.entered)
+	h.entries = append(h.entries, e)
 	return e
 }
 
@@ -159,34 +195,50 @@ func (h *Hold) enterLocked(ctx context.Context) *Entry {
 // after a pause of the process.
 func (h *Hold) endIfUntrustedLocked() {
 	if h.cause == nil && h.s.live.timeout > 0 && !h.s.isTrustedLocked() {
-		h.endLocked(zkutil.ErrSessionLost)
+		h.ofZnode().endLocked(zkutil.ErrSessionLost)
 	}
 }
 
-// endLocked ends the hold: first the contexts of its entries, then the znode.
-func (h *Hold) endLocked(cause error) {
+// endLocked ends the hold: first the contexts of its entries, then the znode. After ErrReleased the caller
+// has to begin the removal.
+func (h *Hold) endLocked(cause error) { h.endForLocked(cause, cause) }
+
+// endForLocked is endLocked with another reason for the log.
+func (h *Hold) endForLocked(cause, why error) {
 	if h.cause != nil {
 		return
 	}
 	s := h.s
 	h.cause, h.until = cause, zkutil.Earliest(s.live.trust.until, s.clock.now())
+	for _, e := range h.entries {
+		e.cancel(cause)
+		if traced := e.endTracedLocked(cause); traced != nil {
+			s.traceCalls.Post(traced.callLeaseEnd)
+		}
+	}
+	if h.whole != nil {
+		h.endPartLocked()
+		return
+	}
+	if h.part != nil {
+		h.part.endLocked(cause)
+	}
 	delete(s.holds, h.path)
 	s.noteHoldsLocked()
-	for e := range h.entries {
-		e.cancel(cause)
+	if h.watchTimer != nil {
+		h.watchTimer.Stop()
 	}
-	h.endReads()
+	if h.endReads != nil {
+		h.endReads()
+	}
 	if !h.keepsNode {
-		h.removal = s.beginRemovalLocked(h.path)
+		h.removal = s.newRemovalLocked(h.path)
+		if !errors.Is(cause, zkutil.ErrReleased) { // else its owner begins it
+			s.removeInBackgroundLocked(h.removal, nil)
+		}
 	}
 	s.releaseLocked()
-	switch {
-	case errors.Is(cause, zkutil.ErrReleased):
-	case errors.Is(cause, zkutil.ErrClosed): // the user has asked for it
-		s.Log(slog.LevelDebug, "hold ended", "znode", h.path, "err", cause)
-	default:
-		s.Log(slog.LevelWarn, "hold lost", "znode", h.path, "err", cause)
-	}
+	h.showEndLocked(why)
 }
 
 // endHoldsLocked ends all holds of the session.
@@ -203,28 +255,42 @@ func (s *Session) noteHoldsLocked() {
 	}
 }
 
+// WatchOwnAfter is how long a hold has no watch on its own znode: most are over by then. A deletion or a
+// revocation is told within 10 ms on a quick line.
+const WatchOwnAfter = 3 * time.Millisecond
+
+// followLocked begins to follow the znode of a hold that has not ended.
+func (h *Hold) followLocked(own *Watch, epoch uint64) {
+	if h.cause != nil {
+		return
+	}
+	ctx, end := context.WithCancel(h.s.life.tasksCtx)
+	h.endReads = end
+	h.s.backgroundLocked(func(context.Context) { h.followOwnNode(ctx, own, epoch) })
+}
+
 // followOwnNode reads the znode again whenever it may have changed, for a revocation, or a deletion
-// whose event was lost. It ends with the hold. An event of the deletion ends the hold elsewhere: see
-// Session.fireWatches.
-func (h *Hold) followOwnNode(own *Watch, epoch uint64) {
+// whose event was lost; at once without a watch. It ends with the hold. An event of the deletion ends the
+// hold elsewhere: see Session.fireWatches.
+func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 	s := h.s
 	for {
 		now := s.Snapshot()
-		if now.Epoch == epoch {
+		if own != nil && now.Epoch == epoch {
 			select {
 			case <-own.fired:
 			case <-now.Changed:
 				continue
-			case <-h.ctx.Done():
+			case <-ctx.Done():
 				return
 			}
 		}
-		epoch = now.Epoch
+		epoch = s.Snapshot().Epoch // the watch may have fired because of a new connection
 		var n Node
 		var err error
-		n, own, err = h.readOwn()
+		n, own, err = h.readOwn(ctx)
 		switch {
-		case h.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err != nil:
 			s.mu.Lock()
@@ -246,16 +312,16 @@ func (h *Hold) followOwnNode(own *Watch, epoch uint64) {
 // readOwn reads the znode until that succeeds, the znode is gone, or the hold ends. It tries at least
 // as often as heartbeats are sent, because while the znode can't be read its deletion is noticed here
 // alone.
-func (h *Hold) readOwn() (n Node, own *Watch, err error) {
+func (h *Hold) readOwn(ctx context.Context) (n Node, own *Watch, err error) {
 	hasWarned := false
 	policy, period := h.s.cfg.Retry.Patient(), h.s.beatPeriod()
 	policy.InitialInterval, policy.MaxInterval = min(policy.InitialInterval, period), min(policy.MaxInterval, period)
 	mayExist := func(err error) bool { return !errors.Is(err, zk.ErrNoNode) }
-	n, err = zkutil.RepeatWhile(h.ctx, policy, mayExist, func() (n Node, err error) {
-		n, own, err = h.s.readAndWatch(h.ctx, h.path)
+	n, err = zkutil.RepeatWhile(ctx, policy, mayExist, func() (n Node, err error) {
+		n, own, err = h.s.readAndWatch(ctx, h.path)
 		if zkutil.IsRefused(err) && mayExist(err) && !hasWarned {
 			hasWarned = true
-			h.s.Log(slog.LevelWarn, "own znode can't be read, will be repeated: no revocations until then", "znode", h.path, "err", err)
+			h.s.Log(refusalLevel(err), "own znode can't be read, will be repeated: no revocations until then", "znode", h.path, "err", err)
 		}
 		return n, err
 	})
@@ -270,13 +336,14 @@ func (h *Hold) endAsDeletedLocked() {
 }
 
 func (h *Hold) noteRevocationLocked() {
-	select {
-	case <-h.revokedDone:
+	if h.isRevoked {
 		return
-	default:
 	}
-	close(h.revokedDone)
-	if h.onRevoked != nil {
-		h.onRevoked()
+	h.isRevoked = true
+	if h.revokedDone != nil {
+		close(h.revokedDone)
+	}
+	if listener := h.listenerLocked(); listener != nil {
+		listener()
 	}
 }

@@ -217,6 +217,7 @@ func TestHoldEndsWithItsZnode(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
 		e := fixture.Acquire(t, q)
+		fixture.Settle()
 		start := time.Now()
 		srv.Delete(e.Path())
 		at, cause := fixture.Ended(t, e)

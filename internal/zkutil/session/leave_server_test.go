@@ -212,6 +212,7 @@ func TestProofsNearAGapArePaced(t *testing.T) {
 		fixture.Pass(10 * time.Second)
 		jump.Store(int64(time.Hour)) // client and servers on one machine: their clocks stood still as well
 		srv.Delay(zktest.OpMulti, time.Millisecond)
+		srv.Put("/m", nil)
 		start := time.Now()
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
 		t.Logf("acquired after %v, with %d multis and %d lists", time.Since(start), srv.Log.Count(zktest.OpMulti), srv.Log.Count(zktest.OpGetChildren2))

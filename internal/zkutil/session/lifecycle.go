@@ -115,7 +115,7 @@ func (s *Session) beginClosing() {
 	s.life.phase = closing
 	s.life.endOpen()
 	s.endHoldsLocked(zkutil.ErrClosed)
-	s.enterStateLocked(Closed)
+	s.enterStateLocked(Closed, nil)
 	s.announceLocked()
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
@@ -31,38 +29,111 @@ type listing struct {
 // call. The result must not be changed, because it is shared. parser names parse: calls with the
 // same dir and parser share a listing.
 func ListChildren[T any](ctx context.Context, s *Session, dir, parser string, parse func(children []string) T) (T, error) {
-	l, key := &s.listings, listKey{dir, parser}
-	l.mu.Lock()
-	shared, isBusy := l.running[key]
-	if !isBusy {
-		l.running[key] = nil
-		l.mu.Unlock()
-		defer listNext(s, key, parse)
-		return listOnce(ctx, s, dir, parse)
+	p := &pendingList[T]{s: s, key: listKey{dir, parser}, parse: parse}
+	if err := p.begin(ctx); err != nil {
+		var none T
+		return none, err
 	}
-	if shared == nil {
-		shared = &listing{done: make(chan struct{})}
-		l.running[key] = shared
-	}
-	l.mu.Unlock()
-	var none T
-	select {
-	case <-shared.done:
-		if shared.err != nil {
-			return none, shared.err
-		}
-		return shared.parsed.(T), nil // the name of the parser stands for its type
-	case <-ctx.Done():
-		return none, zkutil.Interrupted(ctx, nil)
-	}
+	return p.wait(ctx)
 }
 
-func listOnce[T any](ctx context.Context, s *Session, dir string, parse func(children []string) T) (T, error) {
-	children, err := runRequest(ctx, s, request[[]string]{run: func(conn *zk.Conn) ([]string, error) {
-		children, _, err := conn.Children(dir)
-		return children, zkutil.Denied(err, "list the children of", dir)
-	}})
-	return parse(children), err
+// ListAndWatch returns what parse makes of the children of dir, and a watch that stands from that listing
+// on, and fires when a child is created or deleted.
+func ListAndWatch[T any](ctx context.Context, s *Session, dir string, parse func(children []string) T) (T, *Watch, error) {
+	var none T
+	r, err := s.startWatched(ctx, listCall(dir))
+	if err != nil {
+		return none, nil, err
+	}
+	a, w, err := r.waitAnswer(ctx)
+	if err != nil {
+		return none, nil, err
+	}
+	return parse(a.Children), w, nil
+}
+
+// pendingList is a listing that was asked for.
+type pendingList[T any] struct {
+	s      *Session
+	key    listKey
+	parse  func(children []string) T
+	own    *call    // nil: shared is set
+	shared *listing // of everybody who asks while another listing is under way
+}
+
+// begin asks for the list. Afterwards wait has to be called.
+func (p *pendingList[T]) begin(ctx context.Context) error {
+	l := &p.s.listings
+	l.mu.Lock()
+	if p.joinLocked(l) {
+		l.mu.Unlock()
+		return nil
+	}
+	l.mu.Unlock()
+	p.own = listCall(p.key.dir)
+	if err := p.s.send(ctx, p.own); err != nil {
+		listNext(p.s, p.key, p.parse)
+		return err
+	}
+	return nil
+}
+
+// beginBehind sends a request, and the list in the same flush: it shows what the request has done. If
+// another listing is under way, the list is the next one, which is sent after that.
+func (p *pendingList[T]) beginBehind(ctx context.Context, first *call) error {
+	s, l := p.s, &p.s.listings
+	t, err := s.enterGate(ctx, 2, first.isCleanUp)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock() // until the request is queued, so that the next listing is sent behind it
+	isShared := p.joinLocked(l)
+	if isShared {
+		s.sendAdmitted(t, first)
+	} else {
+		p.own = listCall(p.key.dir)
+		s.sendAdmitted(t, first, p.own)
+	}
+	l.mu.Unlock()
+	if isShared {
+		s.returnTicket()
+	}
+	return nil
+}
+
+// joinLocked joins the next listing if one is under way. Otherwise the caller has to send one.
+func (p *pendingList[T]) joinLocked(l *listings) (isShared bool) {
+	next, isBusy := l.running[p.key]
+	if !isBusy {
+		l.running[p.key] = nil
+		return false
+	}
+	if next == nil {
+		next = &listing{done: make(chan struct{})}
+		l.running[p.key] = next
+	}
+	p.shared = next
+	return true
+}
+
+// wait returns the list.
+func (p *pendingList[T]) wait(ctx context.Context) (list T, err error) {
+	if p.own != nil {
+		a, err := p.own.wait(ctx)
+		listNext(p.s, p.key, p.parse)
+		return p.parse(a.Children), err
+	}
+	select {
+	case <-p.shared.done:
+		if p.shared.err != nil {
+			return list, p.shared.err
+		}
+		return p.shared.parsed.(T), nil // the name of the parser stands for its type
+	case <-ctx.Done():
+		return list, zkutil.Interrupted(ctx, nil)
+	case <-p.s.life.open.Done():
+		return list, zkutil.ErrClosed
+	}
 }
 
 // listNext begins the listing that was asked for during the latest one, if any.
@@ -77,7 +148,8 @@ func listNext[T any](s *Session, key listKey, parse func(children []string) T) {
 	}
 	l.running[key] = nil
 	if !s.Background(func(ctx context.Context) {
-		shared.parsed, shared.err = listOnce(ctx, s, key.dir, parse)
+		a, err := s.run(ctx, listCall(key.dir))
+		shared.parsed, shared.err = parse(a.Children), err
 		if ctx.Err() != nil {
 			shared.err = zkutil.ErrClosed // the context is that of the session
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
@@ -17,9 +18,11 @@ type liveness struct {
 	hasConnected   bool
 
 	trust      trust
-	users      int                 // how many reasons there are to keep the session proven
+	users      int                 // how many holds, waits and requests there are
 	inUseSince time.Time           // since when there are any
+	heldSince  time.Time           // since when something is or was held
 	nodes      map[string]struct{} // znodes of ours, which heartbeats check
+	jitter     float64             // at random from 0 to 1, anew for each audit
 
 	wakeAt time.Time     // when the keeper looks next; zero: when it is kicked
 	kick   chan struct{} // wakes the keeper; capacity 1
@@ -33,7 +36,10 @@ type trust struct {
 	answeredAt              time.Time     // when a request was last answered
 	beatsSentAt             []time.Time   // when the heartbeats in flight were sent
 	lastBeatAt              time.Time     // when the latest heartbeat was sent; zero: a plain one is needed
-	lastAuditAt             time.Time     // when watches were last looked through
+	lastAuditAt             time.Time     // when watches were last looked through at the leader
+	lastReadAt              time.Time     // when they were last looked through at our server
+	readsSentAt             time.Time     // when the reads in flight for that were sent; zero: there are none
+	isReadingInTurns        bool          // there are more than are read at a time
 	leftServerAt            time.Time     // when a server that did not answer was last left
 	commitTook              time.Duration // how long the quorum took lately
 	lostHandshakeAt         time.Time     // when a handshake began whose answer was lost; zero: none since the last that was answered
@@ -42,7 +48,7 @@ type trust struct {
 }
 
 func newLiveness(timeout time.Duration) liveness {
-	return liveness{timeout: timeout, nodes: map[string]struct{}{}, kick: make(chan struct{}, 1)}
+	return liveness{timeout: timeout, nodes: map[string]struct{}{}, jitter: rand.Float64(), kick: make(chan struct{}, 1)}
 }
 
 // lifetime is the T of all that is said about trust. A server keeps a session for the timeout of
@@ -109,14 +115,16 @@ type facts struct {
 	bytesCameAt     time.Time // when bytes of an answer came last
 	writeAnsweredAt time.Time // when a write was last answered, with a refusal too
 	isAwaitingWrite bool      // a write has not been answered yet
+	readSentAt      time.Time // when the oldest request was sent that has no answer; zero: none, or a write is in flight
 }
 
 // plan is what has to be done at a moment.
 type plan struct {
 	endHolds    bool      // trust has run out; decide again after that
 	enterLost   bool      // the session has to be taken for lost
-	leaveServer bool      // it has left a heartbeat without an answer
+	leaveServer bool      // it has left a heartbeat, or reads, without an answer
 	beat, audit bool      // which of them is due
+	read        bool      // what is watched has to be read
 	nextAt      time.Time // when to decide again; zero: when something changes
 }
 
@@ -144,32 +152,53 @@ func (l *liveness) decide(f facts) (p plan) {
 	if l.timeout > 0 && f.state == Suspended && l.hasConnected {
 		p.enterLost = p.isDue(f.now, zkutil.Latest(f.changedAt.Add(zkutil.EarliestEndAfterDisconnect(l.timeout)), l.trust.until))
 	}
+	if f.isConnected && (l.users > 0 || !l.isOwn) {
+		p.lookAt(f.now.Add(l.period())) // on an adopted connection, because of noticePauseLocked; else a grant may come
+	}
 	if !f.isConnected || l.users == 0 {
 		return p
 	}
 	if l.isHung(f, &p) {
 		p.leaveServer = true
-		p.lookAt(f.now.Add(l.period()))
 		return p
 	}
+	p.read = f.holds == 0 && l.trust.readsSentAt.IsZero() && p.isDue(f.now, l.nextReadAt())
 	if l.mayBeat(f, &p) {
-		p.beat, p.audit = p.isDue(f.now, l.nextBeatAt(f)), p.isDue(f.now, l.nextAuditAt())
-		if p.beat || p.audit {
-			p.lookAt(f.now.Add(l.period()))
-		}
+		p.beat = l.needsBeats(f) && p.isDue(f.now, l.nextBeatAt(f))
+		p.audit = p.isDue(f.now, l.nextAuditAt(f))
 	}
 	return p
 }
 
-// isHung reports whether a holder has to try another server, because this one has left a
-// heartbeat without an answer. It leaves one server only: if the next one accepts the handshake and does
-// not answer either, the quorum is slow. Without a hold the client stays, because leaving would lose
-// the answer that is about to come.
+// needsBeats reports whether the session has to be proven all the time. One that waits proves itself at its
+// grant. But if it is taken for lost while it is connected, nothing else would tell that it is not.
+func (l *liveness) needsBeats(f facts) bool { return f.holds > 0 || f.state == Lost }
+
+// isHung reports whether the client has to try another server, because this one is silent.
 func (l *liveness) isHung(f facts, p *plan) bool {
-	if f.holds == 0 || len(l.trust.beatsSentAt) == 0 || l.trust.leftServerAt.After(l.trust.proofCameAt) {
+	if f.holds == 0 {
+		return l.areReadsHung(f, p)
+	}
+	return l.areBeatsHung(f, p)
+}
+
+// areBeatsHung reports whether the server has left a heartbeat of a holder without an answer. The holder leaves one
+// server only: if the next one accepts the handshake and does not answer either, the quorum is slow.
+func (l *liveness) areBeatsHung(f facts, p *plan) bool {
+	if len(l.trust.beatsSentAt) == 0 || l.trust.leftServerAt.After(l.trust.proofCameAt) {
 		return false
 	}
 	return p.isDue(f.now, zkutil.Latest(l.trust.beatsSentAt[0], l.trust.answeredAt, f.bytesCameAt).Add(l.beatPatience(f)))
+}
+
+// areReadsHung reports whether the server has left a read without an answer while nothing is held. A write holds up
+// the reads behind it as long as the quorum is slow, and leaving would lose its answer.
+func (l *liveness) areReadsHung(f facts, p *plan) bool {
+	if f.readSentAt.IsZero() {
+		return false
+	}
+	last := zkutil.Latest(f.readSentAt, l.trust.answeredAt, f.bytesCameAt, f.writeAnsweredAt)
+	return p.isDue(f.now, last.Add(zkutil.ReadPatience(l.lifetime())))
 }
 
 // beatPatience is how long a holder waits for the answer to a heartbeat before it tries another
@@ -185,7 +214,7 @@ func (l *liveness) beatPatience(f facts) time.Duration {
 
 // mayBeat reports whether the heartbeats and writes in flight leave room for another. A holder
 // does not wait for the answer to the last one: commits may take longer than the time between
-// two. For a waiter any write will do.
+// two. Where nothing is held any write will do.
 func (l *liveness) mayBeat(f facts, p *plan) bool {
 	n := len(l.trust.beatsSentAt)
 	switch {
@@ -196,21 +225,41 @@ func (l *liveness) mayBeat(f facts, p *plan) bool {
 	default:
 		return true
 	}
-	p.lookAt(f.now.Add(l.period()))
 	return false
 }
 
 // nextBeatAt is when the next heartbeat is due. Where nothing is held a heartbeat that follows a
-// slow write would only hold up what comes behind it.
+// slow write would only hold up what comes behind it. A holder whose latest proof is worth less than others, because of
+// a gap before it, sends the next one in time.
 func (l *liveness) nextBeatAt(f facts) time.Time {
 	last := zkutil.Latest(l.trust.proofSentAt, l.trust.lastBeatAt, l.inUseSince)
-	if f.holds == 0 {
-		last = zkutil.Latest(last, f.writeAnsweredAt)
+	usual := last.Add(l.period())
+	switch {
+	case f.holds == 0:
+		return zkutil.Latest(usual, f.writeAnsweredAt.Add(l.period()))
+	case l.trust.until.IsZero(), !l.trust.until.Before(l.trust.proofSentAt.Add(l.horizon())):
+		return usual
 	}
-	return last.Add(l.period())
+	inTime := zkutil.Earliest(last.Add(l.period()/2), l.trust.until.Add(-l.period()))
+	return zkutil.Latest(inTime, last.Add(l.period()/4))
 }
 
-// nextAuditAt is when the next audit is due.
-func (l *liveness) nextAuditAt() time.Time {
-	return zkutil.Latest(l.trust.lastAuditAt, l.inUseSince).Add(l.period() * zkutil.BeatsPerTimeout / zkutil.AuditsPerTimeout)
+// nextAuditAt is when the next audit is due: often while something is held, because it takes the place of a heartbeat
+// then, and else rarely, because it is a transaction.
+func (l *liveness) nextAuditAt(f facts) time.Time {
+	timeout, last := l.period()*zkutil.BeatsPerTimeout, zkutil.Latest(l.trust.lastAuditAt, l.inUseSince)
+	rarely := last.Add(timeout*zkutil.TimeoutsPerAudit + time.Duration(l.jitter*zkutil.TimeoutsOfJitter*float64(timeout)))
+	if f.holds == 0 {
+		return rarely
+	}
+	return zkutil.Earliest(rarely, zkutil.Latest(last, l.heldSince).Add(timeout/zkutil.AuditsPerTimeout))
+}
+
+// nextReadAt is when a session that holds nothing reads again what it watches.
+func (l *liveness) nextReadAt() time.Time {
+	pause := l.period()
+	if !l.trust.isReadingInTurns {
+		pause *= zkutil.BeatsPerTimeout
+	}
+	return zkutil.Latest(l.trust.lastReadAt, l.inUseSince).Add(pause)
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Guarantee 2 by table: what is done at a moment, for a session timeout T of 24 s on an own
-// connection to one of three servers. Heartbeats are due every T/6 = 4 s, audits every T/2 = 12 s.
+// connection to one of three servers. While something is held, heartbeats are due every T/6 = 4 s, and audits every
+// T/2 = 12 s; while it is awaited, reads every T, and audits every 20 T = 480 s and more.
 func TestWhatIsDueWhen(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
@@ -40,6 +41,11 @@ func TestWhatIsDueWhen(t *testing.T) {
 			proven, nil,
 			facts{now: at(4), holds: 1},
 			plan{beat: true, nextAt: at(8)},
+		},
+		"held, a heartbeat after T/12 if the latest write proves less than others": {
+			beaten(func(tr *trust) { tr.until = at(15) }), nil,
+			facts{now: at(2), holds: 1},
+			plan{beat: true, nextAt: at(6)},
 		},
 		"held, heartbeat and audit after T/2": {
 			beaten(func(tr *trust) { tr.until, tr.proofSentAt, tr.lastBeatAt = at(24), at(8), at(8) }), nil,
@@ -114,20 +120,96 @@ func TestWhatIsDueWhen(t *testing.T) {
 			facts{now: at(17), state: Suspended, changedAt: at(9)},
 			plan{enterLost: true},
 		},
-		"awaited, a heartbeat in flight is enough": {
-			beaten(func(tr *trust) { tr.beatsSentAt, tr.lastBeatAt = []time.Time{at(4)}, at(4) }), nil,
-			facts{now: at(20)},
+		"awaited: no heartbeat": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(20) }), nil,
+			facts{now: at(40)},
+			plan{nextAt: at(44)},
+		},
+		"awaited, reads after T": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(16) }), nil,
+			facts{now: at(40)},
+			plan{read: true, nextAt: at(44)},
+		},
+		"awaited, more reads after T/6": {
+			beaten(func(tr *trust) { tr.lastReadAt, tr.isReadingInTurns = at(36), true }), nil,
+			facts{now: at(40)},
+			plan{read: true, nextAt: at(44)},
+		},
+		"awaited, no reads beside those in flight": {
+			beaten(func(tr *trust) { tr.lastReadAt, tr.readsSentAt = at(16), at(35) }), nil,
+			facts{now: at(40), readSentAt: at(35)},
+			plan{nextAt: at(43)},
+		},
+		"awaited, no answer to reads for T/3: another server": {
+			beaten(func(tr *trust) { tr.lastReadAt, tr.readsSentAt = at(32), at(32) }), nil,
+			facts{now: at(40), readSentAt: at(32)},
+			plan{leaveServer: true, nextAt: at(44)},
+		},
+		"awaited, no answer to reads for T/3, but bytes have come": {
+			beaten(func(tr *trust) { tr.lastReadAt, tr.readsSentAt = at(32), at(32) }), nil,
+			facts{now: at(40), readSentAt: at(32), bytesCameAt: at(33)},
+			plan{nextAt: at(41)},
+		},
+		"awaited, no answer to reads for T/3, but an answer to something else": {
+			beaten(func(tr *trust) { tr.lastReadAt, tr.readsSentAt, tr.answeredAt = at(32), at(32), at(34) }), nil,
+			facts{now: at(40), readSentAt: at(32)},
+			plan{nextAt: at(42)},
+		},
+		"awaited, no answer to reads that are behind a write": {
+			beaten(func(tr *trust) { tr.lastReadAt, tr.readsSentAt = at(32), at(32) }), nil,
+			facts{now: at(40), isAwaitingWrite: true},
+			plan{nextAt: at(44)},
+		},
+		"awaited, an audit after 20 T and as much more as chance has it": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(539) }),
+			func(l *liveness) { l.jitter = 0.5 }, // 2.5 T
+			facts{now: at(22.5 * 24)},
+			plan{audit: true, nextAt: at(544)},
+		},
+		"awaited, no audit before that": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(539) }),
+			func(l *liveness) { l.jitter = 0.5 },
+			facts{now: at(22.5*24 - 1)},
+			plan{nextAt: at(540)},
+		},
+		"awaited, an audit waits for a write in flight": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(999) }), nil,
+			facts{now: at(1000), isAwaitingWrite: true},
+			plan{nextAt: at(1004)},
+		},
+		"awaited, taken for lost while connected": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(20) }), nil,
+			facts{now: at(20), state: Lost, isConnected: true},
+			plan{beat: true, nextAt: at(24)},
+		},
+		"taken for lost, a heartbeat in flight is enough": {
+			beaten(func(tr *trust) {
+				tr.beatsSentAt, tr.lastBeatAt, tr.lastReadAt = []time.Time{at(4)}, at(4), at(20)
+			}), nil,
+			facts{now: at(20), state: Lost, isConnected: true},
 			plan{nextAt: at(24)},
 		},
-		"awaited, any write in flight is enough": {
-			proven, nil,
-			facts{now: at(20), isAwaitingWrite: true},
+		"taken for lost, any write in flight is enough": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(20) }), nil,
+			facts{now: at(20), state: Lost, isConnected: true, isAwaitingWrite: true},
 			plan{nextAt: at(24)},
 		},
-		"awaited, T/6 after a slow write was answered": {
-			beaten(func(tr *trust) { tr.lastAuditAt = at(10) }), nil,
-			facts{now: at(10), writeAnsweredAt: at(9)},
+		"taken for lost, T/6 after a slow write was answered": {
+			beaten(func(tr *trust) { tr.lastReadAt = at(10) }), nil,
+			facts{now: at(10), state: Lost, isConnected: true, writeAnsweredAt: at(9)},
 			plan{nextAt: at(13)},
+		},
+		"held since a moment ago: no audit yet": {
+			beaten(func(tr *trust) { tr.until, tr.proofSentAt, tr.lastAuditAt = at(116), at(100), at(-50) }),
+			func(l *liveness) { l.heldSince = at(100) },
+			facts{now: at(101), holds: 1},
+			plan{nextAt: at(104)},
+		},
+		"held since a moment ago again and again: an audit after 25 T at the latest": {
+			beaten(func(tr *trust) { tr.until, tr.proofSentAt, tr.lastAuditAt = at(616), at(600), at(0) }),
+			func(l *liveness) { l.heldSince, l.jitter = at(600), 1 },
+			facts{now: at(601), holds: 1},
+			plan{audit: true, nextAt: at(604)},
 		},
 		"held, T/6 after a write was sent, however late it was answered": {
 			proven, nil,
@@ -138,7 +220,7 @@ func TestWhatIsDueWhen(t *testing.T) {
 			trust{},
 			func(l *liveness) { l.inUseSince = at(9) },
 			facts{now: at(10)},
-			plan{nextAt: at(13)},
+			plan{nextAt: at(14)},
 		},
 		"created with less than was granted later": {
 			proven, func(l *liveness) { l.createdTimeout = 6 * time.Second },

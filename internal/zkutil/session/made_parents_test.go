@@ -26,7 +26,7 @@ func TestParentsMadeInVainAreRemoved(t *testing.T) {
 				s := fixture.Connect(t, srv.Config(30*time.Second))
 				srv.Put("/there/before", nil)
 				srv.OnRequest(func(r zktest.Request) zktest.Fault {
-					if r.Op != zktest.OpCreate {
+					if r.Op != zktest.OpCreate2 {
 						return zktest.Fault{}
 					}
 					if _, _, made := srv.Get("/there/a/b/c"); !made {
@@ -82,7 +82,7 @@ func TestParentsMadeInVainThroughFaults(t *testing.T) {
 				first := true
 				srv.OnRequest(func(r zktest.Request) zktest.Fault {
 					_, _, made := srv.Get("/a")
-					if r.Op != zktest.OpCreate || !made {
+					if r.Op != zktest.OpCreate2 || !made {
 						return zktest.Fault{}
 					}
 					f := zktest.Fault{}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // mangled is the net.Conn of a client to whom frames come in another form. mangle gets the
@@ -43,12 +43,14 @@ func mangle(dial zk.Dialer, change func(op int32, body []byte) []byte) zk.Dialer
 }
 
 func (m *mangled) Write(frame []byte) (int, error) {
-	d := proto.NewDecoder(frame[4:])
 	m.mu.Lock()
-	if m.opened {
-		m.asked[d.Int32()] = d.Int32()
+	for _, request := range fixture.Frames(frame) {
+		d := proto.NewDecoder(request[4:])
+		if m.opened {
+			m.asked[d.Int32()] = d.Int32()
+		}
+		m.opened = true
 	}
-	m.opened = true
 	m.mu.Unlock()
 	return m.Conn.Write(frame)
 }
@@ -113,8 +115,8 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 		"a null list of children":                     {proto.OpGetChildren2, null(header)},
 		"a child's name of two gigabytes":             {proto.OpGetChildren2, huge(header + 4)},
 		"children without a stat":                     {proto.OpGetChildren2, cutBy(68)},
-		"no path of a new znode":                      {proto.OpCreate, cutBy(1)},
-		"no body at all":                              {proto.OpCreate, func(body []byte) []byte { return body[:header] }},
+		"no path of a new znode":                      {proto.OpCreate2, cutBy(1)},
+		"no body at all":                              {proto.OpCreate2, func(body []byte) []byte { return body[:header] }},
 		"a Multi without an end":                      {proto.OpMulti, cutBy(9)},
 		"a Multi with half an end":                    {proto.OpMulti, cutBy(6)},
 		"a Multi of an unknown kind":                  {proto.OpMulti, func(body []byte) []byte { return lengthAt(body, header, 99) }},
@@ -144,7 +146,7 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 				s := fixture.Connect(t, cfg)
 				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
 				fixture.Pass(time.Second)
-				_, _ = session.Ask(t.Context(), s, false, func(conn *zk.Conn) (string, error) { return conn.Sync("/m") })
+				_, _ = s.Ask(t.Context(), wire.Request{Op: proto.OpSync, Path: "/m"})
 				fixture.Pass(10 * time.Second)
 				require.NotEmpty(t, turn)
 				got := <-turn

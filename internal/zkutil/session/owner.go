@@ -37,6 +37,6 @@ func (o wireOwner) OnHandshake(id int64, timeout time.Duration, beganAt time.Tim
 
 func (o wireOwner) OnLostHandshake(beganAt time.Time) { o.s.onLostHandshake(beganAt) }
 
-func (o wireOwner) OnLateProof(w wire.SentWrite) { o.s.recordAnswer(w, nil) }
+func (o wireOwner) OnLateProof(w wire.SentWrite) { o.s.recordLateProof(w) }
 
 func (o wireOwner) OnFailure(err error, isHopeless bool) { o.s.onFailure(err, isHopeless) }

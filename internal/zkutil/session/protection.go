@@ -2,7 +2,7 @@ package session
 
 import (
 	"crypto/rand"
-	"fmt"
+	"encoding/hex"
 	"strings"
 )
 
@@ -16,7 +16,11 @@ func newUUID() string {
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+	text := hex.AppendEncode(make([]byte, 0, 36), b[:4])
+	for _, group := range [...][]byte{b[4:6], b[6:8], b[8:10], b[10:]} {
+		text = hex.AppendEncode(append(text, '-'), group)
+	}
+	return string(text)
 }
 
 // ProtectionOf returns what comes before the prefix in the name of a protected znode: the

@@ -15,73 +15,130 @@ import (
 // removal is a guaranteed delete. It goes on in the background until the server has confirmed that the
 // znode is gone, or the session is closed.
 type removal struct {
-	done chan struct{} // closed once the znode is known to be gone
+	path  string
+	owner int64         // the session to which the znode belongs
+	done  chan struct{} // closed once the znode is known to be gone
 
 	// Guarded by Session.mu.
 	failure error // of the latest attempt
 }
 
-// beginRemovalLocked begins the guaranteed delete of a znode of this session. A delete by name can't
-// hit the znode of another, because our names have a uuid.
-func (s *Session) beginRemovalLocked(path string) *removal {
-	r := &removal{done: make(chan struct{})}
+// newRemovalLocked returns the guaranteed delete of a znode of this session, which has to be begun. The
+// session is kept proven until it ends. A delete by name can't hit the znode of another, because our names
+// have a uuid.
+func (s *Session) newRemovalLocked(path string) *removal {
 	delete(s.live.nodes, path)
-	s.cleanUpLocked(func(ctx context.Context) {
-		if err := s.deleteUntilGone(ctx, path, func(err error) {
-			s.mu.Lock()
-			r.failure = err
-			s.mu.Unlock()
-		}); err == nil {
-			close(r.done)
-		}
-	})
-	return r
+	s.retainLocked()
+	return &removal{path: path, owner: s.link.id, done: make(chan struct{})}
 }
 
-// beginRemoval is beginRemovalLocked for callers that don't hold s.mu.
-func (s *Session) beginRemoval(path string) *removal {
+// begin sends the delete, and takes no goroutine for that unless it fails.
+func (r *removal) begin(s *Session) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.beginRemovalLocked(path)
+	if !s.link.isConnected || s.conn == nil || s.life.isSealedLocked() {
+		s.removeInBackgroundLocked(r, nil)
+		s.mu.Unlock()
+		return
+	}
+	t := s.admitLocked(1)
+	s.mu.Unlock()
+	c := deleteCall(r.path, anyVersion)
+	c.removal = r
+	s.sendAdmitted(t, c)
+}
+
+// onRemovalAnsweredLocked takes the answer to the delete of begin.
+func (s *Session) onRemovalAnsweredLocked(r *removal, err error) {
+	if !isGone(err) {
+		s.removeInBackgroundLocked(r, err)
+		return
+	}
+	s.budget.gone(r.path)
+	close(r.done)
+	s.releaseLocked()
+}
+
+// removeInBackgroundLocked repeats the delete until the znode is gone. failure is that of the first attempt,
+// nil if there was none.
+func (s *Session) removeInBackgroundLocked(r *removal, failure error) {
+	if !s.backgroundLocked(func(ctx context.Context) {
+		if s.deleteUntilGone(ctx, r, failure) == nil {
+			close(r.done)
+		}
+		s.Release()
+	}) {
+		s.releaseLocked()
+	}
 }
 
 // RemoveLater begins the guaranteed delete of a znode of this session, and notes it in the leftovers
 // of ctx. done is closed once the server has confirmed that the znode is gone.
 func (s *Session) RemoveLater(ctx context.Context, path string) (done <-chan struct{}) {
-	removal := s.beginRemoval(path)
-	trackDeletion(ctx, removal.done)
-	return removal.done
+	s.mu.Lock()
+	r := s.newRemovalLocked(path)
+	s.mu.Unlock()
+	trackDeletion(ctx, r.done)
+	r.begin(s)
+	return r.done
+}
+
+// RemoveTwin is RemoveLater for another znode of the create that has made the one at path.
+func (s *Session) RemoveTwin(ctx context.Context, path, twin string) {
+	s.budget.addTwin(path, twin)
+	s.RemoveLater(ctx, twin)
 }
 
 // removeAndWait is the guaranteed delete within a task of the session.
 func (s *Session) removeAndWait(ctx context.Context, path string) {
-	_ = s.deleteUntilGone(ctx, path, func(error) {}) // logged there; only the end of the session stops it
+	s.mu.Lock()
+	r := &removal{path: path, owner: s.link.id}
+	s.mu.Unlock()
+	_ = s.deleteUntilGone(ctx, r, nil) // logged there; only the end of the session stops it
 }
 
-// deleteUntilGone repeats the delete of path until it is gone, its session has expired, or ctx ends,
-// whose error it returns. onFailure is called with the error of each attempt but the last.
-func (s *Session) deleteUntilGone(ctx context.Context, path string, onFailure func(error)) error {
-	s.mu.Lock()
-	owner := s.link.id
-	s.mu.Unlock()
+// deleteUntilGone repeats a delete until the znode is gone, its session has expired, or ctx ends,
+// whose error it returns. failure is that of an attempt before, nil if there was none.
+func (s *Session) deleteUntilGone(ctx context.Context, r *removal, failure error) error {
 	mayRepeat := func(err error) bool { return !errors.Is(err, zkutil.ErrClosed) && ctx.Err() == nil }
+	var logged error // the latest failure that was
 	_, err := zkutil.RepeatWhile(ctx, s.cfg.Retry.Patient(), mayRepeat, func() (struct{}, error) {
-		_, err := runRequest(ctx, s, request[struct{}]{isWrite: true, isCleanUp: true, run: func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, zkutil.Denied(conn.Delete(path, -1), "delete children of", zkutil.ParentOf(path))
-		}})
-		if err == nil || errors.Is(err, zk.ErrNoNode) {
+		err := failure
+		if failure = nil; err == nil {
+			c := deleteCall(r.path, anyVersion)
+			c.isCleanUp = true
+			_, err = s.run(ctx, c)
+		}
+		if isGone(err) {
 			return struct{}{}, nil
 		}
-		if (zkutil.IsRefused(err) || !zkutil.IsTransient(err)) && s.hasOtherSessionThan(owner) {
+		if (zkutil.IsRefused(err) || !zkutil.IsTransient(err)) && s.hasOtherSessionThan(r.owner) {
 			return struct{}{}, nil // refused, but the server has removed the znode with its session
 		}
-		if ctx.Err() == nil {
-			s.Log(slog.LevelWarn, "delete failed, will be repeated", "znode", path, "err", err)
+		if ctx.Err() == nil && (logged == nil || logged.Error() != err.Error()) {
+			logged = err
+			s.Log(refusalLevel(err), "delete failed, will be repeated", "znode", r.path, "err", err)
 		}
-		onFailure(err)
+		s.mu.Lock()
+		r.failure = err
+		s.mu.Unlock()
 		return struct{}{}, err
 	})
+	if err == nil {
+		s.budget.gone(r.path)
+	}
 	return err
+}
+
+// isGone reports whether the answer to a delete says that the znode is gone.
+func isGone(err error) bool { return err == nil || errors.Is(err, zk.ErrNoNode) }
+
+// refusalLevel is the level of the record of a failure that is repeated: Error if somebody has to change a
+// permission or the like before it succeeds.
+func refusalLevel(err error) slog.Level {
+	if zkutil.IsRefused(err) && !zkutil.IsUnknownAnswer(err) {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
 }
 
 // hasOtherSessionThan reports whether the connection has another session than id.
@@ -93,8 +150,8 @@ func (s *Session) hasOtherSessionThan(id int64) bool {
 
 // awaitGone returns nil once the znode is gone, and after limit why it is not.
 func (r *removal) awaitGone(s *Session, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	timer := s.startTimer(limit)
+	defer s.stopTimer(timer)
 	select {
 	case <-r.done:
 		return nil

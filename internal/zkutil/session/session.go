@@ -30,14 +30,15 @@ type Config struct {
 	TLS              *tls.Config
 	Auth             []Auth
 	ACL              []zk.ACL
+	MaxBytes         int // of the paths of ephemeral znodes, four bytes for each included; 0: DefaultMaxBytes
 	Retry            zkutil.Retry
 	SuspendEnds      bool                 // a hold ends when the connection does (StandardErrorPolicy)
 	Logger           *slog.Logger         // nil: slog.Default(), as it is at each record
+	ID               []byte               // what others see of our contenders; nil: the host's name and the process
+	SlowWait         time.Duration        // after which a wait is told in the log; 0: never
+	Traces           []*Trace             // of the user; none of them is nil
 	Suspended        func() time.Duration // how long the machine has been suspended in all; nil: asks the system
 }
-
-// maxFrame bounds a frame of the server: a listing of about 280,000 waiters.
-const maxFrame = 16 << 20
 
 // Session is one ZooKeeper session, with its holds and watches. When the servers expire it, it goes
 // on as the next session of the same connection. Create it with [Connect] or [Adopt]. All
@@ -54,17 +55,23 @@ type Session struct {
 	hangUp     hangUp
 	shortTasks chan struct{} // of RunShortTask
 	logs       *Callbacks    // of the handler behind cfg.Logger
+	traceCalls *Callbacks    // of cfg.Traces: losses and changes of the state
 	listings   listings
+	timers     sync.Pool // of timers that are stopped, for waits that are mostly short
+	shared     sharedValues
+	budget     *budget // of ephemeral znodes
 
 	mu      sync.Mutex // protects everything below, and what other types name it for
 	conn    *zk.Conn
 	state   State
 	link    link
+	shown   shown
 	live    liveness
 	changes zkutil.Changes   // of state and link
 	holds   map[string]*Hold // by their znodes
 	watches map[wire.WatchKey]*Watch
 	readers map[*reader]struct{} // the subscriptions
+	proving chan struct{}        // closed when the proof that is under way was answered; nil: there is none
 }
 
 // link is the connection, as zk.Conn's events tell of it. Guarded by Session.mu.
@@ -81,13 +88,17 @@ func newSession(cfg Config) *Session {
 	if cfg.Suspended == nil {
 		cfg.Suspended = suspendedTime
 	}
+	if cfg.ID == nil {
+		cfg.ID = defaultID()
+	}
 	s := &Session{
 		cfg: cfg, clock: &clock{suspended: cfg.Suspended}, scope: zkutil.NewScope(),
-		life: newLifecycle(), hangUp: newHangUp(), live: newLiveness(cfg.SessionTimeout),
+		budget: newBudget(cfg.MaxBytes), life: newLifecycle(), hangUp: newHangUp(), live: newLiveness(cfg.SessionTimeout),
 		shortTasks: make(chan struct{}, maxShortTasks), holds: map[string]*Hold{},
 		watches: map[wire.WatchKey]*Watch{}, listings: listings{running: map[listKey]*listing{}}, readers: map[*reader]struct{}{},
+		shared: sharedValues{values: map[any]any{}},
 	}
-	s.logs = s.Callbacks()
+	s.logs, s.traceCalls = s.Callbacks(), s.Callbacks()
 	return s
 }
 
@@ -104,7 +115,7 @@ func Connect(ctx context.Context, cfg Config) (*Session, error) {
 		zk.WithEventCallback(s.onEvent),
 		zk.WithLogger(logAdapter{s}),
 		zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(maxFrame))
+		zk.WithMaxBufferSize(wire.MaxFrame))
 	if err != nil {
 		close(s.hangUp.connDone)
 		_ = s.Close()
@@ -136,11 +147,7 @@ func (s *Session) authenticate(ctx context.Context) error {
 		return why
 	}
 	for _, auth := range s.cfg.Auth {
-		_, err := Repeat(ctx, s, func() (struct{}, error) {
-			return runRequest(ctx, s, request[struct{}]{run: func(conn *zk.Conn) (struct{}, error) {
-				return struct{}{}, conn.AddAuth(auth.Scheme, auth.Credential)
-			}})
-		})
+		_, err := Repeat(ctx, s, func() (struct{}, error) { return struct{}{}, s.addAuth(ctx, auth) })
 		if err != nil {
 			return fmt.Errorf("authenticate with scheme %q: %w", auth.Scheme, err)
 		}
@@ -211,16 +218,22 @@ func (s *Session) catchUpWithConn() {
 	case wasUp && !isUp:
 		s.onDisconnected()
 	case isUp && (isOther || !wasUp):
-		s.onConnected()
+		s.onConnected(s.Conn().Server())
 	}
 }
 
 // Config returns what the session was made of.
 func (s *Session) Config() Config { return s.cfg }
 
+// Retry returns the retry policy. Unlike Config it needs little of the stack, for callers that wait for hours.
+func (s *Session) Retry() zkutil.Retry { return s.cfg.Retry }
+
+// SlowWait returns after which time a wait is told in the log, 0 for never.
+func (s *Session) SlowWait() time.Duration { return s.cfg.SlowWait }
+
 // TellsEveryEvent reports whether the events of all watches come, in order, before the answers to
-// later requests. An own connection does that while its server has all watches.
-func (s *Session) TellsEveryEvent() bool { return s.wire != nil && !s.wire.HasRefusedWatches() }
+// later requests. An own connection does that.
+func (s *Session) TellsEveryEvent() bool { return s.wire != nil }
 
 // Conn returns the connection. Calls made on it directly bypass the gate.
 func (s *Session) Conn() *zk.Conn {

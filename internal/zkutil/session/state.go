@@ -29,6 +29,9 @@ func (s *Session) onHandshake(id int64, timeout time.Duration, beganAt time.Time
 	if s.link.epoch > 0 && timeout < s.live.timeout {
 		s.Log(slog.LevelWarn, "the server grants a shorter session timeout than the one before: the servers' bounds differ, or were lowered", "session_timeout", timeout, "before", s.live.timeout)
 	}
+	if (s.link.epoch == 0 || timeout != s.live.timeout) && timeout <= s.cfg.SessionTimeout/2 {
+		s.Log(slog.LevelWarn, "the server grants a session timeout far below the one asked for", "session_timeout", timeout, "asked", s.cfg.SessionTimeout)
+	}
 	s.live.timeout = timeout
 	if s.live.leastTimeout == 0 || timeout < s.live.leastTimeout {
 		s.live.leastTimeout = timeout
@@ -61,13 +64,14 @@ func (s *Session) setSessionLocked(id int64) {
 	if s.link.id != 0 {
 		s.endSessionLocked()
 	}
-	s.link.id, s.live.trust = id, trust{}
+	now := s.clock.now()
+	s.link.id, s.live.trust = id, trust{lastAuditAt: now, lastReadAt: now}
 }
 
 // onFailure is wire.Owner's OnFailure.
 func (s *Session) onFailure(err error, isHopeless bool) {
 	s.mu.Lock()
-	s.link.failure = err
+	s.link.failure, s.shown.failure = err, err
 	if isHopeless && s.link.hopeless == nil {
 		s.link.hopeless = err
 		s.announceLocked()
@@ -83,7 +87,7 @@ func (s *Session) onEvent(event zk.Event) {
 	case event.Type != zk.EventSession:
 		s.fireWatches(event.Path, event.Type)
 	case event.State == zk.StateHasSession:
-		s.onConnected()
+		s.onConnected(event.Server)
 	case event.State == zk.StateDisconnected:
 		s.onDisconnected()
 	case event.State == zk.StateExpired:
@@ -94,21 +98,25 @@ func (s *Session) onEvent(event zk.Event) {
 	}
 }
 
-func (s *Session) onConnected() {
+func (s *Session) onConnected(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.wire == nil { // nothing has called onHandshake
 		s.setSessionLocked(s.conn.SessionID())
+	} else {
+		server = s.wire.Line().Address
+		s.loseWatchesLocked()
 	}
+	s.shown.server = server
 	isFirst := s.link.epoch == 0
 	s.link.epoch++
 	s.live.hasConnected = true
 	s.link.isConnected, s.link.changedAt, s.link.failure = true, s.clock.now(), nil
 	switch {
 	case isFirst:
-		s.enterStateLocked(Connected)
+		s.enterStateLocked(Connected, nil)
 	case s.state != Connected: // an adopted connection may report it twice
-		s.enterStateLocked(Reconnected)
+		s.enterStateLocked(Reconnected, nil)
 	}
 	s.announceLocked()
 }
@@ -121,11 +129,14 @@ func (s *Session) onDisconnected() {
 	}
 	s.link.isConnected, s.link.changedAt = false, s.clock.now()
 	s.live.trust.beatsSentAt, s.live.trust.lastBeatAt = nil, time.Time{} // one that is overdue is sent on the next connection
+	s.live.trust.readsSentAt = time.Time{}
 	if s.cfg.SuspendEnds {
 		s.endHoldsLocked(zkutil.ErrSuspended)
 	}
+	why := s.whyDisconnectedLocked()
+	s.shown.failure = why
 	if s.state != Lost {
-		s.enterStateLocked(Suspended)
+		s.enterStateLocked(Suspended, why)
 	}
 	s.announceLocked()
 }
@@ -133,22 +144,25 @@ func (s *Session) onDisconnected() {
 // endSessionLocked ends the holds of a session that has expired.
 func (s *Session) endSessionLocked() {
 	s.link.id = 0
+	s.budget.endSession()
 	s.endHoldsLocked(zkutil.ErrSessionLost)
 	if s.state != Lost && s.link.epoch > 0 {
-		s.enterStateLocked(Lost)
+		s.enterStateLocked(Lost, errExpired)
 	}
 }
 
-// enterStateLocked publishes a state to the readers. Closed is final.
-func (s *Session) enterStateLocked(state State) {
+// enterStateLocked publishes a state to the readers, the log and the traces. why is the reason of a Suspended or
+// Lost. Closed is final.
+func (s *Session) enterStateLocked(state State, why error) {
 	if s.state == Closed {
 		return
 	}
+	before := s.state
 	s.state = state
 	if state == Reconnected {
 		s.state = Connected
 	}
-	s.Log(slog.LevelDebug, "connection", "state", state.String())
+	s.showStateLocked(before, state, why)
 	for r := range s.readers {
 		r.postLocked(state)
 	}
@@ -162,16 +176,24 @@ func (s *Session) announceLocked() {
 
 // Snapshot is the state of a session at a moment.
 type Snapshot struct {
-	Epoch   uint64          // counts handshakes
-	ID      int64           // of the session; 0: expired, and no other yet
-	Changed <-chan struct{} // closed when any of that, or the state of the connection, has changed
+	Epoch     uint64          // counts handshakes
+	ID        int64           // of the session; 0: expired, and no other yet
+	IsClosing bool            // Close has begun
+	Changed   <-chan struct{} // closed when any of that, or the state of the connection, has changed
 }
 
 // Snapshot returns the present state of the session.
 func (s *Session) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshot{s.link.epoch, s.link.id, s.changes.ChangedLocked()}
+	return Snapshot{s.link.epoch, s.link.id, s.life.isClosingLocked(), s.changes.ChangedLocked()}
+}
+
+// IsConnected reports whether the session is connected to a server.
+func (s *Session) IsConnected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link.isConnected
 }
 
 // AwaitConnected waits until the session is connected to a server.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
@@ -17,6 +18,13 @@ func (s *Session) WhileOpen(ctx context.Context) (context.Context, context.Cance
 		stop()
 		cancel(nil)
 	}
+}
+
+// pause waits for a pause, or until ctx or the session ends.
+func (s *Session) pause(ctx context.Context, pause time.Duration) {
+	ctx, cancel := s.WhileOpen(ctx)
+	defer cancel()
+	zkutil.Pause(ctx, pause)
 }
 
 // Background runs a task of the session in a goroutine. The task has to return soon after its context
@@ -61,6 +69,21 @@ func (s *Session) cleanUpLocked(task func(ctx context.Context)) {
 	}
 }
 
+// startTimer returns a timer, which has to be given back to stopTimer.
+func (s *Session) startTimer(limit time.Duration) *time.Timer {
+	timer, isUsed := s.timers.Get().(*time.Timer)
+	if !isUsed {
+		return time.NewTimer(limit)
+	}
+	timer.Reset(limit)
+	return timer
+}
+
+func (s *Session) stopTimer(timer *time.Timer) {
+	timer.Stop()
+	s.timers.Put(timer)
+}
+
 // RunCampaign runs a campaign for leadership: the session stands until it has returned. It reports
 // false, and runs nothing, once Close has begun to wait for the campaigns.
 func (s *Session) RunCampaign(campaign func()) bool { return s.life.campaigns.Run(campaign) }
@@ -75,6 +98,8 @@ func (s *Session) RunShortTask(ctx context.Context, fn func() error) (err error)
 	case s.shortTasks <- struct{}{}:
 	case <-ctx.Done():
 		return zkutil.Interrupted(ctx, nil)
+	case <-s.life.open.Done():
+		return zkutil.ErrClosed
 	}
 	done := make(chan struct{})
 	go func() { // ends with fn; joined below

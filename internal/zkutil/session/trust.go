@@ -16,9 +16,10 @@ func (s *Session) beatPeriod() time.Duration {
 	return s.live.period()
 }
 
-// retainLocked notes a reason to keep the session proven.
+// retainLocked notes a reason to look after the session.
 func (s *Session) retainLocked() {
 	if s.live.users == 0 {
+		s.noteInUse(true)
 		s.live.inUseSince = s.clock.now()
 		s.wakeKeeperByLocked(s.live.inUseSince.Add(s.live.period()))
 	}
@@ -27,29 +28,46 @@ func (s *Session) retainLocked() {
 
 // releaseLocked ends what retainLocked began.
 func (s *Session) releaseLocked() {
-	s.live.users--
-	if s.live.users == 0 && s.life.isClosingLocked() {
+	if s.live.users--; s.live.users > 0 {
+		return
+	}
+	s.noteInUse(false)
+	if s.life.isClosingLocked() {
 		s.announceLocked() // Close of an adopted connection waits for it
 	}
 }
 
-// Retain notes a reason to keep the session proven, until release is called.
-func (s *Session) Retain() (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.retainLocked()
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.releaseLocked()
+// noteInUse tells the wire whether anything is held, awaited or asked for.
+func (s *Session) noteInUse(isInUse bool) {
+	if s.wire != nil {
+		s.wire.SetInUse(isInUse)
 	}
 }
 
-// recordAnswer takes note of the server's answer to a write. Only a committed write proves
-// the session; err is nil for one.
-func (s *Session) recordAnswer(w wire.SentWrite, err error) {
+// Retain notes a reason to look after the session, until Release is called.
+func (s *Session) Retain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.retainLocked()
+}
+
+// Release ends what Retain began.
+func (s *Session) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releaseLocked()
+}
+
+// recordLateProof takes note of a write that was committed on an abandoned connection.
+func (s *Session) recordLateProof(w wire.SentWrite) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordAnswerLocked(w, nil)
+}
+
+// recordAnswerLocked takes note of the server's answer to a write. Only a committed write proves
+// the session; err is nil for one.
+func (s *Session) recordAnswerLocked(w wire.SentWrite, err error) {
 	if w.ID != s.link.id {
 		return
 	}
@@ -64,10 +82,11 @@ func (s *Session) recordAnswer(w wire.SentWrite, err error) {
 		s.wire.DropAbandoned(w.At)
 	}
 	if s.live.timeout > 0 {
+		s.noticePauseLocked(now) // a proof may be answered before the keeper has looked at the clock
 		s.extendTrustLocked(s.live.proofLimit(w))
 	}
 	if s.state == Lost && s.link.isConnected {
-		s.enterStateLocked(Reconnected)
+		s.enterStateLocked(Reconnected, nil)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestUnknownSessionIsNoRefusal(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		refusals := 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
-			if r.Op == zktest.OpCreate && refusals == 0 {
+			if r.Op == zktest.OpCreate2 && refusals == 0 {
 				refusals++
 				return zktest.Fault{Refusal: -12}
 			}
@@ -37,7 +37,7 @@ const quotaExceeded zktest.Refusal = -125
 // An answer with an unknown code may pass. Who waits for a lock does not wait on for ever
 // because of one: after an operation timeout its caller gets it.
 func TestUnknownAnswer(t *testing.T) {
-	for name, op := range map[string]zktest.Op{"create": zktest.OpCreate, "list": zktest.OpGetChildren2, "read": zktest.OpGetData} {
+	for name, op := range map[string]zktest.Op{"create": zktest.OpCreate2, "list": zktest.OpGetChildren2} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)

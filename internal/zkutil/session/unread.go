@@ -7,7 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // A contender of another program may have an ACL by which nobody else may read its znode. It is in
@@ -25,7 +26,7 @@ func isUnreadable(err error) bool { return errors.Is(err, zk.ErrNoAuth) }
 // ReadPeer reads the znode of another contender, without a watch. For a znode that may not be read it
 // returns the stat alone, or the zero Node if that is refused too.
 func (s *Session) ReadPeer(ctx context.Context, path string) (Node, error) {
-	n, err := runRequest(ctx, s, request[Node]{run: readNode(path)})
+	n, err := s.readNode(ctx, path)
 	if isUnreadable(err) {
 		return s.readStat(ctx, path)
 	}
@@ -33,20 +34,11 @@ func (s *Session) ReadPeer(ctx context.Context, path string) (Node, error) {
 }
 
 func (s *Session) readStat(ctx context.Context, path string) (Node, error) {
-	n, err := runRequest(ctx, s, request[Node]{run: func(conn *zk.Conn) (Node, error) {
-		found, stat, err := conn.Exists(path)
-		switch {
-		case err != nil:
-			return Node{}, zkutil.Denied(err, "read", path)
-		case !found:
-			return Node{}, zk.ErrNoNode
-		}
-		return Node{Stat: *stat}, nil
-	}})
+	a, err := s.run(ctx, &call{Request: wire.Request{Op: proto.OpExists, Path: path}, what: "read", where: path})
 	if isUnreadable(err) {
 		return Node{}, nil
 	}
-	return n, err
+	return Node{Stat: a.Stat}, err
 }
 
 // WatchPeer is Watch for the znode of another contender. For a znode that may not be read it returns

@@ -12,19 +12,28 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
-// Watch is a watch on one znode, which all users of the session share, because zk.Conn can't remove a
-// watch: ten thousand waiters that came and went would leave ten thousand channels behind.
+// Watch is a watch on one znode, which all users of the session share. On an own connection it fires when
+// the connection is replaced, because it stands at the server of one connection.
 type Watch struct {
 	path  string
 	fired chan struct{} // closed when the znode changed or went, or the watch is lost
 	event zk.EventType  // what happened; set before fired is closed
 	err   error         // of setting the watch; set before setDone is closed
-	data  []byte        // of the znode, if the watch was set by a read; set before setDone is closed
+
+	// Of the znode, if the watch was set by a read; set before setDone is closed.
+	data         []byte
+	czxid, ctime int64
 
 	// Guarded by Session.mu.
-	seenAt  time.Time     // when the znode was last known to be there
-	setDone chan struct{} // closed once the server has answered; nil from then on, because a watch may stand for days
+	seenAt    time.Time     // when the znode was last known to be there
+	checkedAt time.Time     // when the watch was set, or the leader last knew the znode
+	setDone   chan struct{} // closed once the server has answered; nil from then on, because a watch may stand for days
+	isFirst   bool          // the znode is, or was, a hold of this session that was granted as the first of its queue
+	onFirst   chan struct{} // closed when isFirst is set; nil: nobody has asked for it
 }
+
+func (w *Watch) lastSeenAt() time.Time    { return w.seenAt }
+func (w *Watch) lastCheckedAt() time.Time { return w.checkedAt }
 
 // HasFired reports whether the channel of Fired is closed.
 func (w *Watch) HasFired() bool {
@@ -39,8 +48,12 @@ func (w *Watch) HasFired() bool {
 // Fired returns a channel that is closed when the znode has changed or gone, or the watch is lost.
 func (w *Watch) Fired() <-chan struct{} { return w.fired }
 
-// Data returns the data that the znode had when the watch was set, nil if it was not set by a read.
-func (w *Watch) Data() []byte { return w.data }
+// Node returns the znode as it was when the watch was set, with the czxid and the ctime of its stat. It is zero if
+// the watch was not set by a read.
+func (w *Watch) Node() Node { return Node{w.data, zk.Stat{Czxid: w.czxid, Ctime: w.ctime}} }
+
+// TellsChange reports whether the watch has fired because of an event, not because it was lost.
+func (w *Watch) TellsChange() bool { return w.HasFired() && w.event != zk.EventNotWatching }
 
 // IsGone reports whether an event has told that the znode was deleted.
 func (w *Watch) IsGone() bool { return w.HasFired() && w.event == zk.EventNodeDeleted }
@@ -54,14 +67,32 @@ type Node struct {
 // Watch returns a watch on the data of path, which has not fired when Watch is called. It sends a
 // request only if the session has none yet. zk.ErrNoNode means that the znode does not exist.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	s.mu.Lock()
-	w, isShared := s.watches[wire.WatchKey{Path: path, Kind: wire.WatchData}]
-	s.mu.Unlock()
-	if !isShared {
+	w := s.findWatch(wire.WatchKey{Path: path, Kind: wire.WatchData})
+	if w == nil {
 		_, w, err := s.readAndWatch(ctx, path)
 		return w, err
 	}
 	return w, s.awaitWatch(ctx, w)
+}
+
+// StandingWatch returns the watch on the data of a contender's own znode that somebody else of the session has
+// set, such as its successor, nil if there is none. Heartbeats check the znode from then on, as after a read.
+func (s *Session) StandingWatch(path string) *Watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.watches[wire.WatchKey{Path: path, Kind: wire.WatchData}]
+	if w == nil || w.setDone != nil { // or the server has not answered yet
+		return nil
+	}
+	s.live.nodes[path] = struct{}{}
+	return w
+}
+
+// findWatch returns the watch of the session for key, nil if there is none.
+func (s *Session) findWatch(key wire.WatchKey) *Watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches[key]
 }
 
 // awaitWatch blocks until the server has answered whether the watch is set.
@@ -74,6 +105,8 @@ func (s *Session) awaitWatch(ctx context.Context, w *Watch) error {
 		case <-setDone:
 		case <-ctx.Done():
 			return zkutil.Interrupted(ctx, nil)
+		case <-s.life.open.Done():
+			return zkutil.ErrClosed
 		}
 	}
 	return w.err
@@ -90,88 +123,83 @@ func (s *Session) readAndWatch(ctx context.Context, path string) (Node, *Watch, 
 
 // watchedRead is a readAndWatch that was sent.
 type watchedRead struct {
-	call[Node]
-	watch    *Watch
-	isShared bool
+	*call
+
+	shared *Watch // the watch of another call; nil: this call sets one
 }
 
 func (s *Session) startWatchedRead(ctx context.Context, path string) (watchedRead, error) {
-	t, err := s.enterGate(ctx, false)
+	return s.startWatched(ctx, readCall(path))
+}
+
+// startWatched sends a request that reads, and sets a watch unless the session has it already.
+func (s *Session) startWatched(ctx context.Context, c *call) (watchedRead, error) {
+	t, err := s.enterGate(ctx, 1, false)
 	if err != nil {
 		return watchedRead{}, err
 	}
-	key := wire.WatchKey{Path: path, Kind: wire.WatchData}
-	w, isShared := s.findOrAddWatch(key)
-	run := readNode(path)
-	if !isShared {
-		run = func(conn *zk.Conn) (Node, error) {
-			data, stat, events, err := conn.GetW(path)
-			err = zkutil.Denied(err, "read", path)
-			w.data = data
-			s.onWatchSet(key, w, events, err)
-			if err != nil {
-				return Node{}, err
-			}
-			return Node{data, *stat}, nil
-		}
-	}
-	return watchedRead{startRequest(s, t, request[Node]{run: run}), w, isShared}, nil
+	r := watchedRead{call: c}
+	r.shared = s.attachWatch(r.call)
+	s.sendAdmitted(t, r.call)
+	return r, nil
 }
 
-// findOrAddWatch returns the watch of the session for key. If it is not shared it is new, and the
-// caller has to set it.
-func (s *Session) findOrAddWatch(key wire.WatchKey) (w *Watch, isShared bool) {
+// watchKey is the key of the watch that a call sets.
+func (c *call) watchKey() wire.WatchKey {
+	switch c.Op {
+	case proto.OpGetChildren2:
+		return wire.WatchKey{Path: c.Path, Kind: wire.WatchChildren}
+	case proto.OpExists:
+		return wire.WatchKey{Path: c.Path, Kind: wire.WatchExists}
+	default:
+		return wire.WatchKey{Path: c.Path, Kind: wire.WatchData}
+	}
+}
+
+// attachWatch has a call set a watch, unless the session has it already: then it returns that one.
+func (s *Session) attachWatch(c *call) (shared *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w, isShared = s.watches[key]
-	if !isShared {
-		w = &Watch{path: key.Path, fired: make(chan struct{}), setDone: make(chan struct{})}
-		s.watches[key] = w
+	key := c.watchKey()
+	if shared, isShared := s.watches[key]; isShared {
+		return shared
 	}
-	return w, isShared
+	c.watch = &Watch{path: key.Path, fired: make(chan struct{}), setDone: make(chan struct{})}
+	c.IsWatch = true
+	if hold := s.holds[key.Path]; hold != nil && hold.isFirst {
+		c.watch.noteFirstLocked()
+	}
+	s.watches[key] = c.watch
+	return nil
 }
 
 // WatchArrival returns a watch that fires when a child of dir is created, or dir itself if it is
 // missing.
 func (s *Session) WatchArrival(ctx context.Context, dir string) (*Watch, error) {
-	w, err := s.watchDir(ctx, wire.WatchKey{Path: dir, Kind: wire.WatchChildren})
+	w, err := s.watchDir(ctx, proto.OpGetChildren2, dir)
 	if errors.Is(err, zk.ErrNoNode) {
-		return s.watchDir(ctx, wire.WatchKey{Path: dir, Kind: wire.WatchExists})
+		return s.watchDir(ctx, proto.OpExists, dir)
 	}
 	return w, err
 }
 
 // watchDir sets a watch on the children of a directory, or on its creation.
-func (s *Session) watchDir(ctx context.Context, key wire.WatchKey) (*Watch, error) {
-	t, err := s.enterGate(ctx, false)
+func (s *Session) watchDir(ctx context.Context, op int32, dir string) (*Watch, error) {
+	c := &call{Request: wire.Request{Op: op, Path: dir}, what: "list the children of", where: dir}
+	if w := s.findWatch(c.watchKey()); w != nil {
+		return w, s.awaitWatch(ctx, w)
+	}
+	t, err := s.enterGate(ctx, 1, false)
 	if err != nil {
 		return nil, err
 	}
-	w, isShared := s.findOrAddWatch(key)
-	_, err = runAdmitted(ctx, s, t, request[struct{}]{run: func(conn *zk.Conn) (struct{}, error) {
-		var events <-chan zk.Event
-		var err error
-		switch {
-		case isShared:
-		case key.Kind == wire.WatchChildren:
-			_, _, events, err = conn.ChildrenW(key.Path)
-		default:
-			var found bool
-			found, _, events, err = conn.ExistsW(key.Path)
-			if err == nil && found { // the watch is on the data of dir, not on its children
-				err = zkutil.ErrStale
-			}
-		}
-		err = zkutil.Denied(err, "list the children of", key.Path)
-		if !isShared {
-			s.onWatchSet(key, w, events, err)
-		}
-		return struct{}{}, err
-	}})
-	if err == nil {
-		err = s.awaitWatch(ctx, w)
+	shared := s.attachWatch(c)
+	s.sendAdmitted(t, c)
+	_, err = c.wait(ctx)
+	if shared != nil { // somebody has just set it
+		return shared, s.awaitWatch(ctx, shared)
 	}
-	return w, err
+	return c.watch, err
 }
 
 // OwnRead is a read of a contender's own znode that was sent.
@@ -196,42 +224,62 @@ func (r *OwnRead) Wait(ctx context.Context) (Node, *Watch, error) {
 }
 
 func (r watchedRead) wait(ctx context.Context) (Node, *Watch, error) {
-	n, err := r.call.wait(ctx)
-	if err == nil && r.isShared {
-		err = r.s.awaitWatch(ctx, r.watch)
-	}
-	return n, r.watch, err
+	a, w, err := r.waitAnswer(ctx)
+	return Node{a.Data, a.Stat}, w, err
 }
 
-// readNode returns a request that reads a znode without a watch.
-func readNode(path string) func(conn *zk.Conn) (Node, error) {
-	return func(conn *zk.Conn) (Node, error) {
-		data, stat, err := conn.Get(path)
-		if err != nil {
-			return Node{}, zkutil.Denied(err, "read", path)
+func (r watchedRead) waitAnswer(ctx context.Context) (wire.Answer, *Watch, error) {
+	a, err := r.call.wait(ctx)
+	w := r.watch
+	if r.shared != nil {
+		w = r.shared
+		if err == nil {
+			err = r.s.awaitWatch(ctx, w)
 		}
-		return Node{data, *stat}, nil
+	}
+	return a, w, err
+}
+
+// readNode reads a znode without a watch.
+func (s *Session) readNode(ctx context.Context, path string) (Node, error) {
+	a, err := s.run(ctx, readCall(path))
+	return Node{a.Data, a.Stat}, err
+}
+
+// watchError returns why a call has set no watch, from the error of its answer. A call that asks for the
+// creation of a znode has to find none: otherwise its watch is on the data of the znode.
+func (c *call) watchError(err error) error {
+	switch {
+	case c.Op != proto.OpExists:
+		return err
+	case err == nil:
+		return zkutil.ErrStale
+	case errors.Is(err, zk.ErrNoNode):
+		return nil
+	default:
+		return err
 	}
 }
 
-// onWatchSet records the server's answer to a request that sets a watch. On an adopted connection
+// onWatchSetLocked records the server's answer to a request that sets a watch. On an adopted connection
 // the event is read from zk.Conn's channel of that watch, because the channel of the
 // connection may lose events.
-func (s *Session) onWatchSet(key wire.WatchKey, w *Watch, events <-chan zk.Event, err error) {
-	s.mu.Lock()
-	w.err, w.seenAt = err, s.clock.now()
+func (s *Session) onWatchSetLocked(c *call, a wire.Answer) {
+	w, key := c.watch, c.watchKey()
+	w.err, w.data, w.seenAt = a.Err, a.Data, s.clock.now()
+	w.checkedAt = w.seenAt
+	w.czxid, w.ctime = a.Stat.Czxid, a.Stat.Ctime
 	close(w.setDone)
 	w.setDone = nil
-	if err != nil && s.watches[key] == w {
+	if a.Err != nil && s.watches[key] == w {
 		delete(s.watches, key)
 	}
-	s.mu.Unlock()
-	if err != nil || s.wire != nil {
+	if a.Err != nil || a.Events == nil {
 		return
 	}
-	s.Background(func(ctx context.Context) {
+	s.backgroundLocked(func(ctx context.Context) {
 		select {
-		case event := <-events:
+		case event := <-a.Events:
 			s.fireWatches(key.Path, event.Type)
 		case <-ctx.Done():
 		}
@@ -265,11 +313,11 @@ func (s *Session) fireWatches(path string, event zk.EventType) {
 	}
 }
 
-// Write sets the data of a znode of any version.
-func (s *Session) Write(ctx context.Context, path string, data []byte) error {
-	_, err := runRequest(ctx, s, request[struct{}]{isWrite: true, run: func(conn *zk.Conn) (struct{}, error) {
-		_, err := conn.Set(path, data, -1)
-		return struct{}{}, zkutil.Denied(err, "write", path)
-	}})
-	return err
+// loseWatchesLocked fires all watches: they stood at the server of another connection.
+func (s *Session) loseWatchesLocked() {
+	for key, w := range s.watches {
+		delete(s.watches, key)
+		w.event = zk.EventNotWatching
+		close(w.fired)
+	}
 }

@@ -182,24 +182,25 @@ func TestHeartbeatRefusedOnce(t *testing.T) {
 	})
 }
 
-// A waiter whose server has refused the watches does not hear that its own znode is gone. It
-// looks before it takes its turn.
+// A waiter on an adopted connection, whose server has refused the watches, does not hear that its own
+// znode is gone. It looks before it takes its turn.
 func TestNoTurnOnAGoneZnode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
-		other, s := fixture.TwoClients(t, srv, time.Minute)
+		other := fixture.Connect(t, srv.Config(time.Minute, srv.B))
+		s, _ := fixture.Adopt(t, srv, 6*time.Second) // on server A
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
 		ctx, cancel := context.WithCancel(t.Context())
 		between := fixture.AcquireLater(ctx, fixture.MutexOn(other, "/m"))
-		synctest.Wait()
+		fixture.Pass(time.Second)
 		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-		synctest.Wait()
-		refuseWatches(srv, 0)
-		srv.Stop(srv.B)
+		fixture.Settle()
+		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
+		srv.Stop(srv.A)
 		cancel()
 		require.Error(t, (<-between).Err) // so that the waiter sets a new watch, on the holder
-		srv.Restart(srv.B)
-		fixture.Pass(2 * time.Second)
+		srv.Restart(srv.A)
+		fixture.Settle()
 		queue := srv.Children("/m")
 		require.Len(t, queue, 2)
 		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]

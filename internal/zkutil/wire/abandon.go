@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
@@ -21,32 +23,39 @@ import (
 //     line like Close.
 //   - ABANDONED: zk.Conn's reads and writes fail, and its Close leaves the socket open.
 //     readAbandoned waits for the end of zk.Conn's reader, because a line has one reader at a time.
-//   - HANDED OVER: readAbandoned reads the answers and reports each committed write to the owner.
+//   - HANDED OVER: readAbandoned reads the answers and reports each committed write to the owner. The
+//     engine's own requests have got zk.ErrConnectionClosed before.
 //   - CLOSED: no write is in flight any more, T is over (a later answer proves nothing), the
 //     socket has failed, DropAbandoned has dropped the line, or the wire was closed. If zk.Conn's
 //     reader had ended before Abandon, nothing is handed over. Then one of T, DropAbandoned and the
 //     end of the wire leads from ABANDONED to CLOSED.
 func (l *Line) Abandon() {
-	if !l.startAbandoning() {
+	l.noteLineFailure(errAbandoned)
+	unsent, unanswered, ok := l.startAbandoning()
+	failAll(unsent, zk.ErrNoServer)
+	failAll(unanswered, zk.ErrConnectionClosed)
+	if !ok {
 		_ = l.Close()
 	}
 }
 
-// startAbandoning returns false if nobody needs the socket any more.
-func (l *Line) startAbandoning() bool {
+// startAbandoning returns false if nobody needs the socket any more. The engine's own requests are given up
+// before anybody else reads their answers.
+func (l *Line) startAbandoning() (unsent, unanswered []sentFrame, ok bool) {
 	w := l.wire
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.isClosed || !l.state.isOpen || l.isAbandoned() || !l.contact.hasProofInFlightAfter(time.Time{}) {
-		return false
+		return nil, nil, false
 	}
+	unsent, unanswered = l.out.close(), l.contact.giveUp()
 	w.abandoned = append(w.abandoned, l)
 	close(l.abandonDone)
 	// These deadlines end zk.Conn's read, which hands over, and a write that is stuck.
 	_ = l.Conn.SetReadDeadline(time.Unix(1, 0))
 	_ = l.Conn.SetWriteDeadline(time.Unix(1, 0))
 	w.tasks.Go(l.readAbandoned) // ends in CLOSED
-	return true
+	return unsent, unanswered, true
 }
 
 func (l *Line) isAbandoned() bool {
@@ -140,7 +149,7 @@ func (l *Line) readAbandonedAnswer() error {
 	if size < headerSize-4 {
 		return net.ErrClosed // malformed
 	}
-	write, ok := l.contact.noteAnswer(xid)
+	write, ok := l.contact.noteAnswer(xid, code)
 	if ok && write.isProof() && code == proto.CodeOK && !l.isRefusedMulti(write, int(size)) {
 		l.wire.owner.OnLateProof(SentWrite{write.sentAt, l.sessionID, l})
 	}

@@ -5,8 +5,10 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
@@ -42,4 +44,34 @@ func TestAbandonedLineIsClosed(t *testing.T) {
 	w.DropAbandoned(time.Now().Add(time.Second)) // the next proof
 	w.Close()
 	require.True(t, conn.closed.Load(), "the socket is open after Close")
+}
+
+// answers is a Receiver that keeps what it gets.
+type answerChan chan Answer
+
+func (r answerChan) Receive(a Answer) { r <- a }
+
+// The owner abandons a line on which a request of the engine's own is in flight: the caller is told at once,
+// and not asked to wait for an answer that nobody hands over.
+func TestAbandonGivesOwnRequestsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWire(t, &testOwner{period: time.Second, patience: time.Second, isSaving: true}, &recordingConn{})
+		c, err := w.Dial("tcp", "x:1", 0)
+		require.NoError(t, err)
+		l := c.(*Line)
+		l.finishHandshake(1, 6*time.Second)
+		got := make(answerChan, 2)
+		l.Send(&Request{Op: proto.OpMulti, Checks: []string{"/"}, To: got})
+		synctest.Wait()
+		require.True(t, l.contact.hasProofInFlightAfter(time.Time{}), "not sent")
+		l.Abandon()
+		require.Len(t, got, 1)
+		require.ErrorIs(t, (<-got).Err, zk.ErrConnectionClosed)
+		l.Send(&Request{Op: proto.OpMulti, Checks: []string{"/"}, To: got})
+		require.Len(t, got, 1)
+		require.ErrorIs(t, (<-got).Err, zk.ErrNoServer)
+		_ = l.Close()
+		w.Close()
+		require.Empty(t, got)
+	})
 }

@@ -19,31 +19,34 @@ type contact struct {
 
 	mu              sync.Mutex // protects what is below
 	timeout         time.Duration
-	inFlight        []sentFrame
+	inFlight        framesInFlight
 	sentAt          time.Time // when the latest frame was sent
 	answeredSentAt  time.Time // when the latest frame that was answered had been sent
 	writeAnsweredAt time.Time // when the latest write was answered
 	lateAnswerAt    time.Time // when the latest write was answered, if that was late; else zero
 	byteAt          time.Time // when bytes of an answer came last
 	gaps            Gaps
-	syncStarted     chan struct{} // closed and replaced when a sync is about to be written
+	isDown          bool // giveUp was called
 }
 
 // sentFrame is a request without an answer yet.
 type sentFrame struct {
 	xid, op int32
 	sentAt  time.Time // shortly before it was sent
+	to      Receiver  // of one of the engine's own; nil: zk.Conn's, or given up
 }
 
-// isProof reports whether a positive answer means that the quorum has committed something.
-func (f sentFrame) isProof() bool {
-	switch f.op {
+// IsProof reports whether a positive answer to an operation means that the quorum has committed something.
+func IsProof(op int32) bool {
+	switch op {
 	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL, proto.OpDelete, proto.OpSetData, proto.OpSetACL, proto.OpMulti:
 		return true
 	default:
 		return false
 	}
 }
+
+func (f sentFrame) isProof() bool { return IsProof(f.op) }
 
 // isWrite reports whether the server needs the agreement of the quorum before it can answer.
 func (f sentFrame) isWrite() bool {
@@ -57,7 +60,7 @@ func (f sentFrame) isWrite() bool {
 }
 
 func newContact(now func() time.Time, isHolding *atomic.Bool) *contact {
-	return &contact{now: now, isHolding: isHolding, writing: make(chan struct{}, 1), syncStarted: make(chan struct{})}
+	return &contact{now: now, isHolding: isHolding, writing: make(chan struct{}, 1)}
 }
 
 // noteHandshake begins the record at the start of a handshake that has been answered, because a
@@ -69,26 +72,37 @@ func (c *contact) noteHandshake(beganAt time.Time, timeout time.Duration) {
 	c.noteGapLocked(c.sentAt)
 }
 
-// sendRequest records a request, and calls write to send it.
+// sendRequest records a request of zk.Conn's, and calls write to send it.
 func (c *contact) sendRequest(xid, op int32, write func() error) error {
 	c.writing <- struct{}{}
 	defer func() { <-c.writing }()
+	_, err := c.sendInTurn([]sentFrame{{xid: xid, op: op}}, write)
+	return err
+}
+
+// sendInTurn records requests, and calls write to send them. The caller has the slot c.writing. isRefused
+// means that the connection was given up before: then nothing was recorded.
+func (c *contact) sendInTurn(frames []sentFrame, write func() error) (isRefused bool, err error) {
 	c.mu.Lock()
+	if c.isDown && frames[0].to != nil {
+		c.mu.Unlock()
+		return true, nil
+	}
 	sentAt := c.now()
 	c.noteGapLocked(c.sentAt)
-	if op != proto.OpAuth { // its answer comes out of order
-		c.inFlight = append(c.inFlight, sentFrame{xid, op, sentAt})
-	}
-	if op == proto.OpSync {
-		c.announceSyncLocked()
+	for _, f := range frames {
+		if f.op != proto.OpAuth { // its answer comes out of order
+			f.sentAt = sentAt
+			c.inFlight.add(f)
+		}
 	}
 	c.mu.Unlock()
-	err := write()
+	err = write()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noteGapLocked(c.sentAt) // the process may have been stopped before the frame was sent
 	c.sentAt = sentAt
-	return err
+	return false, err
 }
 
 // noteGapLocked notes a gap if nothing has reached the server since startAt for longer than T/8.
@@ -98,26 +112,37 @@ func (c *contact) noteGapLocked(startAt time.Time) {
 	}
 }
 
-// noteAnswer notes an answer, and returns its request. Answers come in the order of the requests.
-func (c *contact) noteAnswer(xid int32) (request sentFrame, ok bool) {
+// noteAnswer notes an answer, and returns its request. Answers come in the order of the requests: ok is
+// false for one that is not expected, or that comes before the answer to a request of our own.
+//
+// A server that does not know an operation says so out of order, as soon as it has read the request
+// (UnimplementedRequestProcessor).
+func (c *contact) noteAnswer(xid, code int32) (request sentFrame, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noteGapLocked(c.sentAt)
-	i := slices.IndexFunc(c.inFlight, func(f sentFrame) bool { return f.xid == xid })
+	inFlight := c.inFlight.all()
+	i := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.xid == xid })
 	if i < 0 {
 		return sentFrame{}, false
 	}
-	request = c.inFlight[i]
+	request = inFlight[i]
+	if slices.ContainsFunc(inFlight[:i], func(f sentFrame) bool { return f.to != nil }) {
+		if ok = code == proto.CodeUnimplemented; ok {
+			c.inFlight.remove(i)
+		}
+		return request, ok
+	}
 	// A slow quorum delays a write and everything behind it. If anything else is answered late,
 	// the request may have stood still on its way to the server.
-	hasWaitedForQuorum := slices.ContainsFunc(c.inFlight[:i+1], sentFrame.isWrite) || c.writeAnsweredAt.After(request.sentAt)
+	hasWaitedForQuorum := slices.ContainsFunc(inFlight[:i+1], sentFrame.isWrite) || c.writeAnsweredAt.After(request.sentAt)
 	switch {
 	case !hasWaitedForQuorum:
 		c.noteGapLocked(c.answeredSentAt)
 	case request.isWrite():
 		c.judgeLateWriteLocked(request)
 	}
-	c.inFlight = slices.Delete(c.inFlight, 0, i+1)
+	c.inFlight.removeFirst(i + 1)
 	c.answeredSentAt = request.sentAt
 	if request.isWrite() {
 		c.writeAnsweredAt = c.now()
@@ -160,6 +185,35 @@ func (c *contact) lastWriteAnsweredAt() time.Time {
 	return c.writeAnsweredAt
 }
 
+// wasQuiet reports whether nothing was sent for so long that a ping has to go ahead of the next request. zk.Conn gives a
+// connection up on which no bytes come for 2T/3. A slow quorum takes T/2 of that, if the request is a write.
+func (c *contact) wasQuiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.timeout > 0 && c.now().Sub(c.sentAt) > c.timeout/zkutil.GapsPerTimeout
+}
+
+// readSentAt returns when the oldest request of the engine's own was sent that has no answer, zero if there is none, and
+// while a write is in flight, which the quorum may hold up.
+func (c *contact) readSentAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inFlight := c.inFlight.all()
+	i := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.to != nil })
+	if i < 0 || slices.ContainsFunc(inFlight, sentFrame.isWrite) {
+		return time.Time{}
+	}
+	return inFlight[i].sentAt
+}
+
+// isPingDue reports whether an idle session has to ping now, and not only after another interval: T/4 without a
+// frame is too long.
+func (c *contact) isPingDue(interval, timeout time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now().Add(interval).Sub(c.sentAt) > timeout/zkutil.IdlesPerTimeout
+}
+
 // lastByteAt returns when bytes of an answer came last.
 func (c *contact) lastByteAt() time.Time {
 	c.mu.Lock()
@@ -178,7 +232,7 @@ func (c *contact) lifetime() time.Duration {
 func (c *contact) hasProofInFlightAfter(after time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.inFlight, func(f sentFrame) bool { return f.isProof() && f.sentAt.After(after) })
+	return slices.ContainsFunc(c.inFlight.all(), func(f sentFrame) bool { return f.isProof() && f.sentAt.After(after) })
 }
 
 // proofLimit is Line.ProofLimit.

@@ -10,50 +10,73 @@ import (
 // headerSize is the size of the header of an answer or event: length, xid, zxid, code.
 const headerSize = 4 + 16
 
-// beginFrame blocks until a frame comes, and finds out what it means. The consequences are left to
-// onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before it
-// reads on, so the wire and zk.Conn take the same steps in the same order.
+// MaxFrame bounds a frame of the server: a listing of about 280,000 waiters.
+const MaxFrame = 16 << 20
+
+// beginFrame blocks until a frame for zk.Conn comes, and finds out what it means. The consequences are
+// left to onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before
+// it reads on, so the wire and zk.Conn take the same steps in the same order. Answers to the engine's own
+// requests are taken out.
 func (l *Line) beginFrame() error {
+	for {
+		isOwn, err := l.beginAnyFrame()
+		if !isOwn || err != nil {
+			return err
+		}
+		l.extendReadDeadline() // zk.Conn does so for its own frames alone
+		if l.isAbandoned() {
+			return errAbandoned
+		}
+	}
+}
+
+func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 	head, err := l.in.Peek(4)
 	if err != nil {
-		return err
+		return false, err
 	}
 	size := int(binary.BigEndian.Uint32(head))
 	l.frameLeft, l.isAnswer, l.layout = 4+size, false, layout{}
 	if !l.isOpen() {
-		return l.peekHandshake(size)
+		return false, l.peekHandshake(size)
 	}
 	if size < headerSize-4 {
-		return l.failMalformed()
+		return false, l.failMalformed()
 	}
 	if head, err = l.in.Peek(headerSize); err != nil {
 		l.frameLeft = 0
-		return err
+		return false, err
 	}
 	d := proto.NewDecoder(head[4:])
 	xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
 	l.isAnswer = xid >= 0
 	var request sentFrame
+	var isExpected bool
 	if xid != proto.XidEvent {
-		request, _ = l.contact.noteAnswer(xid)
+		request, isExpected = l.contact.noteAnswer(xid, code)
 	}
 	switch {
 	case xid == proto.XidEvent:
 		l.layout = newLayout(headerSize, size-(headerSize-4), eventParts)
-		return l.peekEvent(size)
+		return false, l.peekEvent(size)
+	case isOwnXid(xid):
+		if !isExpected {
+			return true, l.failMalformed()
+		}
+		return true, l.takeAnswer(request, zxid, code)
 	case xid >= 0:
 		if code == proto.CodeOK {
 			l.layout = newLayout(headerSize, size-(headerSize-4), answerParts(request.op))
 		}
-		return l.passAnswer(xid, zxid, code, head)
+		return false, l.passAnswer(xid, zxid, code, head)
 	}
-	return nil
+	return false, nil
 }
 
 // passAnswer blocks until the answer to a request may pass: see watchRestore. The frame begins with
 // head.
 func (l *Line) passAnswer(xid int32, zxid int64, code int32, head []byte) error {
-	isCredential := l.isCredential(xid)
+	isCredential := l.noteCredentialAnswer(xid, code)
 	if zxid > 0 && !isCredential {
 		if err := l.restore.awaitRelease(); err != nil {
 			l.frameLeft = 0

@@ -28,6 +28,7 @@ type simulation struct {
 	answerAt time.Time // of the latest answer: answers come in order
 	writes   int       // in flight
 	isQuick  bool      // the quorum commits quickly, and the client is never stopped
+	idle     time.Time // until then the client pings as one that is idle
 	check    func(sim *simulation, w sentFrame, arrived time.Time)
 }
 
@@ -77,6 +78,7 @@ func (sim *simulation) schedule(at time.Time, do func()) {
 // run simulates three lifetimes.
 func (sim *simulation) run() {
 	sim.later(lifetime/zkutil.PingsPerTimeout, sim.ping)
+	sim.idle = simulationStart.Add(sim.upTo(2*lifetime) - lifetime/2)
 	stops := 3
 	if sim.isQuick {
 		stops = 0
@@ -97,8 +99,11 @@ func (sim *simulation) run() {
 }
 
 func (sim *simulation) ping() {
-	sim.request(proto.OpPing)
-	sim.later(lifetime/zkutil.PingsPerTimeout, sim.ping)
+	const interval = lifetime / zkutil.PingsPerTimeout
+	if !sim.at.Before(sim.idle) || sim.isPingDue(interval, lifetime) {
+		sim.request(proto.OpPing)
+	}
+	sim.later(interval, sim.ping)
 }
 
 // request sends a request, and schedules its answer.
@@ -120,7 +125,7 @@ func (sim *simulation) request(op int32) {
 		}
 		return nil
 	})
-	f := sentFrame{xid, op, began}
+	f := sentFrame{xid: xid, op: op, sentAt: began}
 	sim.answerAt = zkutil.Latest(sim.answerAt, arrived)
 	if f.isWrite() {
 		took := sim.upTo(lifetime / 3)
@@ -131,7 +136,7 @@ func (sim *simulation) request(op int32) {
 		sim.writes++
 	}
 	sim.schedule(sim.answerAt, func() {
-		sim.noteAnswer(xid)
+		sim.noteAnswer(xid, proto.CodeOK)
 		if f.isWrite() {
 			sim.writes--
 			sim.check(sim, f, arrived)
@@ -264,7 +269,7 @@ func TestWriteAtTheMomentOfALateAnswer(t *testing.T) {
 			sim.at = sim.at.Add(lifetime / 10)
 			require.NoError(t, sim.sendRequest(proto.XidPing, proto.OpPing, func() error { return nil }))
 		}
-		_, ok := sim.noteAnswer(xid)
+		_, ok := sim.noteAnswer(xid, proto.CodeOK)
 		require.True(t, ok)
 		return at
 	}

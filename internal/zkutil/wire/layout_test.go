@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -56,6 +57,16 @@ func TestLayoutOfAnswers(t *testing.T) {
 			for n := range body {
 				require.False(t, acceptsBody(op, body[:n], size), "%d bytes of %s in pieces of %d", n, proto.OpName(op), size)
 			}
+		}
+	}
+}
+
+// zk.Conn would make a slice of a negative length.
+func TestListOfANegativeLength(t *testing.T) {
+	for _, op := range []int32{proto.OpGetChildren, proto.OpGetChildren2, proto.OpGetACL} {
+		for _, length := range []int32{-1, math.MinInt32} {
+			body := proto.NewEncoder().Int32(length).Stat(zk.Stat{}).Body()
+			require.False(t, acceptsBody(op, body, len(body)), "%d in %s", length, proto.OpName(op))
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
 var (
@@ -34,13 +34,15 @@ type Line struct {
 	dialledAt       time.Time
 	beganAt         time.Time // when the handshake began, by the owner's clock
 	contact         *contact
+	out             outbox
 	restore         watchRestore
 
-	closeOnce    sync.Once
-	closeDone    chan struct{} // closed by Close
-	abandonDone  chan struct{} // closed by Abandon
-	handOverDone chan struct{} // closed by handOver
-	dropDone     chan struct{} // closed when an abandoned line is dropped
+	closeOnce       sync.Once
+	closeDone       chan struct{} // closed by Close
+	credentialsDone chan struct{} // closed when zk.Conn has presented its credentials again
+	abandonDone     chan struct{} // closed by Abandon
+	handOverDone    chan struct{} // closed by handOver
+	dropDone        chan struct{} // closed when an abandoned line is dropped
 
 	// Of the reader alone.
 	frameLeft    int    // bytes of the current frame that zk.Conn has not got yet
@@ -48,13 +50,17 @@ type Line struct {
 	isHandedOver bool   // handOver was called
 	layout       layout // of the current frame
 	onFrameRead  func() // takes effect once zk.Conn has got the current frame
+	body         []byte // a buffer for answers to the engine's own requests
 
 	// Guarded by Wire.mu.
-	state         lineState
-	sessionID     int64
-	readTimeout   time.Duration      // for how long zk.Conn waits for bytes; 0 stands for ever
-	watchRequests map[int32]WatchKey // requests that ask for a watch, by xid
-	credentialXid int32              // of the latest request that presents a credential
+	state           lineState
+	sessionID       int64
+	readTimeout     time.Duration        // for how long zk.Conn waits for bytes; 0 stands for ever
+	watchRequests   map[int32]WatchKey   // requests that ask for a watch, by xid
+	credentials     map[int32]credential // requests that present a credential, by xid; "": not for the first time
+	credentialsLeft []credential         // which zk.Conn has yet to present again
+	isPresented     bool                 // credentialsDone is closed
+	failure         error                // why the line has failed after the handshake; nil: it has not, or was closed
 }
 
 // lineState is how far a line has come.
@@ -69,22 +75,26 @@ func newLine(w *Wire, conn net.Conn, address string, dialledAt time.Time, hasFul
 	l := &Line{
 		Conn: conn, wire: w, Address: address, hasFullPatience: hasFullPatience,
 		in: bufio.NewReaderSize(conn, 16<<10), dialledAt: dialledAt, beganAt: w.owner.Now(),
-		contact:   newContact(w.owner.Now, &w.isHolding),
-		closeDone: make(chan struct{}), abandonDone: make(chan struct{}), handOverDone: make(chan struct{}), dropDone: make(chan struct{}),
-		watchRequests: map[int32]WatchKey{},
+		contact: newContact(w.owner.Now, &w.isHolding), out: newOutbox(),
+		closeDone: make(chan struct{}), credentialsDone: make(chan struct{}),
+		abandonDone: make(chan struct{}), handOverDone: make(chan struct{}), dropDone: make(chan struct{}),
+		watchRequests: map[int32]WatchKey{}, credentials: map[int32]credential{},
 	}
 	l.restore.line = l
 	return l
 }
 
-// Close may be called from anywhere, more than once. It does not wait for another Close. The socket
-// of an abandoned line stays open: closeAbandoned closes it.
+// Close may be called more than once, from anywhere but under a lock that a Receiver takes. It does not
+// wait for another Close. The socket of an abandoned line stays open: closeAbandoned closes it.
 func (l *Line) Close() error {
 	isFirst := false
 	l.closeOnce.Do(func() {
 		close(l.closeDone)
 		isFirst = true
 	})
+	if isFirst {
+		l.failOwn()
+	}
 	switch {
 	case !isFirst:
 		return net.ErrClosed
@@ -105,68 +115,35 @@ func (l *Line) isOpen() bool { return l.readState().isOpen }
 
 func (l *Line) isClosing() bool { return l.readState().isClosing }
 
-// SetReadDeadline is ignored during the handshake, which has a deadline of its own. The time counts
-// from the last byte that has come, not from the call, because an answer may be long and the
-// connection slow.
-func (l *Line) SetReadDeadline(t time.Time) error {
-	l.wire.mu.Lock()
-	defer l.wire.mu.Unlock()
-	l.readTimeout = 0
-	if !t.IsZero() {
-		l.readTimeout = time.Until(t)
-	}
-	if !l.state.isOpen || l.isAbandoned() {
-		return nil
-	}
-	return l.Conn.SetReadDeadline(t)
-}
-
-// extendReadDeadline begins the time of SetReadDeadline anew, because bytes have come.
-func (l *Line) extendReadDeadline() {
-	l.contact.noteBytes()
-	l.wire.mu.Lock()
-	defer l.wire.mu.Unlock()
-	if l.readTimeout > 0 && l.state.isOpen && !l.isAbandoned() {
-		_ = l.Conn.SetReadDeadline(time.Now().Add(l.readTimeout)) // the next read fails on a dead socket
-	}
-}
-
-// SetWriteDeadline is ignored during the handshake, which has a deadline of its own.
-func (l *Line) SetWriteDeadline(t time.Time) error {
-	if !l.isOpen() {
-		return nil
-	}
-	return l.Conn.SetWriteDeadline(t)
-}
-
 // Write sends one frame, because zk.Conn passes each in a single call. It never fails: a failure
 // shows at the next read alone.
 func (l *Line) Write(frame []byte) (int, error) {
 	if !l.isOpen() {
 		l.wire.mu.Lock()
 		l.state.isHandshakeSent = true
+		lastZxid := l.wire.lastZxid
 		l.wire.mu.Unlock()
-		_, _ = l.Conn.Write(frame)
+		_, _ = l.Conn.Write(withLastZxid(frame, lastZxid))
 		return len(frame), nil
 	}
 	xid, op := l.noteRequest(frame)
-	if err := l.sendFrame(xid, op, frame); err != nil {
+	err := l.sendFrame(xid, op, frame)
+	switch {
+	case err != nil:
+		l.noteLineFailure(err)
 		_ = l.Close()
-	} else if op == proto.OpSetWatches || op == proto.OpSetWatches2 {
+	case op == proto.OpSetWatches, op == proto.OpSetWatches2:
 		l.restore.noteSetWatches()
+		fallthrough
+	default:
+		l.noteSent(op, frame)
 	}
 	return len(frame), nil
 }
 
-// sendFrame sends a frame on an open line.
+// sendFrame sends a frame of zk.Conn's on an open line.
 func (l *Line) sendFrame(xid, op int32, frame []byte) error {
-	return l.contact.sendRequest(xid, op, func() error {
-		if l.isAbandoned() {
-			return net.ErrClosed
-		}
-		_, err := l.Conn.Write(frame)
-		return err
-	})
+	return l.contact.sendRequest(xid, op, func() error { return l.writeBytes(frame) })
 }
 
 // Read returns the bytes of one frame at most.
@@ -177,13 +154,34 @@ func (l *Line) Read(p []byte) (int, error) {
 		n, err = l.readFrame(p)
 	}
 	if err != nil && l.isAbandoned() {
+		l.noteLineFailure(errAbandoned)
 		l.handOver()
 		return 0, errAbandoned
 	}
-	if err != nil && !l.isOpen() {
+	switch {
+	case err == nil:
+	case l.isOpen():
+		l.noteLineFailure(err)
+	default:
 		l.noteFailedHandshake(err)
 	}
 	return n, err
+}
+
+// noteLineFailure notes why an open line has failed. The first reason counts: the later ones follow from it.
+func (l *Line) noteLineFailure(err error) {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	if l.failure == nil {
+		l.failure = err
+	}
+}
+
+// Failure returns why the line has failed after its handshake, nil if it has not.
+func (l *Line) Failure() error {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.failure
 }
 
 // noteFailedHandshake is called when the answer to the handshake did not come.
@@ -229,33 +227,17 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 		w.slowHandshakes = 0
 	} else {
 		clear(w.watches) // zk.Conn gives its watches up with the session
+		w.lastZxid = 0
 	}
+	l.credentialsLeft = slices.Clone(w.credentials)
+	l.releaseOwnLocked()
 	l.restore.holdAnswersLocked(period)
 	if id != 0 && lifetime > 0 && !w.isClosed {
-		w.tasks.Go(func() { l.sendPings(lifetime / zkutil.PingsPerTimeout) }) // ends with the line
+		w.tasks.Go(func() { l.sendPings(lifetime) }) // ends with the line
+		w.tasks.Go(l.writeOwn)                       // as well
 	}
 	w.mu.Unlock()
 	_ = l.SetDeadline(time.Time{}) // the next read fails on a dead socket
-}
-
-// sendPings keeps the session active at the server. zk.Conn takes the answers for answers to its own
-// pings.
-func (l *Line) sendPings(interval time.Duration) {
-	frame := []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, proto.OpPing} // length, xid −2, operation
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			if err := l.sendFrame(proto.XidPing, proto.OpPing, frame); err != nil {
-				return // zk.Conn notices by itself
-			}
-		case <-l.abandonDone:
-			return
-		case <-l.closeDone:
-			return
-		}
-	}
 }
 
 // ProofLimit returns until when a committed write of this line proves the session, if it was sent at

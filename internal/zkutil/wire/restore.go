@@ -40,15 +40,14 @@ import (
 //
 // In REFUSED, zk.Conn goes on as if it had its watches. So does the wire, for one period: a server
 // that throttles and goes on refusing can serve everything else in that time. Then the line is closed: the
-// next connection tries again, and after a reconnect the owner's waiters look again by themselves.
-// Meanwhile HasRefusedWatches tells the owner that events may be missing.
+// next connection tries again. That concerns the watches of zk.Conn alone, because the engine sets its own
+// anew on each connection.
 type watchRestore struct {
 	line *Line
 
 	// Guarded by Wire.mu.
 	releaseDone chan struct{} // closed when answers may pass; nil when none is held back
 	waitLimit   *time.Timer   // ends the wait for releaseDone
-	isRefused   bool          // the server has refused setWatches
 }
 
 // settlingTime is how long zk.Conn may take after a handshake to find that it has no watches. If an
@@ -124,7 +123,6 @@ func (r *watchRestore) noteRefusal() {
 	period := w.owner.Period()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.isRefused = true
 	if w.isClosed {
 		return
 	}
@@ -136,6 +134,7 @@ func (r *watchRestore) noteRefusal() {
 		}
 		if !l.isClosing() {
 			w.noteFailure(l.Address, errWatchesRefused)
+			l.noteLineFailure(errWatchesRefused)
 			_ = l.Close()
 		}
 	})

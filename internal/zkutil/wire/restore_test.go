@@ -176,3 +176,25 @@ func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
 		l.wire.Close()
 	})
 }
+
+// zk.Conn goes on without the watches that the server has refused to set again. So the line ends after one period,
+// in which the server can serve everything else.
+func TestRefusedWatchesEndTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openScript(t)
+		s.wire.watches[WatchKey{"/a", WatchData}] = struct{}{}
+		next := s.reconnect()
+		go func() { _, _ = next.Write(setWatches) }()
+		_, op, _ := next.next()
+		require.Equal(t, int32(proto.OpSetWatches), op)
+		next.deliver(answerFrame(7, 99, proto.CodeOperationTimeout))
+		pass(time.Second - 1)
+		synctest.Wait()
+		require.Empty(t, next.ended)
+		pass(1)
+		synctest.Wait()
+		require.Len(t, next.ended, 1)
+		require.ErrorIs(t, next.Failure(), errWatchesRefused)
+		s.wire.Close()
+	})
+}

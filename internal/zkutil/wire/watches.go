@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
@@ -43,7 +45,10 @@ func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 		l.watchRequests[xid] = WatchKey{Kind: setWatchesKind}
 		return xid, op
 	case proto.OpAuth:
-		l.credentialXid = xid
+		c := credentialOf(frame)
+		if l.credentials[xid] = c; slices.Contains(l.credentialsLeft, c) {
+			l.credentials[xid] = ""
+		}
 		return xid, op
 	case proto.OpCloseSession:
 		l.state.isClosing = true
@@ -56,13 +61,6 @@ func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 		l.watchRequests[xid] = WatchKey{path, kind}
 	}
 	return xid, op
-}
-
-// isCredential reports whether xid is the request that presents a credential.
-func (l *Line) isCredential(xid int32) bool {
-	l.wire.mu.Lock()
-	defer l.wire.mu.Unlock()
-	return l.credentialXid != 0 && l.credentialXid == xid
 }
 
 // isSetWatches reports whether xid is a setWatches without an answer yet.

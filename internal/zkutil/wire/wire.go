@@ -20,6 +20,7 @@ type Wire struct {
 
 	tasks     sync.WaitGroup // of the lines; joined in Close
 	isHolding atomic.Bool    // set by the owner: the session holds something
+	isInUse   atomic.Bool    // set by the owner: something is held, awaited or asked for
 
 	mu                sync.Mutex // protects what is below
 	current           *Line
@@ -30,6 +31,8 @@ type Wire struct {
 	abandoned         []*Line              // see Line.Abandon
 	isClosed          bool
 	watches           map[WatchKey]struct{} // the watches that zk.Conn has registered
+	credentials       []credential          // which zk.Conn presents again on each connection
+	lastZxid          int64                 // the latest that an answer to a request of our own had, in this session
 	queuedSetWatches  int                   // requests to set the watches again that zk.Conn has not written yet
 }
 
@@ -157,14 +160,6 @@ func (w *Wire) Line() *Line {
 	return w.current
 }
 
-// HasRefusedWatches reports whether the server of the current connection has refused to set the
-// watches again. It then reports no event for watches from before the connection.
-func (w *Wire) HasRefusedWatches() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.current != nil && w.current.restore.isRefused
-}
-
 // Disconnect closes the socket, so that zk.Conn tries the next server.
 func (w *Wire) Disconnect() {
 	if l := w.Line(); l != nil {
@@ -188,6 +183,15 @@ func (w *Wire) LastWriteAnsweredAt() time.Time {
 	return time.Time{}
 }
 
+// ReadSentAt returns when the oldest of the engine's own requests was sent that has no answer, zero if there is none, and while
+// a write is in flight.
+func (w *Wire) ReadSentAt() time.Time {
+	if l := w.Line(); l != nil {
+		return l.contact.readSentAt()
+	}
+	return time.Time{}
+}
+
 // HasProofInFlight reports whether a write has not been answered yet.
 func (w *Wire) HasProofInFlight() bool {
 	l := w.Line()
@@ -196,6 +200,9 @@ func (w *Wire) HasProofInFlight() bool {
 
 // SetHolding notes whether the session holds something.
 func (w *Wire) SetHolding(isHolding bool) { w.isHolding.Store(isHolding) }
+
+// SetInUse notes whether anything is held, awaited or asked for. An idle session pings less.
+func (w *Wire) SetInUse(isInUse bool) { w.isInUse.Store(isInUse) }
 
 // Addresses returns how many addresses there are to try. It takes no lock.
 func (w *Wire) Addresses() int { return w.hosts.countAddresses() }
@@ -215,17 +222,4 @@ func (w *Wire) Close() {
 	w.Disconnect()
 	w.dropAllAbandoned()
 	w.tasks.Wait()
-}
-
-// LocalAddress returns this host's address as the server sees it, "" when unknown.
-func (w *Wire) LocalAddress() string {
-	l := w.Line()
-	if l == nil || l.LocalAddr() == nil {
-		return ""
-	}
-	host, _, err := net.SplitHostPort(l.LocalAddr().String())
-	if err != nil {
-		return ""
-	}
-	return host
 }

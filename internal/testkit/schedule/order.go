@@ -1,0 +1,45 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// queue are the paths of the contenders in the server's order.
+func (j *referee) queue() []string { return j.queueIn(j.recipe.dirs()[0]) }
+
+// queueIn are the paths of the contenders in a directory, in the server's order.
+func (j *referee) queueIn(dir string) []string {
+	names := j.srv.Children(dir)
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(strings.Compare(numberOf(a), numberOf(b)), strings.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = dir + "/" + name
+	}
+	return names
+}
+
+// numberOf is what the server has appended to a name.
+func numberOf(name string) string { return name[len(name)-10:] }
+
+// ahead is the path of a contender for which the one at path has to wait, "" if there is none.
+func (j *referee) ahead(path string) string {
+	isShared := j.isShared(path)
+	for i, other := range j.queue() {
+		if i < j.recipe.Limit {
+			continue
+		}
+		if numberOf(other) < numberOf(path) && (!isShared || !j.isShared(other)) {
+			return other
+		}
+	}
+	return ""
+}
+
+// first is the path of the contender whose turn it is, if any.
+func (j *referee) first() string {
+	if queue := j.queue(); len(queue) > 0 {
+		return queue[0]
+	}
+	return ""
+}

@@ -1,0 +1,240 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// plan is what happens in one schedule. It follows from the seed alone: what a client
+// does is listed here, and its troubles hang on the number of the client's own request
+// of a kind, so that the order in which goroutines run hardly matters.
+type plan struct {
+	recipe  Recipe
+	seed    uint64
+	timeout time.Duration
+	clients []clientPlan
+}
+
+// clientPlan is one client's part.
+type clientPlan struct {
+	standard bool            // StandardErrorPolicy
+	attempts int             // of the retry policy; 0: no bound
+	jitter   bool            // waits before retries are random, as they are by default
+	troubles map[nth]trouble // pings have none
+	handover map[int]trouble // of who is next when this client deletes a znode, by the number of the delete
+	workers  [][]step        // goroutines that share the client
+	closeAt  time.Duration   // closed in the middle of it all; 0: at the end
+}
+
+// nth is a client's n-th request of a kind.
+type nth struct {
+	op zktest.Op
+	n  int
+}
+
+// troubledOps are the kinds of requests that meet trouble, and how many of each do.
+var troubledOps = []nth{ //nolint:gochecknoglobals // a constant list
+	{zktest.OpConnect, 50},
+	{zktest.OpCreate2, 30},
+	{zktest.OpCreateContainer, 5},
+	{zktest.OpDelete, 30},
+	{zktest.OpGetData, 60},
+	{zktest.OpGetChildren2, 60},
+	{zktest.OpMulti, 100},
+	{zktest.OpSync, 20},
+	{zktest.OpSetData, 5},
+	{zktest.OpSetWatches, 20},
+}
+
+// retries is a policy whose waits are too short for their jitter to make a difference,
+// so that a schedule replays, or else the default.
+func (c clientPlan) retries() recipes.RetryPolicy {
+	policy := recipes.RetryPolicy{MaxAttempts: c.attempts}
+	if !c.jitter {
+		policy.InitialInterval, policy.MaxInterval = time.Nanosecond, time.Nanosecond
+	}
+	return policy
+}
+
+// step is what a worker does once: it waits, tries to get the lock, and holds it.
+type step struct {
+	kind  stepKind
+	lock  int // 1: the shared lock, if the recipe has one
+	think time.Duration
+	limit time.Duration // of the wait for the lock; 0: none
+	hold  time.Duration
+	n     int // how many permits of a semaphore
+}
+
+type stepKind int
+
+const (
+	plain stepKind = iota
+	try
+	reenter // once more, and the inner lease is released first
+	overlap // once more, and the outer lease is released first
+	do
+	revokeOther
+	stepKinds
+	downgrade = stepKinds // of a recipe with a shared lock: that is acquired under the exclusive one, which is released first
+)
+
+func (k stepKind) String() string {
+	return [...]string{"acquire", "try", "re-enter", "overlap", "do", "revoke", "downgrade"}[k]
+}
+
+// trouble is what goes wrong with a request, and for how long.
+type trouble struct {
+	kind troubleKind
+	d    time.Duration
+}
+
+type troubleKind int
+
+const (
+	loseRequest troubleKind = iota
+	loseReply
+	hang
+	delay
+	disconnect
+	expire
+	partitionLine
+	freezeServer
+	freezeBoth
+	isolateServer
+	isolateBoth
+	stopServer
+	stopBoth
+	deleteOwn
+	deleteDir
+	reap
+	troubleKinds
+)
+
+func (k troubleKind) String() string {
+	return [...]string{
+		"lost request", "lost reply", "no answer", "delay", "disconnect", "expiry", "partition", "freeze", "freeze both",
+		"isolate", "isolate both", "stop", "stop both", "own znode deleted", "directory deleted", "reap",
+	}[k]
+}
+
+const (
+	scheduleClients = 3
+	serversEach     = 2  // of each client, its own: so a request tells whose it is
+	handovers       = 20 // deletes of each client
+)
+
+// newPlan draws a plan.
+func newPlan(recipe Recipe, seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := plan{recipe: recipe, seed: seed, timeout: timeouts[r.IntN(len(timeouts))]}
+	density := []float64{0.01, 0.03, 0.08, 0.2}[r.IntN(4)]
+	for range scheduleClients {
+		p.clients = append(p.clients, p.drawClient(r, density))
+	}
+	return p
+}
+
+func (p plan) drawClient(r *rand.Rand, density float64) clientPlan {
+	c := clientPlan{
+		standard: r.IntN(5) == 0, jitter: r.IntN(5) == 0,
+		troubles: map[nth]trouble{}, handover: map[int]trouble{},
+	}
+	if r.IntN(5) == 0 {
+		c.attempts = 1 + r.IntN(3)
+	}
+	if r.IntN(6) > 0 { // the others have a quiet time, and must keep what they hold
+		for _, kind := range troubledOps {
+			for n := range kind.n {
+				if r.Float64() < density {
+					c.troubles[nth{kind.op, n}] = p.drawTrouble(r)
+				}
+			}
+		}
+	}
+	for n := range handovers {
+		if r.IntN(3) == 0 {
+			c.handover[n] = trouble{[]troubleKind{disconnect, expire, deleteOwn, freezeBoth}[r.IntN(4)], p.span(r, 1)}
+		}
+	}
+	for range 1 + r.IntN(2) {
+		var steps []step
+		for range 1 + r.IntN(3) {
+			steps = append(steps, p.drawStep(r))
+		}
+		c.workers = append(c.workers, steps)
+	}
+	if r.IntN(6) == 0 {
+		c.closeAt = p.span(r, 4)
+	}
+	return c
+}
+
+// span is a random time up to so many session timeouts, short ones as likely as long.
+func (p plan) span(r *rand.Rand, timeouts float64) time.Duration {
+	longest := timeouts * float64(p.timeout)
+	if r.IntN(2) == 0 {
+		longest /= 10
+	}
+	return time.Duration(r.Float64() * longest).Round(time.Microsecond)
+}
+
+func (p plan) drawStep(r *rand.Rand) step {
+	kinds := stepKinds
+	if p.recipe.IsShared != nil {
+		kinds++
+	}
+	s := step{kind: stepKind(r.IntN(int(kinds))), think: p.span(r, 0.5), hold: p.span(r, 2)}
+	if p.recipe.IsShared != nil && s.kind != downgrade {
+		s.lock = r.IntN(2)
+	}
+	if r.IntN(3) == 0 {
+		s.limit = p.span(r, 2)
+	}
+	if r.IntN(4) == 0 {
+		s.think, s.hold = 0, 0
+	}
+	if p.recipe.Limit > 0 {
+		s.n = 1 + r.IntN(p.recipe.Limit)
+	}
+	return s
+}
+
+func (p plan) drawTrouble(r *rand.Rand) trouble {
+	t := trouble{troubleKind(r.IntN(int(troubleKinds))), p.span(r, 1.5)}
+	switch {
+	case t.kind == delay:
+		t.d /= 8 // most answers come before the connection is given up
+	case t.kind >= expire && r.IntN(2) == 0:
+		t.kind = troubleKind(r.IntN(int(expire))) // more of the small ones
+	}
+	return t
+}
+
+func (t trouble) String() string { return fmt.Sprintf("%v %v", t.kind, t.d) }
+
+// String is the plan for people.
+func (p plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, T = %v\n", p.seed, p.timeout)
+	for i, c := range p.clients {
+		fmt.Fprintf(&b, "client %d: standard policy %v, attempts %d, jitter %v, closed at %v, handovers %v\n",
+			i, c.standard, c.attempts, c.jitter, c.closeAt, c.handover)
+		for w, steps := range c.workers {
+			fmt.Fprintf(&b, "  worker %d: %+v\n", w, steps)
+		}
+		for _, kind := range troubledOps {
+			for n := range kind.n {
+				if t, ok := c.troubles[nth{kind.op, n}]; ok {
+					fmt.Fprintf(&b, "  %v %d: %v\n", kind.op, n, t)
+				}
+			}
+		}
+	}
+	return b.String()
+}

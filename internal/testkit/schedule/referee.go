@@ -1,0 +1,289 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/judge"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// referee watches every lease of a schedule and writes down what must not be. It asks the
+// server where it can, not the library.
+type referee struct {
+	recipe  Recipe
+	srv     *zktest.Server
+	timeout time.Duration
+	began   time.Time
+
+	mu         sync.Mutex // protects what is below
+	heldLeases []*heldLease
+	tokens     judge.Tokens[*heldLease]
+	holders    judge.Holders[*heldLease]
+	store      judge.Store          // what the lock guards
+	proven     map[int64]time.Time  // when each session last sent a write
+	expired    map[int64]bool       // sessions that were ended by force
+	deleted    map[string]time.Time // znodes that were taken from their owners, and when
+	isolated   map[string]bool      // servers that see nothing of it
+	revoked    map[string]time.Time // znodes of those who were asked for the lock, and when
+	head       string               // the first in the queue when that was last looked at
+	headFrom   time.Time            // since when
+	history    []string
+	faults     []string
+}
+
+// heldLease is one lease of a contender, from grant to end.
+type heldLease struct {
+	c        *contender
+	lock     int // see step
+	lease    *recipes.Lease
+	outer    *heldLease // the exclusive one under which a shared one was acquired
+	at       time.Time
+	session  int64 // 0: was over when it was granted
+	released bool  // or about to be
+	over     bool
+	overAt   time.Time
+}
+
+func newReferee(recipe Recipe, srv *zktest.Server, timeout time.Duration) *referee {
+	return &referee{
+		recipe: recipe, srv: srv, timeout: timeout, began: time.Now(),
+		proven: map[int64]time.Time{}, expired: map[int64]bool{},
+		deleted: map[string]time.Time{}, isolated: map[string]bool{}, revoked: map[string]time.Time{},
+	}
+}
+
+// recordLocked keeps an event for the report.
+func (j *referee) recordLocked(format string, args ...any) {
+	j.history = append(j.history, fmt.Sprintf("%12v ", time.Since(j.began))+fmt.Sprintf(format, args...))
+}
+
+// reportFaultLocked records a violation.
+func (j *referee) reportFaultLocked(format string, args ...any) {
+	j.recordLocked("FAULT: "+format, args...)
+	j.faults = append(j.faults, fmt.Sprintf(format, args...))
+}
+
+// reportFault is reportFaultLocked for callers that don't hold j.mu.
+func (j *referee) reportFault(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reportFaultLocked(format, args...)
+}
+
+// verdict is empty if all was well.
+func (j *referee) verdict() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.faults) == 0 {
+		return ""
+	}
+	return strings.Join(j.faults, "\n") + "\n\nhistory:\n" + strings.Join(j.history, "\n")
+}
+
+// isExcusedLocked reports whether the znode or its session was taken away, which no client can
+// know at once. In that case fencing decides.
+func (j *referee) isExcusedLocked(t *heldLease) bool {
+	_, deleted := j.deleted[t.lease.Path()]
+	return deleted || j.expired[t.session] || t.session == 0
+}
+
+// isValid reports whether the holder may think that it has the lock.
+func (t *heldLease) isValid() bool {
+	return t.lease.Context().Err() == nil && time.Now().Before(t.lease.TrustedUntil())
+}
+
+// holds is isValid for a lease that is not over.
+func (t *heldLease) holds() bool { return !t.over && t.isValid() }
+
+// granted checks a lease that has just been granted.
+func (j *referee) granted(c *contender, lock int, lease *recipes.Lease, outer *heldLease) *heldLease {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, stat, there := j.srv.Get(lease.Path())
+	t := &heldLease{c: c, lock: lock, lease: lease, outer: outer, at: time.Now(), session: stat.EphemeralOwner}
+	j.recordLocked("%s: granted %s, trusted until %v", c, lease.Path(), lease.TrustedUntil().Sub(j.began))
+	gone, deleted := j.deleted[lease.Path()]
+	switch {
+	case there && deleted: // a second one of that name, after the directory was reaped
+		delete(j.deleted, lease.Path())
+	case deleted && j.hasKnownLocked(c, gone) && (!j.recipe.hasCohorts() || j.mustHaveEndedLocked(c, gone)):
+		j.reportFaultLocked("%s: granted %s, which was deleted %v before", c, lease.Path(), time.Since(gone))
+	case !there && !deleted && t.isValid() && (!j.recipe.hasCohorts() || !j.expired[c.client.Conn().SessionID()]):
+		j.reportFaultLocked("%s: granted %s, which does not exist", c, lease.Path())
+	}
+	isTrusted := t.isValid() // before the context is asked: the lease may end at any time
+	if there && !j.isExcusedLocked(t) && lease.Context().Err() == nil {
+		if !isTrusted {
+			j.reportFaultLocked("%s: granted after the end of trust", c)
+		}
+		j.checkGrantLocked(t, stat.Czxid)
+	}
+	isSound := func(t *heldLease) bool { return !j.isExcusedLocked(t) }
+	beside := j.holders.Grant(t, func(before *heldLease) bool { return before.holds() })
+	beside = slices.DeleteFunc(beside, func(other *heldLease) bool { return !isSound(other) || !j.excludes(t, other) })
+	if len(beside) >= max(1, j.recipe.Limit) && t.isValid() && isSound(t) {
+		j.reportFaultLocked("%s and %s hold the lock, and %d others", beside[0].c, c, len(beside)-1)
+	}
+	j.followLocked(t)
+	return t
+}
+
+// hasKnownLocked reports whether a client must know by now of an event at that time: at the latest when
+// its trouble is over, or when it gives up a silent connection.
+func (j *referee) hasKnownLocked(c *contender, at time.Time) bool {
+	silence := time.Since(at)
+	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout/3) && !j.isCutOffLocked(c)
+}
+
+// mustHaveEndedLocked reports whether a hold that a client passes on can't have outlasted an event at that time: trust has
+// ended since, or a heartbeat has been answered.
+func (j *referee) mustHaveEndedLocked(c *contender, at time.Time) bool {
+	return time.Since(zkutil.Latest(at, c.calmFrom)) > j.timeout*2/3
+}
+
+// isCutOffLocked reports whether the client may be connected to an isolated server.
+func (j *referee) isCutOffLocked(c *contender) bool {
+	return slices.ContainsFunc(c.servers, func(server string) bool { return j.isolated[server] })
+}
+
+// checkGrantLocked checks a lease whose znode is there against the server.
+func (j *referee) checkGrantLocked(t *heldLease, czxid int64) {
+	token, path := t.lease.FencingToken(), t.lease.Path()
+	if t.outer != nil {
+		czxid = t.outer.lease.FencingToken()
+	}
+	if token != czxid {
+		j.reportFaultLocked("%s: token %d, but czxid %d", t.c, token, czxid)
+	}
+	if t.session != t.c.client.Conn().SessionID() {
+		j.reportFaultLocked("%s: granted a znode of another session", t.c)
+	}
+	if ahead := j.ahead(path); ahead != "" {
+		j.reportFaultLocked("%s: granted %s, but %s is ahead", t.c, path, ahead)
+	}
+	// Readers that hold the lock together may have been granted in any order.
+	highest := j.tokens.Highest()
+	if before, grows := j.tokens.Grant(token, t); !grows && j.isExclusive(t) && (token != highest || !j.isPass(before, t)) {
+		j.reportFaultLocked("%s: token %d after %d", t.c, token, before.lease.FencingToken())
+	}
+}
+
+// isPass reports whether a lease follows another one of its client on the same znode, by Release.
+func (j *referee) isPass(before, t *heldLease) bool {
+	return j.recipe.hasCohorts() && before.c == t.c && before.lease.Path() == t.lease.Path() &&
+		errors.Is(context.Cause(before.lease.Context()), recipes.ErrReleased)
+}
+
+// inherited takes note of a lease that re-entered, and may outlast the one before.
+func (j *referee) inherited(from *heldLease, lease *recipes.Lease) *heldLease {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t := &heldLease{c: from.c, lock: from.lock, lease: lease, at: from.at, session: from.session}
+	if lease.FencingToken() != from.lease.FencingToken() || lease.Path() != from.lease.Path() {
+		j.reportFaultLocked("%s: re-entered %s and got %s", t.c, from.lease.Path(), lease.Path())
+	}
+	j.followLocked(t)
+	return t
+}
+
+// followLocked waits for the end of a lease.
+func (j *referee) followLocked(t *heldLease) {
+	j.heldLeases = append(j.heldLeases, t)
+	j.checkTrust(t)
+	context.AfterFunc(t.lease.Context(), func() { j.ended(t) })
+}
+
+func (j *referee) isExclusive(t *heldLease) bool { return t.lock == exclusive && j.recipe.Limit == 0 }
+
+func (j *referee) isShared(path string) bool {
+	return j.recipe.IsShared != nil && j.recipe.IsShared(path)
+}
+
+// excludes tells whether two leases may not be held together. A shared one may be held beside the exclusive one under which it
+// was acquired, whose token it has.
+func (j *referee) excludes(a, b *heldLease) bool {
+	return j.recipe.Limit > 0 || (a.lock == exclusive || b.lock == exclusive) && (j.recipe.IsShared == nil || a.lease.FencingToken() != b.lease.FencingToken())
+}
+
+// deadlineLocked is until when a session's last write proves it.
+func (j *referee) deadlineLocked(session int64) time.Time {
+	return j.proven[session].Add(j.timeout * 2 / 3)
+}
+
+// checkTrust: nothing but a write is trusted, and it for 2T/3 from its sending. Called
+// under j.mu.
+func (j *referee) checkTrust(t *heldLease) {
+	latest := j.deadlineLocked(t.session)
+	if until := t.lease.TrustedUntil(); t.session != 0 && until.After(latest) {
+		j.reportFaultLocked("%s: trusts %s until %v, the last write says %v", t.c, t.lease.Path(), until.Sub(j.began), latest.Sub(j.began))
+	}
+}
+
+// ended checks why and when a lease has ended.
+func (j *referee) ended(t *heldLease) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	t.over, t.overAt = true, time.Now()
+	cause := context.Cause(t.lease.Context())
+	j.recordLocked("%s: lease ended: %v", t.c, cause)
+	j.checkPrompt(t)
+	if t.session == 0 {
+		return
+	}
+	j.checkTrust(t)
+	switch {
+	case errors.Is(cause, recipes.ErrReleased):
+		if !t.released {
+			j.reportFaultLocked("%s: nobody has released the lease", t.c)
+		}
+		return
+	case errors.Is(cause, recipes.ErrSessionLost):
+		j.checkLossLocked(t)
+	case errors.Is(cause, recipes.ErrNodeDeleted):
+		if !j.isExcusedLocked(t) {
+			j.reportFaultLocked("%s: nobody has deleted the znode", t.c)
+		}
+	case errors.Is(cause, recipes.ErrSuspended) && t.c.plan.standard:
+	case errors.Is(cause, recipes.ErrClosed) && t.c.closing:
+		return
+	default:
+		j.reportFaultLocked("%s: lease ended with %v", t.c, cause)
+	}
+	if !t.c.troubled && !j.isExcusedLocked(t) {
+		j.reportFaultLocked("%s: a client without any trouble has lost its lease: %v", t.c, cause)
+	}
+}
+
+// checkLossLocked checks that the lease has ended before the server could grant the lock to another, and
+// that it was trusted when it was granted.
+func (j *referee) checkLossLocked(t *heldLease) {
+	if j.isExcusedLocked(t) {
+		return
+	}
+	if _, alive := j.srv.Session(t.session); !alive {
+		j.reportFaultLocked("%s: heard of the loss after the server had expired the session", t.c)
+	}
+	if !t.lease.TrustedUntil().After(t.at) {
+		j.reportFaultLocked("%s: granted %v after the end of trust", t.c, t.at.Sub(t.lease.TrustedUntil()))
+	}
+}
+
+// checkPrompt: a lease ends at its deadline, or when its znode's deletion can be told. A
+// connection that is lost again at once may prove the session and not tell. Called
+// under j.mu.
+func (j *referee) checkPrompt(t *heldLease) {
+	if late := time.Since(j.deadlineLocked(t.session)); t.session != 0 && late > 0 {
+		j.reportFaultLocked("%s: lease ended %v after its deadline", t.c, late)
+	}
+	if gone, ok := j.deleted[t.lease.Path()]; ok && time.Since(gone) > 2*j.timeout {
+		j.reportFaultLocked("%s: lease ended %v after its znode", t.c, time.Since(gone))
+	}
+}

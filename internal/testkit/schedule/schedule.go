@@ -1,0 +1,270 @@
+package schedule
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
+)
+
+// FirstSeed is the flag -seed: where everything random starts.
+var FirstSeed = flag.Uint64("seed", 1, "the first seed") //nolint:gochecknoglobals // a flag
+
+var (
+	schedules = flag.Int("schedules", 0, "how many fault schedules to run; 0: what takes seconds") //nolint:gochecknoglobals // a flag
+	verbose   = flag.Bool("plan", false, "print what each fault schedule consists of")             //nolint:gochecknoglobals // a flag
+)
+
+// lock is the path that the clients contend for.
+const lock = "/locks/a"
+
+// timeouts are the session timeouts of schedules.
+var timeouts = []time.Duration{ //nolint:gochecknoglobals // a constant list
+	time.Second, 2 * time.Second, 4 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+}
+
+// Recipe is the lock that schedules are played on.
+type Recipe struct {
+	Package string // its folder in recipes/
+	// New returns the lock of a client on path; of a read-write lock the write lock, and then the read lock.
+	New func(tb testing.TB, client *recipes.Client, path string) []Lock
+	// IsShared tells whether the contender at path is one of those who may hold the lock together: a reader. Nil: nobody is.
+	IsShared func(path string) bool
+	// Limit is how many may hold the lock together, if it is a semaphore: it has its permits in path/leases, and those who wait in
+	// path/locks. It never re-enters. Its Lock also has AcquireN and TryAcquireN.
+	Limit int
+	// NewInCohort is New for locks that callers of one client pass on among themselves: their leases follow each other on one
+	// znode, by Release. Each worker's steps are done by several goroutines then. The clients are numbered from 0.
+	NewInCohort func(tb testing.TB, client *recipes.Client, path string, number int) []Lock
+	// Fewer is for locks on the queue of the mutex: a quarter of the schedules, unless -schedules says how many.
+	Fewer bool
+}
+
+// hasCohorts tells whether a znode may stay when a lease has been released.
+func (r Recipe) hasCohorts() bool { return r.NewInCohort != nil }
+
+// dirs are the directories of the lock's znodes, the first that of those who hold it.
+func (r Recipe) dirs() []string {
+	if r.Limit > 0 {
+		return []string{lock + "/leases", lock + "/locks"}
+	}
+	return []string{lock}
+}
+
+// Lock is what schedules need of a lock.
+type Lock interface {
+	Acquire(ctx context.Context) (*recipes.Lease, error)
+	TryAcquire(ctx context.Context) (*recipes.Lease, error)
+	Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error
+	Participants(ctx context.Context) ([]recipes.Participant, error)
+}
+
+// insiders are the goroutines of a cohort that do a worker's steps.
+const insiders = 3
+
+// The numbers of the locks that Recipe.New returns.
+const exclusive, shared = 0, 1
+
+// arena is one schedule under way.
+type arena struct {
+	t          *testing.T
+	plan       plan
+	srv        *zktest.Server
+	referee    *referee
+	contenders []*contender
+	owner      map[string]*contender // by the server's address
+}
+
+// newArena connects the clients while all is well.
+func newArena(t *testing.T, p plan) *arena {
+	t.Helper()
+	// The servers' reports are as rare as any server allows, so that the margins are small.
+	srv := zktest.NewServer(t, zktest.WithServers(scheduleClients*serversEach),
+		zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(p.timeout/4))
+	a := &arena{
+		t: t, plan: p, srv: srv, referee: newReferee(p.recipe, srv, p.timeout),
+		owner: map[string]*contender{},
+	}
+	for i, clientPlan := range p.clients {
+		if p.recipe.hasCohorts() {
+			clientPlan.workers = slices.Repeat(clientPlan.workers, insiders)
+		}
+		c := &contender{
+			id: i, plan: clientPlan, servers: srv.Addrs()[i*serversEach:][:serversEach],
+			referee: a.referee, requests: map[zktest.Op]int{},
+		}
+		policy := recipes.SessionErrorPolicy
+		if clientPlan.standard {
+			policy = recipes.StandardErrorPolicy
+		}
+		c.client = zkclient.ConnectTo(t, srv, c.servers, recipes.WithSessionTimeout(p.timeout),
+			recipes.WithErrorPolicy(policy), recipes.WithRetryPolicy(clientPlan.retries()))
+		if p.recipe.hasCohorts() {
+			c.locks = p.recipe.NewInCohort(t, c.client, lock, i)
+		} else {
+			c.locks = p.recipe.New(t, c.client, lock)
+		}
+		a.contenders = append(a.contenders, c)
+		for _, server := range c.servers {
+			a.owner[server] = c
+		}
+	}
+	return a
+}
+
+// run lets the workers do their steps under the plan's troubles, and then checks that
+// nothing is left.
+func (a *arena) run() {
+	calm := a.srv.Inject(a.meet)
+	stop := make(chan struct{})
+	go a.referee.patrol(a.contenders, stop) // until stop is closed
+	defer close(stop)
+	ctx, cancel := context.WithCancel(a.t.Context())
+	defer cancel()
+	var workers sync.WaitGroup
+	for _, c := range a.contenders {
+		for _, steps := range c.plan.workers {
+			workers.Go(func() { c.work(ctx, steps) }) // joined below
+		}
+		if c.plan.closeAt > 0 {
+			workers.Go(func() { // joined below
+				pause(c.plan.closeAt)
+				c.close()
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { // ends with the workers
+		workers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(tooLong):
+		a.referee.reportFault("stuck: %v", a.znodes())
+		cancel()
+		<-done
+	}
+	calm()
+	a.srv.Heal()
+	require.NoError(a.t, a.srv.Restart())
+	a.checkGhosts()
+	for _, c := range a.contenders {
+		if c.plan.closeAt == 0 {
+			c.close()
+		}
+	}
+	a.checkSessions()
+}
+
+// znodes are the paths of all contenders.
+func (a *arena) znodes() (all []string) {
+	for _, dir := range a.plan.recipe.dirs() {
+		all = append(all, a.referee.queueIn(dir)...)
+	}
+	return all
+}
+
+// checkGhosts: within the session timeout, which counts from the servers' next report,
+// every znode is gone, though the clients live.
+func (a *arena) checkGhosts() {
+	synctest.Wait() // what was sent into a silence arrives now
+	for end := time.Now().Add(a.plan.timeout*5/4 + 5*time.Second); len(a.znodes()) > 0; bubble.Pass(a.plan.timeout / 50) {
+		if time.Now().After(end) {
+			a.referee.reportFault("ghosts: %v", a.znodes())
+			return
+		}
+	}
+}
+
+// checkSessions: what is left of a session is at most one whose handshake was never
+// answered, and it has nothing.
+func (a *arena) checkSessions() {
+	for _, session := range a.srv.Sessions() {
+		if len(session.Ephemerals) > 0 {
+			a.referee.reportFault("a session is left with %v", session.Ephemerals)
+		}
+	}
+	bubble.Pass(a.plan.timeout*5/4 + time.Second)
+	if left := a.srv.Sessions(); len(left) > 0 {
+		a.referee.reportFault("%d sessions outlive their clients", len(left))
+	}
+	a.referee.mu.Lock()
+	defer a.referee.mu.Unlock()
+	for _, t := range a.referee.heldLeases {
+		if t.lease.Context().Err() == nil {
+			a.referee.reportFaultLocked("%s: a lease stands after all is over", t.c)
+		}
+	}
+}
+
+// runSchedule runs one in a bubble. It leaves no goroutine: the bubble would not end.
+func runSchedule(t *testing.T, recipe Recipe, seed uint64) {
+	t.Helper()
+	p := newPlan(recipe, seed)
+	if *verbose {
+		fmt.Println(p)
+	}
+	hint := fmt.Sprintf("\nto see it again: go test ./recipes/%s -run TestFaultSchedules -schedules 1 -seed %d -plan\n", recipe.Package, seed)
+	stuck := time.AfterFunc(2*time.Minute, func() { panic("a schedule takes minutes of real time" + hint) })
+	defer stuck.Stop()
+	ended := false
+	defer func() {
+		if !ended { // a panic: the bubble's goroutines wait for each other
+			fmt.Fprintln(os.Stderr, hint)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		a := newArena(t, p)
+		a.run()
+		if verdict := a.referee.verdict(); verdict != "" {
+			t.Errorf("%s\n%s%s", verdict, p, hint)
+		}
+	})
+	ended = true
+}
+
+// Run plays schedules on a recipe: as many as -schedules says, or else what takes seconds.
+//
+// Three clients fight for one lock while requests and answers get lost, connections and sessions end, servers hang or are cut
+// off, and znodes vanish, all at random. Whatever happens: nobody holds the lock beside somebody who excludes that, in the
+// queue's order, with growing tokens; no lease outlives what proves it; nothing is left behind.
+func Run(t *testing.T, recipe Recipe) {
+	t.Helper()
+	n := *schedules
+	switch {
+	case n > 0:
+	case testing.Short():
+		n = 40
+	case testkit.IsRaced:
+		n = 300
+	default:
+		n = 1500
+	}
+	if recipe.Fewer && *schedules == 0 {
+		n /= 4
+	}
+	shards := min(runtime.GOMAXPROCS(0), n)
+	for shard := range shards {
+		t.Run(fmt.Sprintf("shard %d of %d", shard+1, shards), func(t *testing.T) {
+			t.Parallel()
+			for i := shard; i < n; i += shards {
+				runSchedule(t, recipe, *FirstSeed+uint64(i))
+			}
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package queue_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+)
+
+func TestMarkersOfContenders(t *testing.T) {
+	contenders := queue.ParseContenders([]string{
+		"_c_x-__READ__0000000002", "_c_y-__WRIT__0000000001", "_c_z-__READ__0000000001", "_c_q-lock-0000000000", "__WRIT__", "__READ__x",
+	}, queue.ReadWriteMarkers)
+	require.Len(t, contenders, 3)
+	writer, under, reader := contenders[0], contenders[1], contenders[2]
+	require.True(t, writer.HasMarker(queue.WriteMarker))
+	require.False(t, writer.HasMarker(queue.ReadMarker))
+	require.True(t, under.HasMarker(queue.ReadMarker))
+	require.True(t, under.HasNumberOf(writer))
+	require.False(t, reader.HasNumberOf(writer))
+}
+
+func TestCheckLayout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		mutex, readWrite := fixture.MutexOn(s, "/m"), fixture.MutexOn(s, "/m")
+		readWrite.Markers = queue.ReadWriteMarkers
+		require.NoError(t, readWrite.CheckLayout(t.Context()), "a missing directory")
+		srv.Put("/m/config", nil)
+		srv.Put("/m/lock-", nil)
+		require.NoError(t, readWrite.CheckLayout(t.Context()))
+		srv.Put("/m/x-lock-0000000007", nil)
+		require.NoError(t, mutex.CheckLayout(t.Context()))
+		require.ErrorIs(t, readWrite.CheckLayout(t.Context()), zkutil.ErrOtherLayout)
+		srv.Put("/m/x-__READ__0000000008", nil)
+		require.ErrorIs(t, mutex.CheckLayout(t.Context()), zkutil.ErrOtherLayout)
+	})
+}

@@ -1,0 +1,62 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// recordQueue asks the rule for the predecessor to wait for.
+func (w *waiter) recordQueue(queue []Contender, own int) {
+	if w.status != nil {
+		w.status.Position, w.status.Holder = own+1, Participant{}
+		if own > 0 {
+			w.status.Holder.Path = zkutil.Join(w.q.Dir, queue[0].Name)
+		}
+		w.status.recordAhead(own)
+		w.q.reportStatus(*w.status)
+	}
+	w.blocker, w.isNext, w.isOnlyBlocker, w.isTurnNear, w.isBehind, w.isFirst = "", false, false, false, false, own == 0
+	if b := w.q.Rule(queue, own); b >= 0 {
+		w.blocker = zkutil.Join(w.q.Dir, queue[b].Name)
+		isOutOfOrder, _ := checkSequence(queue[0].sequence)
+		isLast := w.q.Rule(queue[b+1:], own-b-1) < 0 // nobody behind the blocker keeps us out
+		w.isNext = !w.q.AlwaysList && !isOutOfOrder && isLast
+		w.isOnlyBlocker, w.isTurnNear, w.isBehind = w.isNext && b == 0, isLast && b == 0, b == own-1
+	}
+}
+
+// takeTurn is called when the watch on the blocker has fired. It reports whether the waiter may proceed without
+// another look at the queue. The waiter may if all of this is known:
+//
+//  1. The blocker is gone: the event of its deletion has come, and not the loss of the watch.
+//  2. Nobody is ahead of the blocker. Either the look has shown that (isOnlyBlocker), or the blocker was a hold of
+//     this session that was the first of its queue (IsFirst). What was ahead of it then is gone, and what has
+//     come since has a higher number. AcquireUnder alone puts a znode ahead of others, and that needs AlwaysList. A
+//     foreign contender with a negative number comes first whenever it comes: one in the list makes isNext false.
+//  3. Nobody who is between the blocker and the waiter makes the waiter wait, because the rule said so of the
+//     queue behind the blocker (isNext). That queue was listed after the waiter's own create. So everybody who is
+//     ahead was in it, and from there they can only go.
+//  4. The own znode was there when the blocker had gone. The server tells every event in order, and has not told of
+//     the deletion of the own znode before that of the blocker; or the own znode was read after the event. If it
+//     were gone, a successor might have been granted already.
+//
+// The own znode is read when the blocker has become a hold of this session, while it is held, unless a successor of
+// the same session watches it already. So mostly nothing is sent after the deletion. Session.Grant checks which
+// session owns the own znode.
+func (w *waiter) takeTurn(ctx context.Context) (isOurTurn bool, err error) {
+	if !w.isNext || !w.blockerWatch.IsGone() || !w.s.TellsEveryEvent() {
+		return false, nil
+	}
+	isHandedOn := w.s.IsFirst(w.blockerWatch)
+	if !w.isOnlyBlocker && !isHandedOn {
+		return false, nil
+	}
+	if isHandedOn {
+		if err := w.watchOwnNode(ctx); err != nil {
+			return false, err
+		}
+	}
+	w.isFirst = w.isBehind
+	return w.knowsOwnNode(), nil
+}

@@ -1,0 +1,67 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+)
+
+// AcquireUnder acquires a hold in the position of outer, which is an entry of a hold in the same
+// directory: the znode gets the number of outer's znode, as Curator's read lock does that is taken
+// under the write lock. Contenders that have queued behind outer stay behind the new hold when outer
+// ends. The new hold has outer's token.
+//
+// The caller must not leave outer before AcquireUnder has returned. If outer is lost meanwhile, the
+// error is the cause. If ctx ends first, the error is an InterruptedError.
+func (q *Queue) AcquireUnder(ctx context.Context, outer *session.Entry) (*session.Entry, error) {
+	caller, startedAt := ctx, time.Now()
+	ctx, cancel := q.Session.WhileOpen(ctx)
+	defer cancel()
+	q.Session.Retain()
+	defer q.Session.Release()
+	place, err := q.Session.ExtraPlace(q.Dir, q.bytes()) // those who wait for a place may wait for outer
+	if err != nil {
+		return nil, err
+	}
+	defer place.End()
+	isLost := func(err error) bool { return errors.Is(err, zkutil.ErrContenderLost) && outer.Loss() == nil }
+	entry, err := zkutil.RepeatWhile(ctx, q.Session.Config().Retry, isLost, func() (*session.Entry, error) {
+		return q.joinUnder(ctx, place, outer)
+	})
+	if loss := outer.Loss(); err != nil && loss != nil {
+		return nil, loss
+	}
+	return entry, interrupted(caller, err, WaitStatus{}, startedAt)
+}
+
+// joinUnder creates a znode with the number of outer's znode, and makes it a hold.
+//
+// A listing with both znodes shows that outer's znode was there when the new one was created. So each
+// contender that lists the queue after outer's end finds the new one ahead. Without that listing, the
+// new znode might have come when a contender behind outer was already granted.
+func (q *Queue) joinUnder(ctx context.Context, place *session.Place, outer *session.Entry) (*session.Entry, error) {
+	s := q.Session
+	_, outerName := zkutil.Split(outer.Path())
+	number, _ := sequenceOf(outerName, q.Markers)
+	path, err := s.CreateProtectedAs(ctx, place, q.Dir, q.Prefix+number, q.data())
+	if err != nil {
+		return nil, fmt.Errorf("create: %w", err)
+	}
+	queue, err := session.Repeat(ctx, s, func() ([]Contender, error) { return q.listContenders(ctx) })
+	if err == nil && !slices.ContainsFunc(queue, func(c Contender) bool { return c.Name == outerName }) {
+		err = zkutil.ErrNodeDeleted // of outer: another attempt would find the same, and outer may not know for a while
+	}
+	if err != nil {
+		s.RemoveLater(ctx, path)
+		return nil, err
+	}
+	w := &waiter{q: q, s: s, mayWait: true, outer: outer}
+	w.setPath(path)
+	q.reportJoined(path)
+	return w.awaitHold(ctx)
+}

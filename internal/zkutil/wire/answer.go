@@ -1,0 +1,176 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// namedCodes are the codes of refusals for which zk.Conn has errors.
+var namedCodes = map[int32]error{ //nolint:gochecknoglobals // a constant table
+	proto.CodeNoNode:                  zk.ErrNoNode,
+	proto.CodeNoAuth:                  zk.ErrNoAuth,
+	proto.CodeBadVersion:              zk.ErrBadVersion,
+	proto.CodeNoChildrenForEphemerals: zk.ErrNoChildrenForEphemerals,
+	proto.CodeNodeExists:              zk.ErrNodeExists,
+	proto.CodeNotEmpty:                zk.ErrNotEmpty,
+	proto.CodeSessionExpired:          zk.ErrSessionExpired,
+	proto.CodeInvalidACL:              zk.ErrInvalidACL,
+	proto.CodeAuthFailed:              zk.ErrAuthFailed,
+	proto.CodeSessionMoved:            zk.ErrSessionMoved,
+	proto.CodeBadArguments:            zk.ErrBadArguments,
+	proto.CodeAPIError:                zk.ErrAPIError,
+	proto.CodeClosing:                 zk.ErrClosing,
+	proto.CodeNothing:                 zk.ErrNothing,
+	proto.CodeReconfigDisabled:        zk.ErrReconfigDisabled,
+}
+
+// errorOf returns the error that zk.Conn has for a code.
+func errorOf(code int32) error {
+	if code == proto.CodeOK {
+		return nil
+	}
+	if err, ok := namedCodes[code]; ok {
+		return err
+	}
+	return fmt.Errorf("unknown error: %d", code) // as in zk.Conn
+}
+
+// decodeAnswer reads what follows the header of an answer. It keeps nothing of body. ok is false for
+// a body that is malformed.
+func decodeAnswer(op, code int32, body []byte) (a Answer, ok bool) {
+	a.Refused = -1
+	if a.Err = errorOf(code); a.Err != nil {
+		return a, true
+	}
+	d := proto.NewDecoder(body)
+	switch op {
+	case proto.OpCreate, proto.OpSync:
+		a.Path = d.String()
+	case proto.OpCreate2, proto.OpCreateContainer:
+		a.Path, a.Stat = d.String(), d.Stat()
+	case proto.OpGetData:
+		a.Data, a.Stat = d.Buffer(), d.Stat()
+	case proto.OpExists, proto.OpSetData:
+		a.Stat = d.Stat()
+	case proto.OpGetChildren2:
+		a.Children = decodeTexts(d, string(body))
+		a.Stat = d.Stat()
+		return a, a.Children != nil && d.Err() == nil
+	case proto.OpMulti:
+		return a, decodeChecks(d, &a)
+	}
+	return a, d.Err() == nil
+}
+
+// decodeTexts reads a list of texts, which share one copy of the frame; nil: it is malformed.
+func decodeTexts(d *proto.Decoder, frame string) []string {
+	n := int(d.Int32())
+	if n < 0 || n > d.Len()/4 {
+		return nil
+	}
+	texts := make([]string, n)
+	for i := range texts {
+		size := int(d.Int32())
+		at := len(frame) - d.Len()
+		if d.Skip(size) {
+			texts[i] = frame[at : at+size]
+		}
+	}
+	return texts
+}
+
+// decodeChecks finds the first part of a Multi of checks that was refused. Parts before it have no error,
+// and those behind it have another one. It returns false for an answer that is malformed.
+func decodeChecks(d *proto.Decoder, a *Answer) (ok bool) {
+	for i := 0; d.Err() == nil; i++ {
+		kind, isEnd, _ := d.Int32(), d.Bool(), d.Int32()
+		switch {
+		case isEnd:
+			return d.Err() == nil
+		case kind == proto.OpError:
+			if code := d.Int32(); a.Err == nil && code != proto.CodeOK {
+				a.Refused, a.Err = i, errorOf(code)
+			}
+		case kind != proto.OpCheck:
+			return false
+		}
+	}
+	return false
+}
+
+// takeAnswer reads an answer to one of the engine's own requests, and hands it over. The frame begins with
+// the header that was looked at.
+func (l *Line) takeAnswer(request sentFrame, zxid int64, code int32) error {
+	if l.frameLeft-4 > MaxFrame {
+		failAll([]sentFrame{request}, zk.ErrConnectionClosed)
+		return l.failMalformed()
+	}
+	body, err := l.readBody()
+	if err != nil {
+		failAll([]sentFrame{request}, zk.ErrConnectionClosed)
+		return err
+	}
+	l.wire.noteZxid(zxid)
+	if request.to == nil {
+		return nil // given up
+	}
+	a, ok := decodeAnswer(request.op, code, body)
+	if !ok {
+		a.Err = errMalformed
+	}
+	a.SentAt = request.sentAt
+	request.to.Receive(a)
+	if !ok {
+		return l.failMalformed()
+	}
+	return nil
+}
+
+// readBody reads the current frame without its header. What it returns is valid until the next frame.
+func (l *Line) readBody() ([]byte, error) {
+	if l.frameLeft <= l.in.Buffered() { // mostly, and then without a copy
+		frame, err := l.in.Peek(l.frameLeft)
+		_, _ = l.in.Discard(l.frameLeft)
+		l.frameLeft = 0
+		return frame[headerSize:], err
+	}
+	frame := slices.Grow(l.body[:0], l.frameLeft)[:l.frameLeft]
+	for n := 0; n < len(frame); {
+		read, err := l.in.Read(frame[n:])
+		if n, l.frameLeft = n+read, l.frameLeft-read; err != nil {
+			return nil, err
+		}
+		l.extendReadDeadline()
+	}
+	if l.body = nil; len(frame) <= maxSpare {
+		l.body = frame
+	}
+	return frame[headerSize:], nil
+}
+
+// noteZxid keeps the latest zxid of the session.
+func (w *Wire) noteZxid(zxid int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lastZxid = max(w.lastZxid, zxid)
+}
+
+// withLastZxid returns the request of a handshake with the latest zxid that any answer of the session had:
+// the server must not be behind that. zk.Conn knows only of the answers to its own requests.
+func withLastZxid(frame []byte, lastZxid int64) []byte {
+	const at, end, sessionAt = 8, 16, 20 // behind the length and the version; then the timeout and the session
+	if len(frame) < sessionAt+8 || binary.BigEndian.Uint64(frame[sessionAt:]) == 0 {
+		return frame
+	}
+	if known := int64(binary.BigEndian.Uint64(frame[at:])); known >= lastZxid { //nolint:gosec // a zxid
+		return frame
+	}
+	frame = slices.Clone(frame)
+	binary.BigEndian.PutUint64(frame[at:end], uint64(lastZxid)) //nolint:gosec // as above
+	return frame
+}
