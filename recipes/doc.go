@@ -18,7 +18,8 @@
 //
 //  1. Mutual exclusion: at most one exclusive hold of a path is valid at any
 //     instant, as long as clocks run at about the same rate. If a process was paused and
-//     does not know it, fencing decides: tokens of successive holders strictly grow.
+//     does not know it, fencing decides: tokens of successive holders strictly grow. Inside
+//     a cohort (mutex.WithCohort) holders who follow each other by Release have equal tokens.
 //  2. Loss is reported before it can do harm: a lease's context ends before the server
 //     can grant the lock to another contender.
 //  3. No ghost: after a failed attempt its znode exists at most until the session ends.
@@ -69,11 +70,12 @@
 // T is the session timeout: the shorter of the one that the latest handshake has granted and the one
 // with which the session was created. A proof of life is a write of this client that the quorum has
 // committed. An answer to a ping, a read or a sync is none, because a server that is cut off from its
-// quorum still gives those. So while a lease is held or awaited, the client commits an empty
-// transaction every T/6, unless it has other writes.
+// quorum still gives those. So while a lease is held, the client commits an empty transaction every
+// T/6, unless it has other writes. One that waits gives that proof when its turn has come.
 //
-// Every T/2 that transaction also checks, at the leader, that the watched znodes exist. If one is
-// gone without an event, the client leaves its server for another.
+// A client that waits reads what it watches once in T, so that it finds what it was not told. At the
+// leader it checks that every 20 T to 25 T, and every T/2 while it holds something. If a znode is gone
+// there that its server shows, the client leaves that server for another.
 //
 // # Concurrency
 //

@@ -51,6 +51,16 @@ var (
 	// invalid value, an id that is too long, an invalid path. Nothing was sent to a server; the same
 	// call will always fail.
 	ErrInvalidArgument = zkutil.ErrInvalidArgument
+	// ErrOtherLayout is returned when the path has contenders of another kind of lock, such as those of
+	// a mutex on the path of a read-write lock. The two would not exclude each other. The text names
+	// one of these contenders.
+	ErrOtherLayout = zkutil.ErrOtherLayout
+	// ErrSessionFull is returned when the paths of the client's ephemeral znodes would exceed the bytes
+	// of WithMaxSessionBytes, and the client has no contender on the path yet. Nothing was sent to a
+	// server. Release something, or use another client for further paths. A latch or a selector
+	// reports the error to its error handler, and tries again after a pause that grows. A path on which
+	// the client has a contender already is never refused: there the next contender waits.
+	ErrSessionFull = zkutil.ErrSessionFull
 	// ErrInvalidPath is returned for a path that the server or this library does not accept.
 	ErrInvalidPath = zkutil.ErrInvalidPath
 )
@@ -70,8 +80,9 @@ type WaitError struct {
 	// Position is the position in the queue when that was last read. 1 is the position of the
 	// holder. Contenders ahead may have left since. 0: the queue was never read.
 	Position int
-	// Holder is the contender that was first then. Its ID is known only to the waiter directly
-	// behind it, because nothing is read after the end of the context.
+	// Holder is the contender that was first then, if that was another one. Its ID is known only to the
+	// waiter directly behind it, because nothing is read after the end of the context. For the next one to
+	// get permits of a semaphore, Holder has the first permit; its ID is known after a wait of a second.
 	Holder Participant
 	// Waited is the time since Acquire was called; 0 at a re-entry, which never waits.
 	Waited time.Duration
@@ -86,7 +97,7 @@ func (e *WaitError) Error() string {
 	if e.Position > 0 {
 		text += " in position " + strconv.Itoa(e.Position)
 	}
-	if e.Position > 1 {
+	if e.Holder.Path != "" {
 		text += ", behind "
 		if e.Holder.ID != "" {
 			text += strconv.Quote(e.Holder.ID) + " at "

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -125,4 +126,18 @@ func TestPrintedClientKeepsItsSecrets(t *testing.T) {
 	}
 	require.Equal(t, "recipes.Client(suspended)", client.String())
 	require.Equal(t, "recipes.Client(nil)", fmt.Sprint((*Client)(nil)))
+}
+
+// The first of the queue waits for the server alone, and is not behind itself.
+func TestWaitErrorText(t *testing.T) {
+	holder := Participant{ID: "web 3", Path: "/locks/a/1"}
+	for want, err := range map[string]*WaitError{
+		"not acquired after 5s: no time":                                             {},
+		"not acquired after 5s in position 1: no time":                               {Position: 1},
+		`not acquired after 5s in position 1, behind "web 3" at /locks/a/1: no time`: {Position: 1, Holder: holder}, // of a semaphore
+		"not acquired after 5s in position 3, behind /locks/a/1: no time":            {Position: 3, Holder: Participant{Path: holder.Path}},
+	} {
+		err.Waited, err.Err = 5*time.Second, errors.New("no time")
+		require.EqualError(t, err, want)
+	}
 }

@@ -2,6 +2,10 @@ package recipes
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -35,7 +39,8 @@ func (l *Lease) Context() context.Context { return l.entry.Context() }
 
 // FencingToken returns a number that is larger for each later exclusive holder of the path, in the
 // whole ensemble, and constant for the life of the lease. It is the czxid of the lease's znode. Two
-// terms of one latch with only a suspension between them share a znode, and so a token.
+// terms of one latch with only a suspension between them share a znode, and so a token. So do leases of
+// a cohort that follow each other by Release: see mutex.WithCohort.
 //
 // A resource that remembers the highest token and refuses lower ones is safe from a holder that was
 // paused and does not know that it has lost the lease. With read-modify-write in SQL, claim the row
@@ -66,7 +71,8 @@ func (l *Lease) TrustedUntil() time.Time { return l.entry.TrustedUntil() }
 func (l *Lease) Revoked() <-chan struct{} { return l.entry.Revoked() }
 
 // Check returns a guard for a transaction with zk.Conn.Multi. The transaction is executed only if the
-// lease's znode exists. After release or loss it fails with zk.ErrNoNode and changes nothing.
+// lease's znode exists. After release or loss it fails with zk.ErrNoNode and changes nothing. In a cohort
+// the znode stays when the lease is passed on: see mutex.WithCohort.
 func (l *Lease) Check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: l.entry.Path(), Version: -1}
 }
@@ -74,7 +80,8 @@ func (l *Lease) Check() *zk.CheckVersionRequest {
 // Release gives the lease back. Call it once per Acquire, typically with defer. The last Release of a
 // re-entered lock deletes the znode. Release returns
 //
-//   - nil when the znode is gone, or when another lease on the same hold remains;
+//   - nil when the znode is gone, or when another lease on the same hold remains, or when a cohort
+//     keeps the znode;
 //   - the cause if the lease was lost: then there is nothing to release;
 //   - ErrNotHeld when called again;
 //   - ErrNodeNotDeleted if the znode could not be deleted within the operation timeout. The deletion
@@ -94,15 +101,38 @@ func (l *Lease) Release() error {
 	return nil
 }
 
+// String returns "mutex /locks/a, token 4294967310".
+func (l *Lease) String() string {
+	if l == nil {
+		return "lease(nil)"
+	}
+	return l.entry.Recipe() + " " + l.entry.UserPath() + ", token " + strconv.FormatInt(l.FencingToken(), 10)
+}
+
+// Format writes String for every verb. Without it package fmt would read what other goroutines write, and print
+// secrets of the client.
+func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
+
+// LogValue returns a group with the recipe, path, znode, token and id.
+func (l *Lease) LogValue() slog.Value {
+	if l == nil {
+		return slog.StringValue(l.String())
+	}
+	return slog.GroupValue(
+		slog.String("recipe", l.entry.Recipe()), slog.String("path", l.entry.UserPath()), slog.String("znode", l.Path()),
+		slog.Int64("token", l.FencingToken()), slog.String("id", l.entry.ID()))
+}
+
 // Participant is one contender of a recipe. If its znode may not be read, because of the ACL, only the
 // Path is set, and Token and Since if the server shows them all the same.
 type Participant struct {
-	// ID is the content of its znode: the id of its recipe's WithID, or its host's address.
+	// ID is the content of its znode: the id of its recipe's WithID, or that of the client's.
 	ID string
 	// Path is the path of its znode on the server, namespace included.
 	Path string
 	// Leader is true for the first contender of the queue: no other one can hold the lock or lead.
-	// The first contender itself need not. The znode of a killed process stays until its session
+	// With a read-write lock or a semaphore it is true for all those who may hold it together.
+	// Such a contender itself need not hold it. The znode of a killed process stays until its session
 	// has expired, and the znode of a leader that steps down until its work has returned.
 	Leader bool
 	// Token is the fencing token that the contender has, or will have, as holder or leader.

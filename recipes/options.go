@@ -22,6 +22,7 @@ const (
 	defaultSessionTimeout   = 30 * time.Second
 	defaultConnectTimeout   = 15 * time.Second
 	defaultOperationTimeout = 10 * time.Second
+	defaultSlowWait         = time.Minute
 )
 
 // Option configures a [Client]. An invalid value is an error of Connect or NewClient.
@@ -37,7 +38,7 @@ type config struct {
 
 func configure(opts []Option) (config, error) {
 	cfg := config{connectTimeout: defaultConnectTimeout}
-	cfg.OperationTimeout = defaultOperationTimeout
+	cfg.OperationTimeout, cfg.SlowWait = defaultOperationTimeout, defaultSlowWait
 	cfg.ACL = zk.WorldACL(zk.PermAll)
 	if err := option.Apply(&cfg, opts); err != nil {
 		return cfg, err
@@ -127,6 +128,30 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
+// WithMaxSessionBytes bounds the paths of the client's ephemeral znodes: the sum of their lengths in bytes,
+// and four for each. The default is 512 KiB, which is about 6,000 contenders. n must be positive.
+//
+// When a session ends, the servers write all these paths into one transaction. If that is longer than
+// their jute.maxbuffer (1 MiB) and as much extra, they can't read it, and the ensemble neither goes on nor
+// starts again (ZOOKEEPER-4306). So n must stay below the jute.maxbuffer of all servers. A znode counts
+// from before its create is sent until it is known to be gone, or its session is. Znodes that the user creates with
+// [Client.Conn] are not counted, nor are the parents of contenders, which are not ephemeral.
+//
+// No more than 500 contenders of one client wait at a time with a znode on one path. Further ones wait
+// inside the process, in the order in which they came, and get a znode as others are granted or leave.
+// Their turn counts from then: contenders of other clients may come before them. Where the bytes don't
+// suffice for another contender on a path on which the client has one already, it waits in the same way.
+// On any other path it fails with [ErrSessionFull].
+func WithMaxSessionBytes(n int) Option {
+	return func(cfg *config) error {
+		cfg.MaxBytes = n
+		if n <= 0 {
+			return fmt.Errorf("max session bytes: %d is not positive", n)
+		}
+		return nil
+	}
+}
+
 // WithAuth presents a credential on every connection, such as "digest" with "user:password". It may
 // be given several times. Without TLS it crosses the network in clear text. The server accepts any
 // digest: with a wrong password, the first operation that an ACL refuses fails with zk.ErrNoAuth, and
@@ -187,11 +212,37 @@ func WithHostProvider(hosts zk.HostProvider) Option {
 	}
 }
 
+// WithID sets what others see of the contenders of this client, unless their recipe has a WithID of its own. The
+// default is "host/pid", the name of the host and the number of the process. At most 64 KiB.
+func WithID(id string) Option {
+	return func(cfg *config) error {
+		if id == "" {
+			return errors.New("id: empty")
+		}
+		cfg.ID = []byte(id)
+		return option.CheckID(id)
+	}
+}
+
+// WithSlowWait sets after which time an acquisition that still waits is written to the log, once, at Warn: with
+// its position, and the id of the holder. The default is a minute; 0 is never. It does not concern elections, in
+// which waiting is normal.
+func WithSlowWait(d time.Duration) Option {
+	return func(cfg *config) error {
+		cfg.SlowWait = d
+		if d < 0 {
+			return fmt.Errorf("slow wait: %v is negative", d)
+		}
+		return nil
+	}
+}
+
 // WithLogger sets the logger of the client and its recipes. The default is slog.Default at the time
-// of each record. At Error: errors and panics of the user's functions that no handler gets. At Warn:
-// losses, and failures that are repeated. At Debug: states of the connection. A logger with
-// slog.DiscardHandler silences all that. Session ids are never logged, because a session's password
-// can be computed from them.
+// of each record. There is one record for an event; docs/operations.md lists them. At Error: errors and panics of
+// the user's functions that no handler gets, and what a server refuses for good. At Warn: losses, long waits,
+// and failures that are repeated. At Info: changes of the connection, and terms of leadership. A logger with
+// slog.DiscardHandler silences all that. Neither session ids nor credentials are logged: a session's password
+// can be computed from its id.
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {

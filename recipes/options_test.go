@@ -3,6 +3,7 @@ package recipes
 import (
 	"crypto/tls"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,28 +30,33 @@ func TestDefaults(t *testing.T) {
 
 func TestOptionsRefuseBadInput(t *testing.T) {
 	for want, opt := range map[string]Option{
-		"nil option":                  nil,
-		"session timeout: 0s":         WithSessionTimeout(0),
-		"session timeout: -1s":        WithSessionTimeout(-time.Second),
-		"session timeout: 1µs":        WithSessionTimeout(time.Microsecond),
-		"connect timeout: 0s":         WithConnectTimeout(0),
-		"operation timeout: -1ns":     WithOperationTimeout(-1),
-		"retry policy: negative":      WithRetryPolicy(RetryPolicy{MaxAttempts: -1}),
-		"negative field":              WithRetryPolicy(RetryPolicy{MaxElapsed: -1}),
-		"policy: negative field":      WithRetryPolicy(RetryPolicy{InitialInterval: -1}),
-		"y: negative field":           WithRetryPolicy(RetryPolicy{MaxInterval: -1}),
-		"acl: empty":                  WithACL(),
-		"auth: empty scheme":          WithAuth("", []byte("x")),
-		"and this one has no colon":   WithAuth("digest", []byte("secret")),
-		"tls: nil":                    WithTLS(nil),
-		"dialer: nil":                 WithDialer(nil),
-		"host provider: nil":          WithHostProvider(nil),
-		"logger: nil":                 WithLogger(nil),
-		"error policy: unknown value": WithErrorPolicy(7),
-		`invalid path "//a"`:          WithNamespace("//a"),
-		`invalid path "/a/"`:          WithNamespace("a/"),
-		`"/zookeeper"`:                WithNamespace("zookeeper"),
-		`"/.."`:                       WithNamespace(".."),
+		"nil option":                   nil,
+		"session timeout: 0s":          WithSessionTimeout(0),
+		"session timeout: -1s":         WithSessionTimeout(-time.Second),
+		"session timeout: 1µs":         WithSessionTimeout(time.Microsecond),
+		"connect timeout: 0s":          WithConnectTimeout(0),
+		"operation timeout: -1ns":      WithOperationTimeout(-1),
+		"retry policy: negative":       WithRetryPolicy(RetryPolicy{MaxAttempts: -1}),
+		"negative field":               WithRetryPolicy(RetryPolicy{MaxElapsed: -1}),
+		"policy: negative field":       WithRetryPolicy(RetryPolicy{InitialInterval: -1}),
+		"y: negative field":            WithRetryPolicy(RetryPolicy{MaxInterval: -1}),
+		"acl: empty":                   WithACL(),
+		"auth: empty scheme":           WithAuth("", []byte("x")),
+		"and this one has no colon":    WithAuth("digest", []byte("secret")),
+		"tls: nil":                     WithTLS(nil),
+		"dialer: nil":                  WithDialer(nil),
+		"host provider: nil":           WithHostProvider(nil),
+		"logger: nil":                  WithLogger(nil),
+		"error policy: unknown value":  WithErrorPolicy(7),
+		"id: empty":                    WithID(""),
+		"id of 65537 bytes: more than": WithID(strings.Repeat("x", 64<<10+1)),
+		"slow wait: -1ns is negative":  WithSlowWait(-1),
+		"max session bytes: 0 is":      WithMaxSessionBytes(0),
+		"max session bytes: -1 is":     WithMaxSessionBytes(-1),
+		`invalid path "//a"`:           WithNamespace("//a"),
+		`invalid path "/a/"`:           WithNamespace("a/"),
+		`"/zookeeper"`:                 WithNamespace("zookeeper"),
+		`"/.."`:                        WithNamespace(".."),
 	} {
 		_, err := Connect(t.Context(), []string{"localhost"}, WithDialer(noDial), opt)
 		require.ErrorContains(t, err, want)
@@ -59,6 +65,14 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 		_, err = NewClient(new(zk.Conn), make(chan zk.Event), opt)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// The longest id, and no slow wait at all, are valid.
+func TestOptionsAcceptTheirLimits(t *testing.T) {
+	cfg, err := configure([]Option{WithID(strings.Repeat("x", 64<<10)), WithSlowWait(0)})
+	require.NoError(t, err)
+	require.Len(t, cfg.ID, 64<<10)
+	require.Zero(t, cfg.SlowWait)
 }
 
 func TestConnectRefusesBadServers(t *testing.T) {

@@ -190,7 +190,7 @@ func isDecided(l *latch.LeaderLatch) bool {
 }
 
 func TestDecidedOnceItIsKnownWhetherTheLatchLeads(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2} {
+	for _, op := range []zktest.Op{zktest.OpCreate2, zktest.OpGetChildren2} {
 		t.Run(op.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
@@ -220,7 +220,7 @@ func TestDecidedWhenThereWillBeNoAnswer(t *testing.T) {
 		require.NoError(t, never.Close())
 		require.True(t, isDecided(never))
 
-		srv.Delay(zktest.OpCreate, time.Minute)
+		srv.Delay(zktest.OpCreate2, time.Minute)
 		closed, abandoned := enter(t, client), enter(t, client)
 		require.False(t, isDecided(closed))
 		go func() { _ = closed.Close() }() // ends with the client

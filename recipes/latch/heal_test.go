@@ -1,6 +1,8 @@
 package latch_test
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,11 +36,10 @@ func TestRefusedLatchLeadsOnceItMay(t *testing.T) {
 		op      zktest.Op
 		refusal zktest.Refusal
 	}{
-		"no right to create":            {zktest.OpCreate, zktest.RefuseNoAuth},
+		"no right to create":            {zktest.OpCreate2, zktest.RefuseNoAuth},
 		"no right to create the parent": {zktest.OpCreateContainer, zktest.RefuseNoAuth},
 		"no right to list":              {zktest.OpGetChildren2, zktest.RefuseNoAuth},
-		"no right to read":              {zktest.OpGetData, zktest.RefuseNoAuth},
-		"quota exceeded":                {zktest.OpCreate, quotaExceeded},
+		"quota exceeded":                {zktest.OpCreate2, quotaExceeded},
 		"unknown code at the list":      {zktest.OpGetChildren2, -66},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestRefusedLatchLeadsOnceItMay(t *testing.T) {
 				l := enter(t, testclient.Connect(t, srv))
 				pass(testkit.Shorter(time.Hour, 10*time.Minute))
 				require.False(t, l.HasLeadership())
-				require.Less(t, log.Count(zktest.OpCreate), 300, "no loop")
+				require.Less(t, log.Count(zktest.OpCreate2), 300, "no loop")
 				allow()
 				pass(time.Minute)
 				require.True(t, l.HasLeadership())
@@ -58,6 +59,24 @@ func TestRefusedLatchLeadsOnceItMay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A latch that may not read its own znode leads, because it has made it. It says that it can't hear of a
+// revocation, and a deletion of the znode ends its term all the same.
+func TestLatchThatMayNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		refuse(srv, zktest.OpGetData, zktest.RefuseNoAuth)
+		var log logBuffer
+		l, term := lead(t, testclient.Connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		pass(time.Minute)
+		require.NoError(t, term.Context().Err())
+		require.Contains(t, log.String(), "own znode can't be read")
+		srv.Delete(term.Path())
+		pass(timeout)
+		require.ErrorIs(t, context.Cause(term.Context()), recipes.ErrNodeDeleted)
+		require.NoError(t, l.Close())
+	})
 }
 
 // private puts a contender at the head of the queue whose znode only its owner may read.

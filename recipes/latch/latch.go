@@ -63,7 +63,7 @@ func New(c *recipes.Client, path string, opts ...Option) (*LeaderLatch, error) {
 	if l.config, err = configure(opts); err != nil {
 		return nil, l.base.InvalidArgument("new", err)
 	}
-	l.base.Queue.Data = l.config.id
+	l.base.Queue.Data, l.base.Queue.Name = l.config.id, l.config.name
 	l.candidate = queue.NewCandidate(l.base.Queue, func(err error) { l.reportTrouble(l.base.OpError("join", err)) })
 	l.handlerCalls = l.candidate.Callbacks()
 	for _, listener := range l.config.listeners {

@@ -168,7 +168,7 @@ func TestListenerWithoutFunctions(t *testing.T) {
 		var j journal
 		l, term := lead(t, testclient.Connect(t, srv), latch.WithListener(latch.Listener{}),
 			latch.WithListener(latch.Listener{NotLeader: func() { j.add("ends") }}))
-		pass(0)
+		pass(time.Second)
 		srv.Delete(term.Path())
 		await(t, l)
 		pass(0)

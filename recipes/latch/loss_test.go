@@ -181,7 +181,7 @@ func TestConcurrentResetsLeaveOneLeader(t *testing.T) {
 func TestRepeatedLossLeavesOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetData, zktest.OpGetChildren2} {
+		for _, op := range []zktest.Op{zktest.OpCreate2, zktest.OpGetData, zktest.OpGetChildren2} {
 			srv.Delay(op, 10*time.Millisecond)
 		}
 		client := testclient.Connect(t, srv)
@@ -200,7 +200,7 @@ func TestRepeatedLossLeavesOneNode(t *testing.T) {
 
 // The parent goes, with everything in it, at each request of an election.
 func TestWipedParentIsMadeAgain(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpCreateContainer, zktest.OpGetData, zktest.OpGetChildren2} {
+	for _, op := range []zktest.Op{zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpGetData, zktest.OpGetChildren2} {
 		t.Run(op.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
@@ -265,7 +265,7 @@ func TestRetryPolicyDoesNotEndACampaign(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv, recipes.WithOperationTimeout(time.Second),
 			recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1, MaxElapsed: time.Millisecond}))
-		srv.DropReply(zktest.OpCreate, 5)
+		srv.DropReply(zktest.OpCreate2, 5)
 		srv.DropRequest(zktest.OpGetChildren2, 5)
 		l, term := lead(t, client)
 		for range 5 {

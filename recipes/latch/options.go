@@ -13,7 +13,8 @@ type Option func(*config) error
 
 // config is what the options of a latch set.
 type config struct {
-	id           []byte // nil: the host's address
+	id           []byte // nil: the client's
+	name         string
 	mode         CloseMode
 	grace        time.Duration
 	listeners    []Listener
@@ -40,10 +41,15 @@ const (
 
 const defaultGrace = 30 * time.Second
 
-// WithID sets what others see of this participant; the default is the host's address.
-// At most 64 KiB.
+// WithID sets what others see of this participant; the default is that of recipes.WithID. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
+}
+
+// WithName sets a name for the election, of at most 128 bytes, which is the same in all processes. It is the
+// Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+func WithName(name string) Option {
+	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
 func (m CloseMode) check() error {
@@ -80,7 +86,7 @@ func WithStepDownGrace(grace time.Duration) Option {
 
 // WithErrorHandler sets a function that gets the errors of the latch, each as a *recipes.OpError:
 // a refusal of the server, once until it changes or is over; each panic of a listener, as a
-// *recipes.PanicError, which has the stack; and ErrSequenceExhausted. They are also logged: a refusal
+// *recipes.PanicError, which has the stack; ErrSessionFull; and ErrSequenceExhausted. They are also logged: a refusal
 // to Observe at Warn, all others at Error. Calls come one at a time, in order, under no lock.
 func WithErrorHandler(handle func(error)) Option {
 	return func(cfg *config) error {

@@ -66,7 +66,7 @@ func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...r
 		IsLeader: func(*recipes.Lease) { s.j.add("successor leads") },
 	}))
 	<-successor.Decided()
-	pass(0)
+	pass(time.Second) // both watch their own znodes now
 	return s
 }
 

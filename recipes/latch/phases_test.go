@@ -146,7 +146,7 @@ var phases = map[string]func(t *testing.T, srv *zktest.Server, client *recipes.C
 		t.Helper()
 		require.NoError(t, l.Start())
 		term := await(t, l)
-		srv.Delay(zktest.OpCreate, time.Second)
+		srv.Delay(zktest.OpCreate2, time.Second)
 		srv.Expire(sessionOf(client))
 		<-term.Context().Done()
 		pass(100 * time.Millisecond)
@@ -161,18 +161,18 @@ var phases = map[string]func(t *testing.T, srv *zktest.Server, client *recipes.C
 		pass(100 * time.Millisecond)
 	},
 	"create not sent yet": creating(func(srv *zktest.Server) { srv.Partition() }),
-	"create lost":         creating(func(srv *zktest.Server) { srv.DropRequest(zktest.OpCreate, 3) }),
+	"create lost":         creating(func(srv *zktest.Server) { srv.DropRequest(zktest.OpCreate2, 3) }),
 	"create's answer lost": creating(func(srv *zktest.Server) {
-		srv.DropReply(zktest.OpCreate, 3)
+		srv.DropReply(zktest.OpCreate2, 3)
 	}),
-	"create's answer delayed":       creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreate, time.Second) }),
-	"create's answer long delayed":  creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreate, 5*time.Second) }),
+	"create's answer delayed":       creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreate2, time.Second) }),
+	"create's answer long delayed":  creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreate2, 5*time.Second) }),
 	"create without an answer":      creating(func(srv *zktest.Server) { srv.Isolate() }),
 	"parent's create delayed":       creating(func(srv *zktest.Server) { srv.Delay(zktest.OpCreateContainer, time.Second) }),
 	"parent's create answer lost":   creating(func(srv *zktest.Server) { srv.DropReply(zktest.OpCreateContainer, 3) }),
 	"first look at the queue slow":  creating(func(srv *zktest.Server) { srv.Delay(zktest.OpGetChildren2, time.Second) }),
 	"first look at the queue lost":  creating(func(srv *zktest.Server) { srv.DropReply(zktest.OpGetChildren2, 3) }),
-	"expiry at the create":          creating(expireAt(zktest.OpCreate)),
+	"expiry at the create":          creating(expireAt(zktest.OpCreate2)),
 	"expiry at the look at a queue": creating(expireAt(zktest.OpGetChildren2)),
 }
 

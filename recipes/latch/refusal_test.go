@@ -61,8 +61,7 @@ func TestRefusalIsTold(t *testing.T) {
 		}, "no permission to create children of " + election},
 		"no right to create the parent": {refusing(zktest.OpCreateContainer, zktest.RefuseNoAuth), "no permission to create children of /services"},
 		"no right to list":              {refusing(zktest.OpGetChildren2, zktest.RefuseNoAuth), "no permission to list the children of " + election},
-		"no right to read":              {refusing(zktest.OpGetData, zktest.RefuseNoAuth), "no permission to read " + election},
-		"quota exceeded":                {refusing(zktest.OpCreate, quotaExceeded), "unknown error: -125"},
+		"quota exceeded":                {refusing(zktest.OpCreate2, quotaExceeded), "unknown error: -125"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,11 +112,11 @@ func TestEachChangeOfARefusalIsTold(t *testing.T) {
 		errs := make(chan error, 100)
 		l := create(t, testclient.Connect(t, srv), watch(errs))
 		require.NoError(t, l.Err())
-		allow := refuse(srv, zktest.OpCreate, quotaExceeded)
+		allow := refuse(srv, zktest.OpCreate2, quotaExceeded)
 		require.NoError(t, l.Start())
 		pass(time.Minute)
 		require.Len(t, taken(errs), 1)
-		forbidden := refuse(srv, zktest.OpCreate, zktest.RefuseNoAuth)
+		forbidden := refuse(srv, zktest.OpCreate2, zktest.RefuseNoAuth)
 		allow()
 		pass(time.Minute)
 		require.Len(t, taken(errs), 1)
@@ -125,7 +124,7 @@ func TestEachChangeOfARefusalIsTold(t *testing.T) {
 		forbidden()
 		term := await(t, l)
 		require.NoError(t, l.Err())
-		forbid(srv, zktest.OpCreate)
+		forbid(srv, zktest.OpCreate2)
 		srv.Delete(term.Path())
 		pass(time.Minute)
 		require.Len(t, taken(errs), 1)
@@ -144,7 +143,7 @@ func TestRefusalWhileWaiting(t *testing.T) {
 		third := enter(t, testclient.Connect(t, srv))
 		<-third.Decided()
 		allow := forbid(srv, zktest.OpGetChildren2)
-		forbidCreate := forbid(srv, zktest.OpCreate)
+		forbidCreate := forbid(srv, zktest.OpCreate2)
 		require.NoError(t, second.Close())
 		pass(time.Minute)
 		require.ErrorIs(t, third.Err(), zk.ErrNoAuth)

@@ -6,8 +6,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// ID returns the ID with which other participants see this one: that of [WithID], or the host's
-// address.
+// ID returns the ID with which other participants see this one: that of [WithID], or that of
+// the client.
 func (l *LeaderLatch) ID() string { return l.base.Queue.ID() }
 
 // Path returns the path of the znode with which the latch waits or leads, namespace included, as in

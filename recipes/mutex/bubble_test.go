@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/schedule"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -22,7 +23,7 @@ import (
 var exhaustive = flag.Bool("exhaustive", false, "every millisecond for every session timeout, 20,000 acquisitions for ghosts")
 
 // firstSeed is where everything random starts.
-var firstSeed = flag.Uint64("seed", 1, "the first seed")
+var firstSeed = schedule.FirstSeed
 
 // raced is set where the race detector is.
 var raced bool
@@ -36,9 +37,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func connectTo(t *testing.T, srv *zktest.Server, addresses []string, timeout time.Duration, opts ...recipes.Option) *recipes.Client {
+func connectTo(t *testing.T, srv *zktest.Server, addresses []string, timeout time.Duration) *recipes.Client {
 	t.Helper()
-	return zkclient.ConnectTo(t, srv, addresses, append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
+	return zkclient.ConnectTo(t, srv, addresses, recipes.WithSessionTimeout(timeout))
 }
 
 // adopt returns a client of a connection that it does not own, and is told the session
@@ -117,7 +118,7 @@ func noteWrites(srv *zktest.Server) *writes {
 	w := &writes{last: map[int64]time.Time{}}
 	srv.Inject(func(r zktest.Request) zktest.Fault {
 		switch r.Op {
-		case zktest.OpCreate, zktest.OpCreateContainer, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti:
+		case zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti:
 			w.mu.Lock()
 			w.last[r.Session] = r.Time
 			w.mu.Unlock()
@@ -135,3 +136,6 @@ func (w *writes) of(client *recipes.Client) time.Time {
 
 // attempt is Acquire or TryAcquire.
 type attempt func(context.Context) (*recipes.Lease, error)
+
+// pause is a sleep in virtual time that leaves other goroutines their turn.
+func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time

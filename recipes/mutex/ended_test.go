@@ -51,7 +51,7 @@ func endedHold(f *fixture, cause error, end func(f *fixture, client *recipes.Cli
 				return nil
 			}), cause)
 		}
-		require.Zero(f, log.Count(zktest.OpCreate))
+		require.Zero(f, log.Count(zktest.OpCreate2))
 		log.Stop()
 	}
 	refused()

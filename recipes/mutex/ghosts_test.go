@@ -105,7 +105,7 @@ func TestLostAnswersLeaveNoGhost(t *testing.T) {
 		n    int
 		seed uint64
 	}{
-		"of create":                  {zktest.OpCreate, 4000, *firstSeed},
+		"of create":                  {zktest.OpCreate2, 4000, *firstSeed},
 		"of any request, first half": {zktest.OpAny, 10000, *firstSeed},
 		"of any request, other half": {zktest.OpAny, 10000, *firstSeed + 1},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -15,6 +14,7 @@ import (
 // InterProcessMutex is a lock on a path. Create it with [New]; it needs no closing.
 type InterProcessMutex struct {
 	base      recipe.Base
+	contender contender            // the queue, or the cohort in it
 	onRevoked func(*recipes.Lease) // may be nil
 	callbacks *session.Callbacks   // of onRevoked
 }
@@ -24,14 +24,22 @@ type Option func(*config) error
 
 // config is what the options of a mutex set.
 type config struct {
-	id        []byte // nil: the host's address
+	id        []byte // nil: the client's
+	name      string
 	onRevoked func(*recipes.Lease)
+	cohort    *queue.Bounds // nil: none
 }
 
 // WithID sets what Participants shows for this mutex's contenders; the default is
-// the host's address. At most 64 KiB.
+// that of recipes.WithID. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
+}
+
+// WithName sets a name for the lock, of at most 128 bytes, which is the same in all processes. It is the
+// Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+func WithName(name string) Option {
+	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
 // WithRevocationListener sets a function that is called when a peer asks for the lock, at most once a
@@ -58,8 +66,14 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 	if err := option.Apply(&cfg, opts); err != nil {
 		return nil, base.InvalidArgument("new", err)
 	}
-	base.Queue.Data = cfg.id
-	return &InterProcessMutex{base: base, onRevoked: cfg.onRevoked, callbacks: base.Queue.Session.Callbacks()}, nil
+	base.Queue.Data, base.Queue.Name = cfg.id, cfg.name
+	m := &InterProcessMutex{base: base, contender: base.Queue, onRevoked: cfg.onRevoked, callbacks: base.Queue.Session.Callbacks()}
+	if cfg.cohort != nil {
+		if m.contender, err = base.Queue.WithCohort(*cfg.cohort); err != nil {
+			return nil, base.InvalidArgument("new", err)
+		}
+	}
+	return m, nil
 }
 
 // Acquire blocks until the lock is held, and returns the lease. The context bounds only the wait: the
@@ -71,37 +85,50 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 //   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first: before the call or
 //     while it waits, with or without a hold;
 //   - the cause of the end, if ctx carries a hold of this lock that has ended;
-//   - ErrClosed, or ErrSequenceExhausted;
+//   - ErrClosed, ErrSequenceExhausted, or ErrSessionFull;
 //   - an error of the server, or the last one when the retry policy gives up. For zk.ErrNoAuth the
 //     text names the znode whose ACL refuses.
 //
 // After an error the znode of the attempt is deleted, if necessary in the background.
 func (m *InterProcessMutex) Acquire(ctx context.Context) (*recipes.Lease, error) {
-	return m.acquireLease(ctx, "acquire", m.base.Queue.Acquire)
+	return m.acquireLease(ctx, "acquire", true)
 }
 
 // TryAcquire is Acquire without the wait for other contenders. If one of them holds the lock or is
 // ahead, TryAcquire deletes its own znode and returns ErrNotAcquired. It still waits for the server's
 // answers: bound it by ctx. If ctx ends first, it fails with a *recipes.WaitError, as Acquire does.
 func (m *InterProcessMutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
-	return m.acquireLease(ctx, "try acquire", m.base.Queue.TryAcquire)
+	return m.acquireLease(ctx, "try acquire", false)
 }
 
-// acquireLease re-enters the hold that ctx carries, or else calls acquire.
-func (m *InterProcessMutex) acquireLease(ctx context.Context, op string, acquire func(context.Context) (*session.Entry, error)) (*recipes.Lease, error) {
+// acquireLease re-enters the hold that ctx carries, or else acquires one. Its frame is small, because thousands
+// of callers may wait in it for hours.
+func (m *InterProcessMutex) acquireLease(ctx context.Context, op string, mayWait bool) (*recipes.Lease, error) {
+	acquisition := m.base.Queue.BeginAcquisition(ctx, !mayWait)
 	entry, err := m.base.Queue.Reenter(ctx)
 	isNewHold := entry == nil && err == nil
 	if isNewHold {
-		entry, err = acquire(ctx)
+		entry, err = m.contender.AcquireTraced(ctx, mayWait, acquisition)
 	}
 	if err != nil {
-		return nil, m.base.OpError(op, recipe.PublicError(err))
+		err = m.errorOf(op, err)
+		acquisition.Fail(err)
+		return nil, err
 	}
+	acquisition.Succeed(!isNewHold, entry)
+	return m.newLease(entry, isNewHold), nil
+}
+
+func (m *InterProcessMutex) errorOf(op string, err error) error {
+	return m.base.OpError(op, recipe.PublicError(err))
+}
+
+func (m *InterProcessMutex) newLease(entry *session.Entry, isNewHold bool) *recipes.Lease {
 	lease := recipe.NewLease(entry)
 	if isNewHold && m.onRevoked != nil {
 		entry.OnRevoked(m.callbacks, func() { m.onRevoked(lease) })
 	}
-	return lease, nil
+	return lease
 }
 
 // Do acquires the lock, calls fn, and releases the lock. The context that fn gets re-enters. It ends
@@ -114,48 +141,15 @@ func (m *InterProcessMutex) acquireLease(ctx context.Context, op string, acquire
 //   - otherwise fn's error, unchanged, followed by ErrNodeNotDeleted if the release has failed;
 //   - the error of Acquire, if the lock was not acquired and fn was not called. If ctx has ended,
 //     that is a *recipes.WaitError, also for a re-entry. A deadline inside fn is no WaitError.
-func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) (err error) {
-	if fn == nil {
-		return m.base.InvalidArgument("do", errors.New("nil function"))
-	}
-	lease, err := m.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	inner, cancel := context.WithCancelCause(lease.Context())
-	deadline, hasDeadline := ctx.Deadline()
-	unbind := context.AfterFunc(ctx, func() {
-		if !hasDeadline || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cancel(context.Cause(ctx))
-		}
-	})
-	if hasDeadline { // so that fn sees the deadline, and errors of it are DeadlineExceeded
-		var stop context.CancelFunc
-		inner, stop = context.WithDeadline(inner, deadline)
-		defer stop()
-	}
-	defer func() {
-		unbind()
-		cancel(recipes.ErrReleased)
-		err = m.resultOfDo(err, lease.Release())
-	}()
-	return fn(inner, lease) //nolint:contextcheck // the lease's context has the values of ctx
-}
-
-// resultOfDo returns the error of Do, given those of its function and of Release.
-func (m *InterProcessMutex) resultOfDo(err, released error) error {
-	switch {
-	case released == nil || errors.Is(released, recipes.ErrNotHeld):
-		return err // with ErrNotHeld: fn has released the lease, and its Release has returned a loss
-	case errors.Is(released, recipes.ErrNodeNotDeleted):
-		return zkutil.Both(err, released)
-	default:
-		return m.base.OpError("do", zkutil.LossAndError(errors.Unwrap(released), err))
-	}
+func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error {
+	return recipe.Do(ctx, m.base.OpError, m.Acquire, fn)
 }
 
 // Participants returns the contenders that hold or wait for the lock, in queue order, the holder
-// first. It is a snapshot: a contender that leaves while it is taken is left out.
+// first. It is a snapshot: a contender that leaves while it is taken is left out. A cohort is one
+// contender. How many wait inside is in the ID of this client's own cohort, as in "web-3 (+12 inside)".
 func (m *InterProcessMutex) Participants(ctx context.Context) ([]recipes.Participant, error) {
-	return m.base.Participants(ctx)
+	participants, err := m.base.Participants(ctx)
+	m.addWaitingInside(participants)
+	return participants, err
 }

@@ -2,7 +2,8 @@ package mutex_test
 
 import (
 	"context"
-	"net"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,9 @@ func TestDefaultID(t *testing.T) {
 		participants, err := m.Participants(f.Context())
 		require.NoError(f, err)
 		require.Len(f, participants, 1)
-		require.NotNil(f, net.ParseIP(participants[0].ID), "the host's address: %q", participants[0].ID)
+		host, err := os.Hostname()
+		require.NoError(f, err)
+		require.Equal(f, fmt.Sprintf("%s/%d", host, os.Getpid()), participants[0].ID)
 		require.NoError(f, lease.Release())
 	})
 }

@@ -205,7 +205,7 @@ func TestSessionIDsAreNotLogged(t *testing.T) {
 		require.NoError(f, client.Close())
 
 		text := log.String() + strings.Join(said, "\n")
-		require.Contains(f, text, "hold lost", "the log works")
+		require.Contains(f, text, "lease lost", "the log works")
 		require.Contains(f, text, "zk.Conn", "at debug level too")
 		require.NotContains(f, text, "secretpassword")
 		seen := map[int64]bool{}

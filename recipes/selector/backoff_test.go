@@ -177,7 +177,7 @@ func TestPausesGrowOverTimeInTheQueue(t *testing.T) {
 			requests := srv.Observe()
 			pass(time.Minute)
 			calls := f.called()
-			requireAround(t, want, requests.Requests(zktest.OpCreate)[0].Time.Sub(calls[len(calls)-1]))
+			requireAround(t, want, requests.Requests(zktest.OpCreate2)[0].Time.Sub(calls[len(calls)-1]))
 			want = want * 3 / 2
 			other.InterruptLeadership()
 			pass(0)

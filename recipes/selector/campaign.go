@@ -22,15 +22,28 @@ type outcome struct {
 
 // runCampaign makes one attempt after the other, as long as they are wanted, until ctx ends.
 func (s *LeaderSelector) runCampaign(ctx context.Context) {
-	pace := s.config.backoff.Pace()
-	for s.awaitCondition(ctx, func() bool { return s.isQueued }) == nil {
-		o := s.makeAttempt(ctx)
-		pause, attempt := s.planNext(ctx, o, pace)
-		s.postToHandler(o.err) // after planNext, so that Requeue inside the handler has an effect
-		s.handlerCalls.Post(func() { s.endRunAfter(attempt, o.err) })
-		zkutil.Pause(ctx, pause)
+	pace := s.newPace()
+	for s.awaitQueued(ctx) {
+		s.finishAttempt(ctx, s.makeAttempt(ctx), pace)
 	}
-	<-s.handlerCalls.Barrier()
+	s.awaitHandlerCalls()
+}
+
+// awaitQueued blocks until an attempt is wanted. It returns false when ctx has ended.
+func (s *LeaderSelector) awaitQueued(ctx context.Context) bool {
+	return s.awaitCondition(ctx, func() bool { return s.isQueued }) == nil
+}
+
+func (s *LeaderSelector) awaitHandlerCalls() { <-s.handlerCalls.Barrier() }
+
+func (s *LeaderSelector) newPace() *zkutil.Pace { return s.config.backoff.Pace() }
+
+// finishAttempt reports an attempt that has ended, and pauses if another one follows.
+func (s *LeaderSelector) finishAttempt(ctx context.Context, o *outcome, pace *zkutil.Pace) {
+	pause, attempt := s.planNext(ctx, o, pace)
+	s.postToHandler(o.err) // after planNext, so that Requeue inside the handler has an effect
+	s.handlerCalls.Post(func() { s.endRunAfter(attempt, o.err) })
+	zkutil.Pause(ctx, pause)
 }
 
 // makeAttempt waits for a term and serves it. If the term was lost before the function could begin,
@@ -38,21 +51,33 @@ func (s *LeaderSelector) runCampaign(ctx context.Context) {
 func (s *LeaderSelector) makeAttempt(ctx context.Context) *outcome {
 	for {
 		term, err := s.candidate.AwaitTerm(ctx)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return &outcome{} // the selector was stopped
-		default:
-			return &outcome{err: s.base.OpError("join", err), isFinal: true}
+		if err != nil {
+			return s.failedAttempt(ctx, err)
 		}
-		stop := context.AfterFunc(ctx, func() { _ = term.LeaveFor(context.Cause(ctx)) })
-		isServed, o := s.serveTerm(term) //nolint:contextcheck // a term has a context of its own
-		stop()
-		s.candidate.Vacate(term)
-		if isServed {
-			return &o
+		if o := s.serveAndVacate(ctx, term); o != nil {
+			return o
 		}
 	}
+}
+
+// failedAttempt returns the outcome of an attempt that has got no term.
+func (s *LeaderSelector) failedAttempt(ctx context.Context, err error) *outcome {
+	if ctx.Err() != nil {
+		return &outcome{} // the selector was stopped
+	}
+	return &outcome{err: s.base.OpError("join", err), isFinal: true}
+}
+
+// serveAndVacate serves a term, and gives up its znode. It returns nil for a term that was not served.
+func (s *LeaderSelector) serveAndVacate(ctx context.Context, term *session.Entry) *outcome {
+	stop := context.AfterFunc(ctx, func() { _ = term.LeaveFor(context.Cause(ctx)) })
+	isServed, o := s.serveTerm(term) //nolint:contextcheck // a term has a context of its own
+	stop()
+	s.candidate.Vacate(term)
+	if !isServed {
+		return nil
+	}
+	return &o
 }
 
 // serveTerm calls the function, and ends the term in the order that keeps a successor from leading
@@ -135,14 +160,14 @@ func (s *LeaderSelector) logUnhandled(err error) {
 	}
 }
 
-// endRunAfter ends Run if no attempt follows on one with this number. Otherwise it logs the error of
-// that one, because Run does not return it. It runs after the error handler, which may have asked
-// for another attempt.
+// endRunAfter ends Run if no attempt follows on one with this number, unless Close has ended it already:
+// then Run returns that. Otherwise endRunAfter logs the error of the attempt, because Run does not return it.
+// It runs after the error handler, which may have asked for another attempt.
 func (s *LeaderSelector) endRunAfter(attempt int, err error) {
 	s.mu.Lock()
 	isLast := s.isInRun && !s.isQueued && s.attempts == attempt
 	if isLast {
-		s.isRunOver, s.errForRun = true, err
+		s.isRunOver, s.errForRun = s.candidate.CheckRunning() == nil, err
 		s.changes.AnnounceLocked()
 	}
 	s.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 // One leader steps down: one participant wakes up, however many there are.
 func TestNoHerd(t *testing.T) {
 	const changes = 10
-	crowd := testkit.Shorter(1000, 200)
-	if raced { // the race detector itself fails now and then with thousands of goroutines
+	crowd := testkit.Shorter(450, 200) // no more of one client wait with a znode than 500
+	if raced {                         // the race detector itself fails now and then with thousands of goroutines
 		crowd = 200
 	}
 	for _, n := range []int{20, crowd} {

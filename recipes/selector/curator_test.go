@@ -252,7 +252,7 @@ func TestServerDropsTheConnectionAtEachCreate(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var j journal
 				srv.Put(election, nil)
-				srv.DropReply(zktest.OpCreate, 10)
+				srv.DropReply(zktest.OpCreate2, 10)
 				s := enter(t, testclient.ConnectSettled(t, srv, opts...), j.leader("a"))
 				pass(time.Minute)
 				require.Equal(t, []string{"a leads"}, j.read())

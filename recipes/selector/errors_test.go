@@ -47,7 +47,7 @@ func TestFailuresAreReported(t *testing.T) {
 					srv := zktest.NewServer(t)
 					var log bytes.Buffer
 					var told []error
-					client := testclient.ConnectSettled(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+					client := testclient.ConnectSettled(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 					var opts []selector.Option
 					if handled {
 						opts = append(opts, selector.WithErrorHandler(func(err error) { told = append(told, err) }))

@@ -14,8 +14,9 @@ type Option func(*config) error
 
 // config is what the options of a selector set.
 type config struct {
-	id           []byte // nil: the host's address
-	isAuto       bool   // automatic requeue
+	id           []byte // nil: the client's
+	name         string
+	isAuto       bool // automatic requeue
 	backoff      zkutil.Retry
 	grace        time.Duration
 	errorHandler func(error) // nil: errors are logged
@@ -30,10 +31,15 @@ func configure(opts []Option) (config, error) {
 
 const defaultGrace = 30 * time.Second
 
-// WithID sets what others see of this participant; the default is the host's address.
-// At most 64 KiB.
+// WithID sets what others see of this participant; the default is that of recipes.WithID. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
+}
+
+// WithName sets a name for the election, of at most 128 bytes, which is the same in all processes. It is the
+// Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+func WithName(name string) Option {
+	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
 // WithAutoRequeue makes the selector join again after each term: see
@@ -86,7 +92,7 @@ func WithStepDownGrace(grace time.Duration) Option {
 // decides after the handler has returned, so the handler may call Requeue. Without a handler the
 // errors are logged at Error, to the client's logger, except the error that Run returns.
 //
-// After a refusal, such as zk.ErrNoAuth or an exceeded quota, the selector tries again, with pauses
+// After a refusal, such as zk.ErrNoAuth, an exceeded quota or ErrSessionFull, the selector tries again, with pauses
 // that grow to 30 s, and leads once it may. The handler gets the refusal once, until it changes or is
 // over. Meanwhile the selector has no znode, so that the others can lead.
 func WithErrorHandler(handle func(error)) Option {

@@ -65,15 +65,15 @@ func requireRefusalReported(t *testing.T, hasHandler, isOnce bool, opts []select
 		}
 	}
 	requests := srv.Observe()
-	forbidden := refuse(srv, zktest.OpCreate, zktest.RefuseNoAuth)
+	forbidden := refuse(srv, zktest.OpCreate2, zktest.RefuseNoAuth)
 	s := create(t, client, idle, opts...)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := run(ctx, s)
 	pass(10 * time.Minute)
 	reports(1)
-	require.InDelta(t, 35, requests.Count(zktest.OpCreate), 15)
+	require.InDelta(t, 35, requests.Count(zktest.OpCreate2), 15)
 	require.Empty(t, s.Path())
-	overdrawn := refuse(srv, zktest.OpCreate, quotaExceeded)
+	overdrawn := refuse(srv, zktest.OpCreate2, quotaExceeded)
 	forbidden()
 	pass(10 * time.Minute)
 	reports(2)
@@ -81,7 +81,7 @@ func requireRefusalReported(t *testing.T, hasHandler, isOnce bool, opts []select
 	pass(time.Minute)
 	require.True(t, s.HasLeadership())
 	reports(2)
-	forbidden = refuse(srv, zktest.OpCreate, quotaExceeded)
+	forbidden = refuse(srv, zktest.OpCreate2, quotaExceeded)
 	srv.Delete(s.Path())
 	pass(10 * time.Minute)
 	if isOnce {

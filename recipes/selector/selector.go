@@ -55,7 +55,7 @@ func New(c *recipes.Client, path string, take TakeLeadership, opts ...Option) (*
 		return nil, base.InvalidArgument("new", err)
 	}
 	s := &LeaderSelector{base: base, takeLeadership: take, config: cfg, requeuesAlways: cfg.isAuto}
-	base.Queue.Data = cfg.id
+	base.Queue.Data, base.Queue.Name = cfg.id, cfg.name
 	base.Queue.OnObserveRefused = func(err error) { s.postToHandler(base.OpError("observe", err)) }
 	s.candidate = queue.NewCandidate(base.Queue, s.onRefused)
 	s.handlerCalls = s.candidate.Callbacks()
@@ -186,8 +186,8 @@ func (s *LeaderSelector) currentTerm() *session.Entry {
 	return term
 }
 
-// ID returns the ID with which other participants see this one: that of [WithID], or the host's
-// address.
+// ID returns the ID with which other participants see this one: that of [WithID], or that of
+// the client.
 func (s *LeaderSelector) ID() string { return s.base.Queue.ID() }
 
 // Path returns the path of the znode with which this selector waits or leads, namespace included, and

@@ -30,7 +30,7 @@ func TestOwnPathAndID(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, queue[0].Path, leader.Path())
 		require.Equal(t, queue[1].Path, waiter.Path())
-		require.Equal(t, queue[1].ID, waiter.ID(), "the host's address")
+		require.Equal(t, queue[1].ID, waiter.ID(), "that of the client")
 
 		before := waiter.Path()
 		srv.Expire(sessionOf(client))

@@ -36,7 +36,7 @@ func ExampleServer_DropReply() {
 	server.Put("/locks/report", nil) // so that the next create is the contender's
 	requests := server.Observe()
 
-	server.DropReply(zktest.OpCreate, 1)
+	server.DropReply(zktest.OpCreate2, 1)
 	lease, err := lock.Acquire(context.Background())
 	if err != nil {
 		log.Fatal(err)
@@ -67,7 +67,7 @@ func ExampleServer_Observe() {
 		log.Fatal(err)
 	}
 	reads := requests.Count(zktest.OpGetData, zktest.OpGetChildren, zktest.OpGetChildren2)
-	fmt.Println("acquire:", requests.Count(zktest.OpCreate), "create,", reads, "reads side by side")
+	fmt.Println("acquire:", requests.Count(zktest.OpCreate2), "create and", reads, "read behind it")
 
 	requests = server.Observe()
 	inner, err := lock.Acquire(lease.Context())
@@ -84,7 +84,7 @@ func ExampleServer_Observe() {
 	}
 	fmt.Println("release:", requests.Count(zktest.OpDelete), "delete")
 	// Output:
-	// acquire: 1 create, 2 reads side by side
+	// acquire: 1 create and 1 read behind it
 	// re-entry: 0 requests
 	// release: 1 delete
 }
@@ -99,7 +99,7 @@ func ExampleServer_Inject() {
 	first := server.Sessions()[0].ID
 
 	remove := server.Inject(func(r zktest.Request) zktest.Fault {
-		if r.Op == zktest.OpCreate && r.Session == first {
+		if r.Op == zktest.OpCreate2 && r.Session == first {
 			server.Expire(first)
 		}
 		return zktest.Fault{}

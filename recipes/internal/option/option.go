@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
@@ -26,10 +27,33 @@ const maxID = 64 << 10
 
 // SetID sets the id of a contender, unless it is too long.
 func SetID(target *[]byte, id string) error {
+	*target = []byte(id)
+	return CheckID(id)
+}
+
+// CheckID returns an error if an id is too long.
+func CheckID(id string) error {
 	if len(id) > maxID {
 		return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
 	}
-	*target = []byte(id)
+	return nil
+}
+
+// maxName is the length of the longest name of a recipe, in bytes.
+const maxName = 128
+
+// SetName sets the name of a recipe. It must be valid UTF-8, because tracing systems take no other
+// text.
+func SetName(target *string, name string) error {
+	switch {
+	case name == "":
+		return errors.New("name: empty")
+	case len(name) > maxName:
+		return fmt.Errorf("name of %d bytes: more than %d", len(name), maxName)
+	case !utf8.ValidString(name):
+		return errors.New("name: not valid UTF-8")
+	}
+	*target = name
 	return nil
 }
 

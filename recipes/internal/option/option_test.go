@@ -34,6 +34,14 @@ func TestChecks(t *testing.T) {
 	require.NoError(t, SetID(&id, ""))
 	require.NotNil(t, id, "an empty id is not the default")
 
+	var name string
+	require.NoError(t, SetName(&name, "stock"))
+	require.Equal(t, "stock", name)
+	require.EqualError(t, SetName(&name, ""), "name: empty")
+	require.EqualError(t, SetName(&name, strings.Repeat("x", maxName+1)), "name of 129 bytes: more than 128")
+	require.EqualError(t, SetName(&name, "\xff"), "name: not valid UTF-8")
+	require.Equal(t, "stock", name)
+
 	require.NoError(t, CheckPositive("grace", time.Nanosecond))
 	require.EqualError(t, CheckPositive("grace", 0), "grace: 0s is not positive")
 	require.NoError(t, CheckRetry("policy", zkutil.Retry{}))

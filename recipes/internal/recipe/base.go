@@ -5,6 +5,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -15,15 +16,18 @@ type Base struct {
 }
 
 // New returns the base of a recipe on path, an absolute path below the client's namespace. In q
-// is what only this recipe has; New adds the session, the directory and the markers. The error is
-// that of the recipe's own New. The queue may be changed until the recipe's New returns.
+// is what only this recipe has; New adds the session, the directory, and the markers if there are none.
+// The error is that of the recipe's own New. The queue may be changed until the recipe's New returns.
 func New(c *recipes.Client, path string, q queue.Queue) (Base, error) {
 	b := Base{Path: path, Queue: &q}
-	session, dir, err := Attach(c, path)
+	own, dir, err := Attach(c, path)
 	if err != nil {
 		return b, b.InvalidArgument("new", err)
 	}
-	q.Session, q.Dir, q.Markers = session, dir, queue.Markers
+	q.Session, q.Dir, q.Path = own, dir, path
+	if q.Markers == nil {
+		q.Markers = queue.Markers
+	}
 	return b, nil
 }
 
@@ -35,6 +39,18 @@ func (b Base) OpError(op string, err error) *recipes.OpError {
 // InvalidArgument returns the OpError of an operation for which the user gave a wrong argument.
 func (b Base) InvalidArgument(op string, err error) *recipes.OpError {
 	return b.OpError(op, zkutil.Invalid(err))
+}
+
+// EndAcquisition ends an acquisition with its entries, or with err, for the traces. It returns the error for the
+// caller of op.
+func (b Base) EndAcquisition(a *session.Acquisition, op string, isReentry bool, err error, entries ...*session.Entry) error {
+	if err != nil {
+		err = b.OpError(op, PublicError(err))
+		a.Fail(err)
+		return err
+	}
+	a.Succeed(isReentry, entries...)
+	return nil
 }
 
 // Leader returns the first contender of the queue, and the zero Participant if it is empty.
@@ -55,7 +71,7 @@ func (b Base) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	participants := make([]recipes.Participant, len(contenders))
 	for i, contender := range contenders {
 		participants[i] = toParticipant(contender)
-		participants[i].Leader = i == 0
+		participants[i].Leader = contender.IsAdmitted
 	}
 	return participants, nil
 }

@@ -1,0 +1,149 @@
+package inspect_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	frames "github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// Walk shows the queues below the namespace, with paths that Read and recipes accept; the paths of
+// contenders are those on the server.
+func TestWalkInANamespace(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		seed(f.server, "/team/x/deep/a-lock-0000000001", "/team/b-latch-0000000002", "/team/y/c-lock-0000000003", "/other/d-lock-0000000004")
+		inside := testclient.ConnectSettled(f, f.server, recipes.WithNamespace("team"))
+		require.Equal(f, []string{"/ latch 1:002*", "/y mutex 1:003*", "/x/deep mutex 1:001*"}, walk(f, inside, "/"))
+		require.Equal(f, []string{"/x/deep mutex 1:001*"}, walk(f, inside, "/x"))
+		require.Equal(f, []string{"/other mutex 1:004*", "/team latch 1:002*", "/team/y mutex 1:003*", "/team/x/deep mutex 1:001*"}, walk(f, f.observer, "/"))
+		for q, err := range inspect.Walk(f.Context(), inside, "/") {
+			require.NoError(f, err)
+			again := read(f, inside, q.Path)
+			require.Equal(f, q, again)
+			require.Equal(f, "/team", q.Contenders[0].Path[:5])
+		}
+	})
+}
+
+func TestWalkEndsEarlyAndFails(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		for i := range 40 {
+			seed(f.server, fmt.Sprintf("/q/%02d/a-lock-0000000001", i))
+		}
+		require.Len(f, walk(f, f.observer, "/q"), 40)
+		n := 0
+		for _, err := range inspect.Walk(f.Context(), f.observer, "/q") {
+			require.NoError(f, err)
+			if n++; n == 3 {
+				break
+			}
+		}
+		require.Equal(f, 3, n)
+		n = 0
+		for q, err := range inspect.Walk(f.Context(), f.observer, "/missing") {
+			require.ErrorIs(f, err, zk.ErrNoNode)
+			require.Equal(f, "/missing", q.Path)
+			n++
+		}
+		require.Equal(f, 1, n)
+		n = 0
+		for _, err := range inspect.Walk(f.Context(), f.observer, "/q") {
+			if n++; n == 2 {
+				require.NoError(f, f.observer.Close())
+			}
+			if err != nil {
+				require.ErrorIs(f, err, recipes.ErrClosed)
+				return
+			}
+		}
+		require.Fail(f, "the walk must end with the client")
+	})
+}
+
+// A contender that leaves while it is read is left out: the next one is then the first.
+func TestContenderLeavesMeanwhile(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		seed(f.server, "/q/a/1-lock-0000000001", "/q/a/2-lock-0000000002", "/q/b/3-lock-0000000003")
+		var once sync.Once
+		f.server.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData && r.Path == "/q/a/1-lock-0000000001" {
+				once.Do(func() { f.server.Delete("/q/a/1-lock-0000000001") })
+			}
+			return zktest.Fault{}
+		})
+		require.Equal(f, []string{"/q/a mutex 1:002*", "/q/b mutex 1:003*"}, walk(f, f.observer, "/q"))
+	})
+}
+
+// countingConn counts the getData requests that are written to it.
+type countingConn struct {
+	net.Conn
+	reads *atomic.Int32
+}
+
+func (c countingConn) Write(written []byte) (int, error) {
+	for _, frame := range frames.Frames(written) {
+		if len(frame) >= 12 && binary.BigEndian.Uint32(frame[8:]) == uint32(zktest.OpGetData) {
+			c.reads.Add(1)
+		}
+	}
+	return c.Conn.Write(written)
+}
+
+// Few requests are in flight at a time, however many contenders there are: a server that does not
+// answer has got no more than 16. In a bubble the connection would hold back the others by itself.
+func TestReadsInFlight(t *testing.T) {
+	server := zktest.NewServer(t)
+	for i := range 10 {
+		for k := range 50 {
+			seed(server, fmt.Sprintf("/q/%d/a-lock-%010d", i, k))
+		}
+	}
+	var reads atomic.Int32
+	observer := testclient.Dial(t, server.Addrs(), recipes.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := net.DialTimeout(network, address, timeout)
+		return countingConn{conn, &reads}, err
+	}))
+	require.Len(t, walk(t, observer, "/q"), 10)
+	require.EqualValues(t, 500, reads.Swap(0), "one for each contender")
+	defer server.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Op == zktest.OpGetData {
+			return zktest.Fault{Lost: zktest.NoAnswer}
+		}
+		return zktest.Fault{}
+	})()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	for _, err := range inspect.Walk(ctx, observer, "/q") {
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.EqualValues(t, 16, reads.Load())
+}
+
+// A directory that disappears while it is awaited is no error.
+func TestDirectoryDisappears(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.server.Put("/q/gone", nil)
+		seed(f.server, "/q/here/a-lock-0000000001")
+		defer f.server.Inject(func(r zktest.Request) zktest.Fault {
+			if _, _, isThere := f.server.Get("/q/gone"); isThere && r.Path == "/q/gone" {
+				f.server.Delete("/q/gone")
+			}
+			return zktest.Fault{}
+		})()
+		require.Equal(f, []string{"/q/here mutex 1:001*"}, walk(f, f.observer, "/q"))
+	})
+}

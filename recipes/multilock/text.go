@@ -1,0 +1,36 @@
+package multilock
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
+)
+
+// String returns "multilock of 2: mutex /locks/a, mutex /locks/b".
+func (m *InterProcessMultiLock) String() string { return describe(m.locks) }
+
+// Format writes String for every verb.
+func (m *InterProcessMultiLock) Format(f fmt.State, _ rune) { recipe.WriteTo(f, m) }
+
+// LogValue returns String.
+func (m *InterProcessMultiLock) LogValue() slog.Value { return slog.StringValue(m.String()) }
+
+// String returns the leases of the parts, as InterProcessMultiLock.String does the locks.
+func (l *Lease) String() string { return describe(l.parts) }
+
+// Format writes String for every verb.
+func (l *Lease) Format(f fmt.State, _ rune) { recipe.WriteTo(f, l) }
+
+// LogValue returns String.
+func (l *Lease) LogValue() slog.Value { return slog.StringValue(l.String()) }
+
+func describe[T any](parts []T) string {
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		texts[i] = fmt.Sprint(part)
+	}
+	return "multilock of " + strconv.Itoa(len(parts)) + ": " + strings.Join(texts, ", ")
+}

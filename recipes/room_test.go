@@ -1,0 +1,222 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+)
+
+// places is how many contenders of one client wait with a znode on one path.
+const places = 500
+
+// crowd starts acquisitions one after the other, and tells in which order they are granted.
+type crowd struct {
+	*bubble.Bubble
+	granted chan grant
+	count   int
+}
+
+type grant struct {
+	number int // in the order in which they came
+	lease  *recipes.Lease
+	err    error
+}
+
+func newCrowd(b *bubble.Bubble) *crowd { return &crowd{Bubble: b, granted: make(chan grant, 10_000)} }
+
+// start starts n acquisitions. Those beyond the places come one after the other.
+func (c *crowd) start(ctx context.Context, n int, acquire func(context.Context) (*recipes.Lease, error)) {
+	for range n {
+		number := c.count
+		c.count++
+		go func() { // ends with the acquisition
+			lease, err := acquire(ctx)
+			c.granted <- grant{number, lease, err}
+		}()
+		bubble.Pass(0)
+	}
+}
+
+func (c *crowd) next() grant {
+	c.Helper()
+	select {
+	case g := <-c.granted:
+		return g
+	case <-time.After(time.Hour):
+		require.FailNow(c, "nobody is granted")
+		return grant{}
+	}
+}
+
+// Those beyond the places wait without a znode, and are granted in the order in which they came. TryAcquire, Participants and the
+// contexts mean what they mean otherwise.
+func TestWaitersBeyondThePlaces(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		m := mutexOn(b, client, "/m")
+		held := bubble.Acquire(b, m.Acquire)
+		c := newCrowd(b)
+		c.start(b.Context(), 2*places+50, m.Acquire)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		c.start(ctx, 20, m.Acquire) // they give up
+		c.start(b.Context(), 30, m.Acquire)
+		requirePlaces := func(others int) {
+			require.LessOrEqual(b, len(b.Srv.Children("/m")), places+others)
+		}
+		requirePlaces(1)
+		all, err := m.Participants(b.Context())
+		require.NoError(b, err)
+		require.Len(b, all, places+1, "each contender with a znode")
+		_, err = m.TryAcquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired)
+		for range 20 {
+			g := c.next()
+			require.ErrorIs(b, g.err, context.DeadlineExceeded)
+			wait, ok := errors.AsType[*recipes.WaitError](g.err)
+			require.True(b, ok)
+			require.Zero(b, wait.Position)
+			require.GreaterOrEqual(b, wait.Waited, time.Second)
+		}
+		stranger := bubble.Waiting(b, b.Context(), mutexOn(b, b.Client(), "/m").Acquire)
+		last := -1
+		b.Release(held)
+		for i := range 2*places + 80 {
+			g := c.next()
+			require.NoError(b, g.err)
+			require.Greater(b, g.number, last, "in the order in which they came")
+			last = g.number
+			require.Empty(b, stranger)
+			requirePlaces(2)
+			b.Release(g.lease)
+			if i == places-1 { // a turn counts from the znode
+				b.Release(bubble.Granted(b, stranger))
+			}
+		}
+		require.Empty(b, b.Srv.Children("/m"))
+	})
+}
+
+// A session that ends while some wait without a znode costs nobody the turn, and those who had a znode stay ahead.
+func TestSessionLostWithWaitersBeyondThePlaces(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Troubled()
+		other := bubble.Acquire(b, mutexOn(b, b.Client(), "/m").Acquire)
+		m := mutexOn(b, client, "/m")
+		c := newCrowd(b)
+		c.start(b.Context(), places+200, m.Acquire)
+		b.ExpireUnheard(client)
+		bubble.Pass(20 * time.Second)
+		require.Len(b, b.Srv.Children("/m"), places+1)
+		b.Release(other)
+		seen := map[int]bool{}
+		for i := range places + 200 {
+			g := c.next()
+			require.NoError(b, g.err)
+			require.Equal(b, i < places, g.number < places, "number %d is granted as number %d", g.number, i)
+			seen[g.number] = true
+			b.Release(g.lease)
+		}
+		require.Len(b, seen, places+200)
+	})
+}
+
+// Close ends the wait of those without a znode.
+func TestCloseWithWaitersBeyondThePlaces(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		m := mutexOn(b, client, "/m")
+		bubble.Acquire(b, m.Acquire)
+		c := newCrowd(b)
+		c.start(b.Context(), places+100, m.Acquire)
+		log := b.Srv.Observe()
+		require.NoError(b, client.Close())
+		for range places + 100 {
+			require.ErrorIs(b, c.next().err, recipes.ErrClosed)
+		}
+		require.Zero(b, len(log.Requests())-len(bubble.Requests(log)), "heartbeats")
+		require.Empty(b, b.Srv.Children("/m"))
+	})
+}
+
+// Readers that hold take no places: any number of them hold together. Readers that wait behind a writer fill the places. The
+// writer that comes behind them keeps its position, and so do the readers behind it.
+func TestReadersBeyondThePlaces(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		l, err := rwlock.New(b.Client(), "/rw")
+		require.NoError(b, err)
+		writer := bubble.Acquire(b, l.WriteLock().Acquire)
+		readers, writers, late := newCrowd(b), newCrowd(b), newCrowd(b)
+		readers.start(b.Context(), places+300, l.ReadLock().Acquire)
+		writers.start(b.Context(), 1, l.WriteLock().Acquire)
+		late.start(b.Context(), 2, l.ReadLock().Acquire)
+		require.Len(b, b.Srv.Children("/rw"), places+1)
+		b.Release(writer)
+		var held []bubble.Holder
+		for range places + 300 {
+			g := readers.next()
+			require.NoError(b, g.err)
+			held = append(held, g.lease)
+		}
+		b.Stands(held...)
+		_, err = l.ReadLock().TryAcquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired, "behind the writer")
+		bubble.Pass(time.Minute)
+		require.Empty(b, writers.granted)
+		require.Empty(b, late.granted)
+		b.Release(held...)
+		g := writers.next()
+		require.NoError(b, g.err)
+		require.Empty(b, late.granted)
+		b.Release(g.lease)
+		for range 2 {
+			g := late.next()
+			require.NoError(b, g.err)
+			b.Release(g.lease)
+		}
+	})
+}
+
+// Where the bytes of the session are used up, whoever comes on a path of the session's waits, and whoever comes on another path is
+// refused. A holder that acquires another lock does not wait for those that wait for it.
+func TestWaitersInAFullSession(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		const paths, each = 4, 50
+		limit := paths * costOf("/0", "lock-")
+		requireBudget(b, limit)
+		client := b.Client(recipes.WithMaxSessionBytes(limit))
+		held := make([]*recipes.Lease, paths)
+		crowds := make([]*crowd, paths)
+		for i := range paths {
+			m := mutexOn(b, client, fmt.Sprintf("/%d", i))
+			held[i], crowds[i] = bubble.Acquire(b, m.Acquire), newCrowd(b)
+		}
+		for i, c := range crowds {
+			c.start(b.Context(), each, mutexOn(b, client, fmt.Sprintf("/%d", i)).Acquire)
+		}
+		nested, err := mutexOn(b, client, "/0").Acquire(held[0].Context())
+		require.NoError(b, err, "a re-entry needs no place")
+		b.Release(nested)
+		requireFull(b, func(context.Context) (*recipes.Lease, error) {
+			return mutexOn(b, client, "/z").Acquire(held[0].Context())
+		})
+		for i, c := range crowds {
+			b.Release(held[i])
+			for number := range each {
+				g := c.next()
+				require.NoError(b, g.err)
+				require.Equal(b, number, g.number)
+				b.Release(g.lease)
+			}
+		}
+		require.Empty(b, ephemerals(b.Srv, "/", map[int64]int{}))
+	})
+}

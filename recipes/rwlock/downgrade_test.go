@@ -1,0 +1,303 @@
+package rwlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// under acquires a lock with the context of a lease.
+func under(b *bubble.Bubble, lock *rwlock.Lock, lease *recipes.Lease) *recipes.Lease {
+	b.Helper()
+	got, err := lock.Acquire(lease.Context())
+	require.NoError(b, err)
+	return got
+}
+
+// Curator's testDowngrading and testContendingDowngrading: the writer takes the read lock and gives the write lock back.
+// Readers get in, a writer that was in the queue before does not: it has watched the writer alone, and still must not take its
+// end for its own turn.
+func TestDowngrade(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		read, write := lockOf(b, b.Client())
+		otherRead, otherWrite := lockOf(b, b.Client())
+		writer := bubble.Acquire(b, write.Acquire)
+		queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
+		late := bubble.Waiting(b, b.Context(), otherRead.Acquire)
+
+		reader := under(b, read, writer)
+		require.Equal(b, writer.FencingToken(), reader.FencingToken())
+		b.Stands(writer, reader)
+		b.Release(under(b, write, reader)) // write re-entry goes on under the read lock
+		b.Release(writer)
+		bubble.Pass(time.Minute)
+		b.Stands(reader)
+		require.Empty(b, queued, "the queued writer stays out")
+		require.Empty(b, late, "and so does who is behind it")
+
+		_, err := write.Acquire(reader.Context())
+		require.ErrorIs(b, err, rwlock.ErrUpgrade)
+		b.Release(under(b, read, reader))
+		b.Release(reader)
+		next := bubble.Granted(b, queued)
+		require.Greater(b, next.FencingToken(), reader.FencingToken())
+		b.Release(next)
+		b.Release(bubble.Granted(b, late))
+		require.Empty(b, b.Queue(lock))
+	})
+}
+
+// Both locks may be given back in either order, and the queued writer waits for both.
+func TestDowngradeGivenBackFirst(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		read, write := lockOf(b, b.Client())
+		_, otherWrite := lockOf(b, b.Client())
+		writer := bubble.Acquire(b, write.Acquire)
+		queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
+		first, second := under(b, read, writer), under(b, read, writer)
+		require.NotEqual(b, first.Path(), second.Path())
+		again := under(b, read, first)
+		require.Equal(b, first.Path(), again.Path(), "re-entry")
+		b.Release(first, again)
+		b.Stands(writer, second)
+		b.Release(second)
+		bubble.Pass(bubble.Moment)
+		require.Empty(b, queued)
+		b.Release(writer)
+		b.Release(bubble.Granted(b, queued))
+	})
+}
+
+// Curator's testThatDowngradingRespectsThreads: only the writer's own context takes the read lock under it.
+func TestDowngradeIsOfTheOwnerAlone(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		read, write := lockOf(b, client)
+		writer := bubble.Acquire(b, write.Acquire)
+		_, err := read.TryAcquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired)
+		otherRead, _ := lockOf(b, b.Client())
+		_, err = otherRead.TryAcquire(writer.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired, "another client is another contender")
+		sameRead, _ := lockOf(b, client)
+		b.Release(under(b, sameRead, writer)) // another value of the same lock
+		b.Release(writer)
+	})
+}
+
+// Curator's testThatUpgradingIsDisallowed, and the deadlock of two readers who both want to write: told at once, without a
+// request.
+func TestUpgrade(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		read, write := lockOf(b, b.Client())
+		otherRead, otherWrite := lockOf(b, b.Client())
+		first, second := bubble.Acquire(b, read.Acquire), bubble.Acquire(b, otherRead.Acquire)
+		log, start := b.Srv.Observe(), time.Now()
+		for _, acquire := range []func(context.Context) (*recipes.Lease, error){write.Acquire, write.TryAcquire} {
+			_, err := acquire(first.Context())
+			require.ErrorIs(b, err, rwlock.ErrUpgrade)
+			require.ErrorContains(b, err, "write lock: ")
+		}
+		require.ErrorIs(b, otherWrite.Do(second.Context(), nothing), rwlock.ErrUpgrade)
+		require.Equal(b, start, time.Now())
+		require.Empty(b, bubble.Requests(log))
+		b.Stands(first, second)
+		b.Release(first, second)
+	})
+}
+
+func nothing(context.Context, *recipes.Lease) error { return nil }
+
+// A context that was made for a hold never gets another one when that has ended, of neither lock.
+func TestContextOfAHoldThatHasEnded(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		read, write := lockOf(b, b.Client())
+		reader := bubble.Acquire(b, read.Acquire)
+		b.Release(reader)
+		writer := bubble.Acquire(b, write.Acquire)
+		both := under(b, read, writer)
+		b.Release(writer, both)
+		log := b.Srv.Observe()
+		for name, ctx := range map[string]context.Context{"read": reader.Context(), "write": writer.Context(), "both": both.Context()} {
+			for _, lock := range []*rwlock.Lock{read, write} {
+				_, err := lock.Acquire(ctx)
+				require.ErrorIs(b, err, recipes.ErrReleased, name)
+			}
+		}
+		require.Empty(b, bubble.Requests(log))
+	})
+}
+
+// A context of a hold that has itself ended is told from a hold that has ended.
+func TestEndedContextOfAHold(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		read, write := lockOf(b, b.Client())
+		writer := bubble.Acquire(b, write.Acquire)
+		reader := under(b, read, writer)
+		for _, ctx := range []context.Context{writer.Context(), reader.Context()} {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			for _, lock := range []*rwlock.Lock{read, write} {
+				_, err := lock.Acquire(ctx)
+				var wait *recipes.WaitError
+				require.ErrorAs(b, err, &wait)
+				require.ErrorIs(b, err, context.Canceled)
+			}
+		}
+		b.Release(reader, writer)
+		require.Empty(b, b.Queue(lock))
+	})
+}
+
+// The read lock under the write lock is granted or leaves nothing, whatever happens to its requests. The writer is another
+// matter: it keeps what it has unless the session or the znode is gone.
+func TestDowngradeUnderFaults(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"lost request": {Lost: zktest.RequestLost}, "lost answer": {Lost: zktest.ReplyLost},
+	} {
+		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData} {
+			t.Run(name+" of "+op.String(), func(t *testing.T) {
+				bubble.Run(t, func(b *bubble.Bubble) {
+					read, write := lockOf(b, b.Client())
+					_, otherWrite := lockOf(b, b.Client())
+					writer := bubble.Acquire(b, write.Acquire)
+					queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
+					isDone := false
+					b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+						if r.Op != op || isDone {
+							return zktest.Fault{}
+						}
+						isDone = true
+						return fault
+					})
+					reader := under(b, read, writer)
+					require.True(b, isDone)
+					require.Len(b, b.Queue(lock), 3)
+					b.Release(writer)
+					bubble.Pass(time.Second)
+					require.Empty(b, queued)
+					b.Release(reader)
+					b.Release(bubble.Granted(b, queued))
+				})
+			})
+		}
+	}
+}
+
+// A downgrade that its context ends leaves nothing, and the writer goes on.
+func TestDowngradeIsCancelled(t *testing.T) {
+	for at := time.Duration(0); at < 500*time.Millisecond; at += 25 * time.Millisecond {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			read, write := lockOf(b, b.Client())
+			writer := bubble.Acquire(b, write.Acquire)
+			b.Srv.Delay(zktest.OpAny, 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(writer.Context(), at)
+			defer cancel()
+			reader, err := read.Acquire(ctx)
+			if err == nil {
+				require.GreaterOrEqual(b, at, 300*time.Millisecond)
+				b.Release(reader)
+			} else {
+				var wait *recipes.WaitError
+				require.ErrorAs(b, err, &wait)
+				require.Equal(b, at, wait.Waited)
+			}
+			bubble.Pass(time.Second)
+			require.Equal(b, []string{writer.Path()}, b.Queue(lock), "cancelled at %v", at)
+			b.Stands(writer)
+			b.Release(writer)
+		})
+	}
+}
+
+// Somebody deletes the writer's znode, or its session expires, at each request of a downgrade: the read lock is not granted
+// unless the queue has shown both znodes at once, and nothing is left.
+func TestWriterIsLostDuringTheDowngrade(t *testing.T) {
+	for n := range 4 {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			loseWriter(b, n, recipes.ErrNodeDeleted, func(_ int64, writer string) { b.Srv.Delete(writer) })
+		})
+		bubble.Run(t, func(b *bubble.Bubble) {
+			loseWriter(b, n, recipes.ErrSessionLost, func(session int64, _ string) { b.Srv.Expire(session) })
+		})
+	}
+}
+
+// loseWriter has a downgrade lose its writer at the n-th request.
+func loseWriter(b *bubble.Bubble, n int, want error, lose func(session int64, writer string)) {
+	b.Helper()
+	client := b.Troubled()
+	read, write := lockOf(b, client)
+	writer := bubble.Acquire(b, write.Acquire)
+	_, otherWrite := lockOf(b, b.Client())
+	queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
+	session, count := client.Conn().SessionID(), 0
+	stop := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Session == session && r.Op != zktest.OpPing {
+			if count++; count == n+1 {
+				lose(session, writer.Path())
+			}
+		}
+		return zktest.Fault{}
+	})
+	reader, err := read.Acquire(writer.Context())
+	stop()
+	require.Greater(b, count, n, "the downgrade has had so many requests")
+	if err != nil {
+		require.ErrorIs(b, err, want, "request %d", n)
+	} else {
+		require.NotErrorIs(b, want, recipes.ErrSessionLost)
+		b.Stands(reader)
+		bubble.Pass(time.Second)
+		require.Empty(b, queued, "the read lock has the position of the writer")
+		b.Release(reader)
+	}
+	require.ErrorIs(b, writer.Release(), want)
+	b.Release(bubble.Granted(b, queued))
+	require.Empty(b, b.Queue(lock))
+}
+
+// The writer's znode is deleted and the next writer is granted, and the client of the first one does not hear of it. The read lock
+// comes too late: the queue no longer shows the writer's znode beside it.
+func TestReadLockComesTooLate(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		read, write := lockOf(b, client)
+		writer := bubble.Acquire(b, write.Acquire)
+		_, otherWrite := lockOf(b, b.Client())
+		queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
+		b.Srv.DropEvent(1, client.Conn().SessionID())
+		b.Srv.Delete(writer.Path())
+		next := bubble.Granted(b, queued)
+		b.Stands(writer) // it does not know
+		_, err := read.TryAcquire(writer.Context())
+		require.ErrorIs(b, err, recipes.ErrNodeDeleted)
+		b.Stands(next)
+		bubble.Pass(time.Second)
+		require.Equal(b, []string{next.Path()}, b.Queue(lock))
+		b.Release(next)
+	})
+}
+
+// The writer's znode has gone in the very moment of the grant: the read lock under it is refused at once, also to a caller
+// that would wait.
+func TestReadLockUnderADeletedWriter(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		read, write := lockOf(b, b.Client())
+		writer := bubble.Acquire(b, write.Acquire)
+		b.Srv.Delete(writer.Path())
+		start := time.Now()
+		_, err := read.Acquire(writer.Context())
+		require.ErrorIs(b, err, recipes.ErrNodeDeleted)
+		require.Equal(b, start, time.Now())
+		bubble.Pass(time.Second)
+		require.Empty(b, b.Queue(lock))
+	})
+}

@@ -1,0 +1,130 @@
+package semaphore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
+)
+
+// ErrSharedLimit is returned when the znode of a shared limit exists, and its content is not a limit:
+// four bytes with a number that is not negative.
+var ErrSharedLimit = errors.New("the znode of the shared limit has no limit in it")
+
+// sharedLimit is a limit that all users of a semaphore read from one znode.
+type sharedLimit struct {
+	session *session.Session
+	path    string // on the server
+	seed    int    // written if the znode is missing
+}
+
+// useLimit checks the limit of New and the path of the shared limit, "" if it is not shared.
+func (s *InterProcessSemaphore) useLimit(c *recipes.Client, sharedPath string) error {
+	if s.limit > math.MaxInt32 {
+		return fmt.Errorf("limit: %d is more than %d", s.limit, math.MaxInt32)
+	}
+	if sharedPath == "" {
+		if s.limit <= 0 {
+			return fmt.Errorf("limit: %d is not positive", s.limit)
+		}
+		return nil
+	}
+	if s.limit < 0 {
+		return fmt.Errorf("limit: %d is negative", s.limit)
+	}
+	session, path, err := recipe.Attach(c, sharedPath)
+	if err != nil {
+		return fmt.Errorf("shared limit: %w", err)
+	}
+	if own := s.base.Queue.Dir; path == own || own == "/" || strings.HasPrefix(path, own+"/") {
+		return fmt.Errorf("shared limit: %s is the path of the semaphore, or below it", sharedPath)
+	}
+	s.shared = &sharedLimit{session, path, s.limit}
+	return nil
+}
+
+// readLimit returns the limit for a request for permits. It creates the znode of a shared limit.
+func (s *InterProcessSemaphore) readLimit(ctx context.Context) (queue.Limit, error) {
+	if s.shared == nil {
+		return queue.Limit{N: s.limit}, nil
+	}
+	for {
+		limit, err := s.shared.read(ctx)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return limit, err
+		}
+		if err := s.shared.session.CreatePersistent(ctx, s.shared.path, encode(s.shared.seed)); err != nil {
+			return queue.Limit{}, fmt.Errorf("create the shared limit: %w", err)
+		}
+	}
+}
+
+// peekLimit returns the limit, and creates nothing.
+func (s *InterProcessSemaphore) peekLimit(ctx context.Context) (int, error) {
+	if s.shared == nil {
+		return s.limit, nil
+	}
+	ctx, cancel := s.shared.session.WhileOpen(ctx)
+	defer cancel()
+	limit, err := s.shared.read(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return s.limit, nil
+	}
+	return limit.N, err
+}
+
+func (l *sharedLimit) read(ctx context.Context) (queue.Limit, error) {
+	data, changed, err := l.session.ReadPersistent(ctx, l.path)
+	if err != nil {
+		return queue.Limit{}, fmt.Errorf("read the shared limit: %w", err)
+	}
+	n, ok := decode(data)
+	if !ok {
+		return queue.Limit{}, fmt.Errorf("%w: %s has %q", ErrSharedLimit, l.path, data)
+	}
+	return queue.Limit{N: n, Changed: changed}, nil
+}
+
+// encode returns a number as Curator's SharedCount writes it.
+func encode(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) } //nolint:gosec // checked: 0 to MaxInt32
+
+func decode(data []byte) (n int, ok bool) {
+	if len(data) != 4 {
+		return 0, false
+	}
+	number := binary.BigEndian.Uint32(data)
+	return int(number), number <= math.MaxInt32
+}
+
+// SetSharedLimit writes the limit of all semaphores that have path as their [WithSharedLimit]. It creates
+// the znode if it is missing. 0 is allowed, and lets nobody have a permit until the limit grows. A limit
+// that is lower than the number of permits held takes none back. The error is ErrInvalidArgument if n is
+// negative or more than 2147483647.
+func SetSharedLimit(ctx context.Context, c *recipes.Client, path string, n int) error {
+	failed := func(err error) error {
+		return &recipes.OpError{Op: "semaphore: set shared limit", Path: path, Err: err}
+	}
+	if n < 0 || n > math.MaxInt32 {
+		return failed(zkutil.Invalid(fmt.Errorf("limit: %d is not between 0 and %d", n, math.MaxInt32)))
+	}
+	session, full, err := recipe.Attach(c, path)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, cancel := session.WhileOpen(ctx)
+	defer cancel()
+	if err := session.WritePersistent(ctx, full, encode(n)); err != nil {
+		return failed(err)
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package semaphore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// Curator's testSimple, testSimple2, testMaxPerSession, testRelease1AtATime: no more permits than the limit, by any number of
+// clients, and each that is given back can be had again.
+func TestLimit(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		one, other := semaphoreOf(b, b.Client(), 3), semaphoreOf(b, b.Client(), 3)
+		held := []*recipes.Lease{bubble.Acquire(b, one.Acquire), bubble.Acquire(b, other.TryAcquire), bubble.Acquire(b, one.Acquire)}
+		for _, s := range []*semaphore.InterProcessSemaphore{one, other} {
+			_, err := s.TryAcquire(b.Context())
+			require.ErrorIs(b, err, recipes.ErrNotAcquired)
+		}
+		require.Len(b, b.Queue(leases), 3)
+		require.Empty(b, b.Queue(locks), "nobody waits")
+		for i := range held {
+			waiting := bubble.Waiting(b, b.Context(), other.Acquire)
+			b.Release(held[i])
+			held[i] = bubble.Granted(b, waiting)
+		}
+		releaseAll(b, held)
+		requireEmpty(b)
+	})
+}
+
+// The znodes are Curator's.
+func TestZnodes(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := semaphoreOf(b, b.Client(), 2, semaphore.WithID("me"), semaphore.WithName("stock"))
+		held := bubble.Acquire(b, many(s, 2))
+		waiting := bubble.Waiting(b, b.Context(), s.Acquire)
+		require.Regexp(b, `^/permits/a/leases/_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-000000000[01]$`, held[0].Path())
+		require.NotEqual(b, held[0].Path(), held[1].Path())
+		require.Regexp(b, `^/permits/a/locks/_c_[0-9a-f-]{36}-lock-0000000001$`, b.Queue(locks)[0])
+		data, stat, found := b.Srv.Get(held[1].Path())
+		require.True(b, found)
+		require.Equal(b, "me", string(data))
+		require.Equal(b, stat.Czxid, held[1].FencingToken())
+		releaseAll(b, held)
+		b.Release(bubble.Granted(b, waiting))
+	})
+}
+
+// FIFO, without passing: neither a try nor a smaller request overtakes one that waits for many. A release wakes the first of
+// those who wait, and nobody else.
+func TestNobodyPasses(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := semaphoreOf(b, b.Client(), 3)
+		held := bubble.Acquire(b, many(s, 2))
+		large := bubble.Waiting(b, b.Context(), many(semaphoreOf(b, b.Client(), 3), 3))
+		other := semaphoreOf(b, b.Client(), 3)
+		_, err := other.TryAcquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired, "one is free, but somebody waits for three")
+		small := bubble.Waiting(b, b.Context(), other.Acquire)
+		last := bubble.Waiting(b, b.Context(), semaphoreOf(b, b.Client(), 3).Acquire)
+		require.Len(b, b.Queue(leases), 2, "who waits for three has none")
+
+		log := b.Srv.Observe()
+		b.Release(held[0])
+		bubble.Pass(bubble.Moment)
+		require.Empty(b, large)
+		for _, r := range log.Requests() {
+			require.NotContains(b, r.Path, "lock-", "those behind send nothing")
+		}
+		b.Release(held[1])
+		three := bubble.Granted(b, large)
+		require.Empty(b, small)
+		b.Release(three[0])
+		first := bubble.Granted(b, small)
+		require.Empty(b, last)
+		b.Release(first)
+		b.Release(bubble.Granted(b, last))
+		releaseAll(b, three[1:])
+		requireEmpty(b)
+	})
+}
+
+// The request for many gives up: it has taken nothing, and those behind it go ahead.
+func TestGivingUp(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := semaphoreOf(b, b.Client(), 2)
+		held := bubble.Acquire(b, s.Acquire)
+		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+		defer cancel()
+		large := bubble.Waiting(b, ctx, many(s, 2))
+		behind := bubble.Waiting(b, ctx, many(semaphoreOf(b, b.Client(), 2), 2))
+		small := bubble.Waiting(b, b.Context(), semaphoreOf(b, b.Client(), 2).Acquire)
+		var wait *recipes.WaitError
+		require.ErrorAs(b, bubble.Receive(b, large).Err, &wait)
+		require.Equal(b, 1, wait.Position)
+		require.ErrorAs(b, bubble.Receive(b, behind).Err, &wait)
+		require.Equal(b, 2, wait.Position)
+		require.Regexp(b, "^/permits/a/locks/.*-lock-", wait.Holder.Path)
+		b.Release(bubble.Granted(b, small), held)
+		requireEmpty(b)
+	})
+}
+
+// Curator's testGetParticipantNodes: those who hold permits.
+func TestParticipants(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s, other := semaphoreOf(b, b.Client(), 2, semaphore.WithID("one")), semaphoreOf(b, b.Client(), 2, semaphore.WithID("other"))
+		none, err := s.Participants(b.Context())
+		require.NoError(b, err)
+		require.Empty(b, none)
+		first, second := bubble.Acquire(b, s.Acquire), bubble.Acquire(b, other.Acquire)
+		waiting := bubble.Waiting(b, b.Context(), s.Acquire)
+		b.Srv.Put(leases+"/config", nil)
+		b.Srv.Put(leases+"/x-lease-0000000099", []byte("in vain"))
+		all, err := s.Participants(b.Context())
+		require.NoError(b, err)
+		require.Len(b, all, 2)
+		for i, lease := range []*recipes.Lease{first, second} {
+			require.Equal(b, lease.Path(), all[i].Path)
+			require.True(b, all[i].Leader)
+		}
+		require.Equal(b, "other", all[1].ID)
+		b.Srv.Delete(leases + "/x-lease-0000000099")
+		b.Release(first, second)
+		b.Release(bubble.Granted(b, waiting))
+	})
+}
+
+// Foreign children of leases/ do not count (Curator counts them all).
+func TestForeignChildren(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := semaphoreOf(b, b.Client(), 1)
+		b.Release(bubble.Acquire(b, s.Acquire))
+		for _, name := range []string{"config", "lease-", "lease-x", "x-lock-0000000000"} {
+			b.Srv.Put(leases+"/"+name, nil)
+		}
+		b.Release(bubble.Acquire(b, s.TryAcquire))
+	})
+}
+
+// A semaphore whose limit is lower than what is held waits for less, and a try does not.
+func TestLimitBelowWhatIsHeld(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		held := bubble.Acquire(b, many(semaphoreOf(b, b.Client(), 3), 3))
+		lower := semaphoreOf(b, b.Client(), 2)
+		_, err := lower.TryAcquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired)
+		waiting := bubble.Waiting(b, b.Context(), lower.Acquire)
+		b.Release(held[0])
+		bubble.Pass(bubble.Moment)
+		require.Empty(b, waiting)
+		b.Release(held[1])
+		b.Release(bubble.Granted(b, waiting), held[2])
+		requireEmpty(b)
+	})
+}
+
+// A permit is never re-entered, and is released from anywhere.
+func TestMutexNeverReenters(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		m, err := semaphore.NewMutex(client, path)
+		require.NoError(b, err)
+		lease := bubble.Acquire(b, m.Acquire)
+		_, err = m.TryAcquire(lease.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired)
+		again := bubble.Waiting(b, context.WithoutCancel(lease.Context()), m.Acquire)
+		released := make(chan error)
+		go func() { released <- lease.Release() }() // joined in the next line
+		require.NoError(b, <-released)
+		second := bubble.Granted(b, again)
+		require.Greater(b, second.FencingToken(), lease.FencingToken())
+		all, err := m.Participants(b.Context())
+		require.NoError(b, err)
+		require.Len(b, all, 1)
+		b.Release(second)
+		require.NoError(b, m.Do(b.Context(), func(ctx context.Context, _ *recipes.Lease) error {
+			_, err := m.TryAcquire(ctx)
+			require.ErrorIs(b, err, recipes.ErrNotAcquired)
+			return nil
+		}))
+		requireEmpty(b)
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		log := b.Srv.Observe()
+		for name, c := range map[string]struct {
+			client *recipes.Client
+			path   string
+			limit  int
+			opts   []semaphore.Option
+		}{
+			"no client":                {nil, path, 1, nil},
+			"relative path":            {client, "a", 1, nil},
+			"no permits":               {client, path, 0, nil},
+			"negative limit":           {client, path, -1, nil},
+			"limit above 31 bits":      {client, path, 1 << 31, nil},
+			"nil option":               {client, path, 1, []semaphore.Option{nil}},
+			"long id":                  {client, path, 1, []semaphore.Option{semaphore.WithID(strings.Repeat("x", 64<<10+1))}},
+			"empty name":               {client, path, 1, []semaphore.Option{semaphore.WithName("")}},
+			"empty shared limit":       {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit("")}},
+			"relative shared limit":    {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit("a")}},
+			"negative seed":            {client, path, -1, []semaphore.Option{semaphore.WithSharedLimit(shared)}},
+			"shared limit is the path": {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit(path)}},
+			"shared limit below path":  {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit(leases)}},
+		} {
+			s, err := semaphore.New(c.client, c.path, c.limit, c.opts...)
+			require.ErrorIs(b, err, recipes.ErrInvalidArgument, name)
+			require.ErrorContains(b, err, "semaphore: new", name)
+			require.Nil(b, s, name)
+		}
+		_, err := semaphore.NewMutex(client, path, semaphore.WithSharedLimit(shared))
+		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+		s := semaphoreOf(b, client, 2)
+		for _, n := range []int{0, -1, 3} {
+			_, err := s.AcquireN(b.Context(), n)
+			require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+			_, err = s.TryAcquireN(b.Context(), n)
+			require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+		}
+		require.ErrorIs(b, s.Do(b.Context(), nil), recipes.ErrInvalidArgument)
+		for name, err := range map[string]error{
+			"negative":  semaphore.SetSharedLimit(b.Context(), client, shared, -1),
+			"too large": semaphore.SetSharedLimit(b.Context(), client, shared, 1<<31),
+			"no client": semaphore.SetSharedLimit(b.Context(), nil, shared, 1),
+			"no path":   semaphore.SetSharedLimit(b.Context(), client, "", 1),
+		} {
+			require.ErrorIs(b, err, recipes.ErrInvalidArgument, name)
+			require.ErrorContains(b, err, "semaphore: set shared limit", name)
+		}
+		require.Empty(b, bubble.Requests(log))
+	})
+}
+
+// The path of another lock is refused: Curator's deprecated semaphore has its znodes there, too.
+func TestOtherLayout(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		other, err := mutex.New(client, path)
+		require.NoError(b, err)
+		held := bubble.Acquire(b, other.Acquire)
+		s := semaphoreOf(b, client, 1)
+		_, err = s.Acquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrOtherLayout)
+		require.Equal(b, []string{held.Path()}, b.Queue(path))
+		b.Release(held)
+		b.Release(bubble.Acquire(b, s.Acquire))
+	})
+}
+
+// Permits are revocable.
+func TestRevocation(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		held := bubble.Acquire(b, many(semaphoreOf(b, b.Client(), 2), 2))
+		require.NoError(b, revoke.New(b.Client()).AttemptRevoke(b.Context(), held[1].Path()))
+		<-held[1].Revoked()
+		b.Stands(held[0], held[1])
+		releaseAll(b, held)
+	})
+}
+
+// An acquisition without contention costs three writes.
+func TestRequests(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := semaphoreOf(b, b.Client(), 2)
+		b.Release(bubble.Acquire(b, s.Acquire))
+		log := b.Srv.Observe()
+		lease := bubble.Acquire(b, s.Acquire)
+		require.ElementsMatch(b, []zktest.Op{
+			zktest.OpCreate2, zktest.OpGetChildren2, // the turn
+			zktest.OpGetChildren2,                   // is there room?
+			zktest.OpCreate2, zktest.OpGetChildren2, // the permit
+			zktest.OpDelete, // of the turn
+		}, bubble.Requests(log))
+		b.Release(lease)
+	})
+}
