@@ -1,0 +1,72 @@
+package otelzkrecipes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+func (t *Telemetry) stateChange(ctx context.Context, change recipes.StateChange) {
+	server := metric.WithAttributes(serverAttributes(change.Server)...)
+	switch change.To {
+	case recipes.Connected: // both counters start at 0
+		t.metrics.expirations.Add(ctx, 0, server)
+		t.metrics.reconnects.Add(ctx, 0, server)
+	case recipes.Lost:
+		t.metrics.expirations.Add(ctx, 1, server)
+	case recipes.Reconnected:
+		t.metrics.reconnects.Add(ctx, 1, server)
+	}
+}
+
+// serverAttributes returns the host of a server, nothing if there is none.
+func serverAttributes(server string) []attribute.KeyValue {
+	host, _, err := net.SplitHostPort(server)
+	if err != nil {
+		host = server
+	}
+	if host == "" {
+		return nil
+	}
+	return []attribute.KeyValue{serverKey.String(host)}
+}
+
+// Observe reports the session's state and the age of its proof, at each collection, until stop is called.
+// Give attributes that distinguish the clients if one process has several of them with the same servers.
+// Call stop once the client is closed. It may be called more than once.
+//
+// A client that holds nothing and waits for nothing sends no proof: the age matters while leases are held.
+func (t *Telemetry) Observe(client *recipes.Client, attributes ...attribute.KeyValue) (stop func() error, err error) {
+	registration, err := t.meter.RegisterCallback(func(_ context.Context, observer metric.Observer) error {
+		health := client.Health()
+		set := metric.WithAttributes(append(serverAttributes(health.Server), attributes...)...)
+		observer.ObserveInt64(t.metrics.state, stateNumber(health.State), set)
+		if !health.LastProof.IsZero() {
+			observer.ObserveFloat64(t.metrics.proofAge, time.Since(health.LastProof).Seconds(), set)
+		}
+		return nil
+	}, t.metrics.state, t.metrics.proofAge)
+	if err != nil {
+		return nil, fmt.Errorf("otelzkrecipes: %w", err)
+	}
+	return registration.Unregister, nil
+}
+
+// stateNumber orders the states by how bad they are, so that the worst of many clients is their maximum.
+func stateNumber(state recipes.ConnectionState) int64 {
+	switch state {
+	case recipes.Connected, recipes.Reconnected:
+		return 0
+	case recipes.Suspended:
+		return 1
+	case recipes.Lost:
+		return 2
+	}
+	return 3
+}
