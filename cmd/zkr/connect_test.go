@@ -1,0 +1,162 @@
+package main_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// deadAddress is one at which nobody listens.
+func deadAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// The time to wait bounds connecting, too: to a server that refuses, and to one that is silent.
+func TestUnreachable(t *testing.T) {
+	for name, prepare := range map[string]func(*world) string{
+		"refused": func(w *world) string { return deadAddress(w.T) },
+		"silent":  func(w *world) string { w.server.Freeze(); return w.server.Addr() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			servers := prepare(w)
+			began := time.Now()
+			got := w.run("lock", "--servers", servers, "-w", "300ms", "/l", "--", "true")
+			require.Equal(t, 69, got.code)
+			require.Less(t, time.Since(began), 5*time.Second)
+			require.Empty(t, got.stdout)
+			require.Contains(t, got.stderr, "connect "+servers)
+			require.Equal(t, 69, w.run("lock", "--servers", servers, "-n", "-E", "9", "/l", "--", "true").code, "-E is for a busy lock")
+			require.Less(t, time.Since(began), 20*time.Second)
+		})
+	}
+}
+
+// A server that falls silent once connected makes the lock one that was not acquired within the time.
+func TestSilentAfterTheConnect(t *testing.T) {
+	w := newWorld(t)
+	w.server.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Op == zktest.OpConnect || r.Op == zktest.OpPing {
+			return zktest.Fault{}
+		}
+		return zktest.Fault{Lost: zktest.NoAnswer}
+	})
+	got := w.run("lock", "-w", "500ms", "/l", "--", "true")
+	require.Equal(t, 75, got.code, got.stderr)
+	require.Contains(t, got.stderr, "not acquired within 500ms")
+}
+
+func TestFlagsAreStrongerThanTheEnvironment(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "ZKR_SERVERS="+deadAddress(t), "ZKR_NAMESPACE=wrong", "ZKR_SESSION_TIMEOUT=1h")
+	r := w.start("lock", "--servers", "127.0.0.1:1,"+w.server.Addr(), "--namespace", "right/here", "--session-timeout", "7s", "--grace", "1s", "/l", "--", "sleep", "60")
+	w.awaitContenders("/right/here/l", 1)
+	require.Equal(t, 7*time.Second, w.server.Sessions()[0].Timeout)
+	_ = r
+}
+
+func TestWrongEnvironment(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "ZKR_SESSION_TIMEOUT=soon")
+	got := w.run("ls", "/")
+	require.Equal(t, 64, got.code)
+	require.Contains(t, got.stderr, "ZKR_SESSION_TIMEOUT")
+}
+
+// protect makes a directory that only one user may use.
+func protect(w *world, path string) {
+	w.Helper()
+	acl := zk.DigestACL(zk.PermAll, "ann", "secret")
+	client := w.client(recipes.WithAuth("digest", []byte("ann:secret")))
+	_, err := client.Conn().Create(path, nil, 0, acl)
+	require.NoError(w, err)
+}
+
+func TestAuthFile(t *testing.T) {
+	w := newWorld(t)
+	protect(w, "/l")
+	require.NoError(t, os.WriteFile(w.file("right"), []byte("# of ann\n\ndigest:ann:secret\n"), 0o600))
+	require.NoError(t, os.WriteFile(w.file("wrong"), []byte("digest:ann:guessed\n"), 0o600))
+	require.NoError(t, os.WriteFile(w.file("broken"), []byte("ann-secret\n"), 0o600))
+	require.Equal(t, 0, w.run("lock", "--auth-file", "right", "/l", "--", "true").code)
+	for _, args := range [][]string{{}, {"--auth-file", "wrong"}} {
+		got := w.run(append(args, "lock", "/l", "--", "touch", "ran")...)
+		require.Equal(t, 69, got.code)
+		require.Contains(t, got.stderr, "/l")
+		require.Equal(t, 69, w.run(append(args, "ls", "/l")...).code)
+		require.Equal(t, 69, w.run(append(args, "elect", "/l", "--", "touch", "ran")...).code)
+	}
+	require.NoFileExists(t, w.file("ran"))
+	w.env = append(w.env, "ZKR_AUTH_FILE=right")
+	require.Equal(t, 0, w.run("lock", "/l", "--", "true").code)
+	require.Equal(t, 69, w.run("lock", "--auth-file", "wrong", "/l", "--", "true").code, "the flag is stronger")
+	got := w.run("--auth-file", "broken", "ls", "/l")
+	require.Equal(t, 64, got.code)
+	require.Contains(t, got.stderr, "line 1")
+	require.NotContains(t, got.stderr, "ann-secret", "it may be a password")
+}
+
+// A verbose zkr logs to stderr, and no secret.
+func TestVerbose(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, os.WriteFile(w.file("auth"), []byte("digest:ann:secret\n"), 0o600))
+	got := w.run("-v", "--auth-file", "auth", "lock", "/l", "--", "echo", "out")
+	require.Equal(t, 0, got.code)
+	require.Equal(t, "out\n", got.stdout)
+	require.Contains(t, got.stderr, "level=DEBUG")
+	require.NotContains(t, got.stderr, "secret")
+}
+
+// A path that is used by another recipe is refused, and nothing is left there.
+func TestOtherKindsAreRefused(t *testing.T) {
+	for marker, kind := range map[string]string{"latch-": "latch", "__READ__": "rwlock", "__WRIT__": "rwlock"} {
+		t.Run(marker, func(t *testing.T) {
+			w := newWorld(t)
+			session := w.server.OpenSession(time.Hour)
+			w.server.Seed(zktest.Znode{Path: "/l/_c_x-" + marker + "0000000001", Session: session})
+			for _, command := range []string{"lock", "elect"} {
+				got := w.run(command, "/l", "--", "touch", "ran")
+				require.Equal(t, 64, got.code)
+				require.Contains(t, got.stderr, "used as a "+kind)
+			}
+			require.Len(t, w.server.Children("/l"), 1)
+			require.NoFileExists(t, w.file("ran"))
+		})
+	}
+	w := &world{T: t, server: zktest.NewServer(t), dir: t.TempDir()}
+	w.env = []string{"ZKR_SERVERS=" + w.server.Addr()}
+	session := w.server.OpenSession(time.Hour)
+	w.server.Seed(zktest.Znode{Path: "/s/leases/_c_x-lease-0000000001", Session: session})
+	require.Equal(t, 64, w.run("lock", "/s", "--", "true").code)
+}
+
+// Zkr does not hang while nobody reads what it says.
+func TestNobodyReadsStderr(t *testing.T) {
+	w := newWorld(t)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, read.Close()) }()
+	_, err = write.Write([]byte(strings.Repeat("x", 1<<16))) // the pipe is full
+	require.NoError(t, err)
+	w.env = append(w.env, "ZKR_SESSION_TIMEOUT=4s")
+	r := w.startWith(func(c *exec.Cmd) { c.Stderr = write }, "lock", "/l", "--", "sh", "-c", "echo > ready; sleep 60")
+	require.NoError(t, write.Close())
+	w.content("ready")
+	log := w.server.Observe()
+	awaitHeartbeats(t, log, 8) // T/6 apart: for longer than a session
+	w.server.Delete(w.awaitContenders("/l", 1)[0])
+	require.Equal(t, 74, r.code())
+}

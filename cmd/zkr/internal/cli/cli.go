@@ -1,0 +1,154 @@
+// Package cli is the command line of zkr.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+)
+
+// Main runs zkr with arguments, without the name of the program. It returns the code of the process.
+func Main(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(os.Stdout)
+	root.SetErr(os.Stderr)
+	err := root.Execute()
+	flush()
+	code := exit.CodeOf(err)
+	if e, ok := errors.AsType[*exit.Error](err); err != nil && (!ok || e.Err != nil) {
+		fmt.Fprintln(os.Stderr, "zkr:", err)
+		if code == exit.Usage {
+			fmt.Fprintln(os.Stderr, "see zkr --help")
+		}
+	}
+	return code
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "zkr",
+		Short:         "Guards commands with locks in ZooKeeper, and shows who holds them",
+		Long:          longHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Errorf(exit.Usage, "unknown command %q", args[0])
+			}
+			return exit.Errorf(exit.Usage, "a command is missing")
+		},
+	}
+	g := &globals{}
+	g.define(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit.Error{Code: exit.Usage, Err: err} })
+	root.AddCommand(newLock(g), newElect(g), newList(g), newTop(g), newRevoke(g), newKick(g), newDoctor(g), newVersion())
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		requireUsageErrors(c)
+	}
+	return root
+}
+
+// requireUsageErrors makes the errors of cobra about arguments those of usage.
+func requireUsageErrors(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		requireUsageErrors(sub)
+	}
+}
+
+const longHelp = `Guards commands with locks in ZooKeeper, and shows who holds them.
+
+Exit codes, besides those of the guarded command and 128+n for its signal:
+  1    nothing there: no such path or znode, nobody holds
+  64   wrong usage
+  69   no server, wrong credentials or no permission
+  74   the lock was lost while the command ran
+  75   held by another, or not acquired within the time
+  126  the command can't be executed
+  127  the command was not found`
+
+// one returns a check for exactly one argument, which is called what.
+func one(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return exit.Errorf(exit.Usage, "%s is needed, and nothing else", what)
+		}
+		return nil
+	}
+}
+
+// none is the check for no arguments.
+func none(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exit.Errorf(exit.Usage, "%s takes no arguments", c.Name())
+	}
+	return nil
+}
+
+// splitAtDash returns the arguments before "--", and those behind it.
+func splitAtDash(c *cobra.Command, args []string) (before, behind []string) {
+	at := c.ArgsLenAtDash()
+	if at < 0 {
+		return args, nil
+	}
+	return args[:at], args[at:]
+}
+
+// said is what say has still to write. A goroutine writes, so that a reader of stderr that hangs does not
+// keep the caller from watching over its lock.
+var said struct { //nolint:gochecknoglobals // stderr is one as well
+	sync.Once
+
+	lines   chan string
+	written sync.WaitGroup
+}
+
+// say writes a line to stderr. It does not block. If hundreds have not been written, it drops the line.
+func say(format string, args ...any) {
+	said.Do(func() {
+		said.lines = make(chan string, 256)
+		go func() { // ends with the process
+			for line := range said.lines {
+				fmt.Fprintln(os.Stderr, line)
+				said.written.Done()
+			}
+		}()
+	})
+	said.written.Add(1)
+	select {
+	case said.lines <- "zkr: " + strings.TrimSuffix(fmt.Sprintf(format, args...), "\n"):
+	default:
+		said.written.Done()
+	}
+}
+
+// flush waits a moment until everything is written.
+func flush() {
+	written := make(chan struct{})
+	go func() { // ends with the last line, or with the process
+		said.written.Wait()
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(time.Second):
+	}
+}

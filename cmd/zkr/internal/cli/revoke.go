@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+)
+
+func newRevoke(g *globals) *cobra.Command {
+	wait := time.Duration(0)
+	c := &cobra.Command{
+		Use:   "revoke [--wait TIME] PATH|ZNODE",
+		Short: "Ask those who hold a lock, or one contender, to release",
+		Long: `Asks all who hold the lock at PATH, or the contender with ZNODE, also one that waits, to release. The
+request overwrites the id of the contender, so it is printed before. A contender need not follow.`,
+		Args: one("PATH or ZNODE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("wait") && wait <= 0 {
+				return exit.Errorf(exit.Usage, "--wait: %v is not a time to wait", wait)
+			}
+			if err := checkPath(args[0]); err != nil {
+				return err
+			}
+			return g.asObserver(func(ctx context.Context, client *recipes.Client) error {
+				return g.revoke(ctx, c.OutOrStdout(), client, args[0], wait)
+			})
+		},
+	}
+	c.Flags().DurationVar(&wait, "wait", 0, "wait until they have released, for at most this time; then exit with 75")
+	return c
+}
+
+// revoke asks those at a path, and waits until their znodes are gone if wait is not 0.
+func (g *globals) revoke(ctx context.Context, out io.Writer, client *recipes.Client, path string, wait time.Duration) error {
+	asked, err := findContenders(ctx, client, path)
+	if err != nil {
+		return err
+	}
+	revoker := revoke.New(client)
+	for _, c := range asked {
+		if _, err := fmt.Fprintln(out, "asking", g.describe(c)); err != nil {
+			return err
+		}
+		if err := revoker.AttemptRevoke(ctx, c.Path); err != nil {
+			return err
+		}
+	}
+	if wait == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for _, c := range asked {
+		if err := awaitGone(ctx, client, c.Path); errors.Is(err, context.DeadlineExceeded) {
+			return exit.Errorf(exit.Busy, "not released within %v: %s", wait, g.describe(c))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findContenders returns the contender with a znode, or those who hold a path.
+func findContenders(ctx context.Context, client *recipes.Client, path string) ([]inspect.Contender, error) {
+	if dir, isZnode := queueOf(path); isZnode {
+		c, err := findContender(ctx, client, dir, path)
+		return []inspect.Contender{c}, err
+	}
+	queue, err := inspect.Read(ctx, client, path)
+	if err != nil {
+		return nil, err
+	}
+	var holders []inspect.Contender
+	for _, c := range queue.Contenders {
+		if c.Holds {
+			holders = append(holders, c)
+		}
+	}
+	if len(holders) == 0 {
+		return nil, exit.Errorf(exit.Nothing, "nobody holds %s", path)
+	}
+	return holders, nil
+}
+
+// findContender returns the contender with a znode in the queue at dir.
+func findContender(ctx context.Context, client *recipes.Client, dir, znode string) (inspect.Contender, error) {
+	name := znode[strings.LastIndexByte(znode, '/')+1:]
+	queue, err := inspect.Read(ctx, client, dir)
+	if err != nil && !isMissing(err) {
+		return inspect.Contender{}, err
+	}
+	for _, c := range queue.Contenders {
+		if strings.HasSuffix(c.Path, "/"+name) {
+			return c, nil
+		}
+	}
+	return inspect.Contender{}, exit.Errorf(exit.Nothing, "%s is gone", znode)
+}
+
+// queueOf returns the path of the queue to which a znode belongs, and whether it has the name of a
+// contender. The contenders of a semaphore are in directories of their own.
+func queueOf(znode string) (path string, isContender bool) {
+	at := strings.LastIndexByte(znode, '/')
+	path = max(znode[:at], "/")
+	if !inspect.IsContender(znode[at+1:]) {
+		return path, false
+	}
+	if part, ok := strings.CutSuffix(path, "/leases"); ok && strings.Contains(znode[at:], "-lease-") {
+		return max(part, "/"), true
+	}
+	return path, true
+}
+
+// awaitGone waits until a znode, with its path on the server, is gone.
+func awaitGone(ctx context.Context, client *recipes.Client, path string) error {
+	const pause = 100 * time.Millisecond
+	for {
+		isThere, _, err := client.Conn().Exists(path)
+		if err == nil && !isThere {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

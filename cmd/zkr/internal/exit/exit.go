@@ -1,0 +1,75 @@
+// Package exit has the codes with which zkr ends.
+package exit
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// The codes, besides those of the child. Those from 64 are of sysexits.h; the last two are a shell's.
+const (
+	OK            = 0
+	Nothing       = 1  // there is no such path, znode or holder
+	Usage         = 64 // wrong arguments
+	Unavailable   = 69 // no server, wrong credentials, no permission
+	Lost          = 74 // the lock was lost while CMD ran
+	Busy          = 75 // held by another, or not acquired within the time
+	NotExecutable = 126
+	NotFound      = 127
+)
+
+// Signal returns the code for an end by a signal, as a shell has it.
+func Signal(s syscall.Signal) int { return 128 + int(s) }
+
+// Error is an error with the code of the process.
+type Error struct {
+	Code int
+	Err  error // nil: nothing is printed
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf returns an Error.
+func Errorf(code int, format string, args ...any) error {
+	return &Error{code, fmt.Errorf(format, args...)}
+}
+
+// Silent returns an Error about which nothing is printed.
+func Silent(code int) error {
+	if code == OK {
+		return nil
+	}
+	return &Error{Code: code}
+}
+
+// IsSilent reports whether err was made by Silent.
+func IsSilent(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Err == nil
+}
+
+// CodeOf returns the code for an error.
+func CodeOf(err error) int {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, recipes.ErrInvalidArgument):
+		return Usage
+	default:
+		return Unavailable
+	}
+}

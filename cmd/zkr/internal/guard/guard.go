@@ -1,0 +1,250 @@
+// Package guard runs a command under a lease: the command's group never outlives the lease.
+//
+// Until the lease is trusted without another answer of the servers is known to this process and to the
+// watchdog. The group gets SIGTERM a grace before that moment, and SIGKILL at it. The next contender is
+// granted later than that: see docs/trust-derivation.md.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/boottime"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/child"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// Config is how to guard a command.
+type Config struct {
+	Lease          *recipes.Lease
+	SessionTimeout func() time.Duration // the granted one, now
+	Grace          time.Duration        // between SIGTERM and SIGKILL
+	Signals        *Signals
+	Say            func(format string, args ...any) // must not block
+}
+
+// Result is how it ended.
+type Result struct {
+	Status      syscall.WaitStatus // of the command
+	IsLost      bool               // the lease was lost before all of the group had ended
+	IsRevoked   bool               // a peer has asked for the lease
+	WasToldToGo bool               // a signal that ends programs was passed on
+}
+
+// guard is the state of Run. All of it belongs to one goroutine.
+type guard struct {
+	Config
+
+	child     *child.Child
+	result    Result
+	until     boottime.Time // trusted until; the last value while the lease stood
+	killAt    boottime.Time // 0: not decided
+	hasExited bool          // the command; others of its group may live
+	isKilled  bool
+	isPausing bool // this process is to stop when the command has
+
+	hasProceeded bool // after a stop of this process, whose SIGCONT is still to come
+	pauseAt      boottime.Time
+	isSilent     bool // the lease was lost because the servers are
+	saidGrace    bool
+	dogEnded     <-chan struct{} // nil once no watchdog follows
+}
+
+// Run starts a command and returns when nobody of its group lives. Call it from the main thread, with a
+// lease that is held. It does not release the lease. An error means that the command was not started.
+func Run(cfg Config, cmd child.Command) (Result, error) {
+	g := &guard{Config: cfg, until: boottime.Until(cfg.Lease.TrustedUntil())}
+	if boottime.Now() >= g.until-boottime.Time(g.grace()) { // also for a lease that has ended
+		cfg.Say("lock lost before the command was started: %s", cfg.Lease.Path())
+		return Result{IsLost: true}, nil
+	}
+	var err error
+	if g.child, err = child.Start(cmd, g.until); err != nil {
+		return Result{}, err
+	}
+	g.dogEnded = g.child.Watchdog.Ended()
+	for !g.isOver() {
+		g.look()
+		g.await()
+	}
+	g.result.Status = g.child.Finish()
+	return g.result, nil
+}
+
+// isOver reports whether nobody of the group lives. Then it also decides whether the lease was held until
+// now.
+func (g *guard) isOver() bool {
+	if !g.hasExited || g.child.IsGroupAlive() {
+		return false
+	}
+	if g.Lease.Context().Err() != nil || boottime.Now() >= g.until {
+		g.result.IsLost = true
+	}
+	return true
+}
+
+// grace is the grace within a third of the session timeout.
+func (g *guard) grace() time.Duration {
+	limit := g.SessionTimeout() / 3
+	if g.Grace <= limit {
+		return g.Grace
+	}
+	if !g.saidGrace {
+		g.saidGrace = true
+		g.Say("the grace of %v is cut to %v, a third of the granted session timeout", g.Grace, limit.Round(time.Millisecond))
+	}
+	return limit
+}
+
+// look does what is due now.
+func (g *guard) look() {
+	g.lookAtLease()
+	now := boottime.Now()
+	if g.hasExited && g.killAt == 0 { // the rest of the group has to go before the lock does
+		g.terminate(now.Add(g.grace()))
+	}
+	if !g.result.IsLost && !g.isKilled && g.isToPause(now) {
+		g.pause()
+	}
+	if g.killAt != 0 && now >= g.killAt && !g.isKilled {
+		g.kill()
+	}
+}
+
+// lookAtLease notices a loss. After one by silence it also notices that the lease is trusted for less long
+// than was known when SIGTERM was sent, or has ended.
+func (g *guard) lookAtLease() {
+	lease := g.Lease
+	if g.result.IsLost {
+		if until := boottime.Until(lease.TrustedUntil()); g.isSilent && until < g.killAt {
+			g.terminate(until)
+		}
+		return
+	}
+	if lease.Context().Err() == nil {
+		// A lease that ends between the two readings is noticed the next time.
+		g.until = boottime.Until(lease.TrustedUntil())
+		if err := g.child.Watchdog.Until(g.until); err != nil {
+			g.lose("the watchdog can't be told: "+err.Error(), boottime.Now())
+			return
+		}
+		if boottime.Now() >= g.until-boottime.Time(g.grace()) {
+			g.isSilent = true
+			g.lose("the servers are silent", g.until)
+		}
+		return
+	}
+	now, cause := boottime.Now(), lossOf(lease)
+	if now >= g.until {
+		g.lose(cause, now)
+		return
+	}
+	// Somebody else has deleted the znode or ended the session, so another may hold the lock by now. The
+	// fencing token decides.
+	g.lose(cause, min(g.until, now.Add(min(g.grace(), g.SessionTimeout()/6))))
+}
+
+func (g *guard) lose(why string, killAt boottime.Time) {
+	g.result.IsLost = true
+	g.Say("lock lost: %s: %s", g.Lease.Path(), why)
+	g.terminate(killAt)
+}
+
+// terminate sends SIGTERM, unless it was sent before, and SIGKILL follows at killAt at the latest.
+func (g *guard) terminate(killAt boottime.Time) {
+	isFirst := g.killAt == 0
+	if isFirst || killAt < g.killAt {
+		g.killAt = killAt
+	}
+	switch {
+	case g.result.IsLost && g.child.IsStopped():
+		g.kill() // it is not continued without the lock
+	case isFirst:
+		g.child.Signal(syscall.SIGTERM)
+	}
+	if g.result.IsLost {
+		_ = g.child.Watchdog.Until(g.killAt) // this process kills too
+	}
+}
+
+func (g *guard) kill() {
+	g.isKilled = true
+	g.child.Kill()
+}
+
+// await waits until something happens or it is time to look again.
+func (g *guard) await() {
+	timer := time.NewTimer(g.pauseToLook())
+	defer timer.Stop()
+	leaseDone, revoked := g.Lease.Context().Done(), g.Lease.Revoked()
+	if g.result.IsLost {
+		leaseDone, revoked = nil, nil
+	}
+	if g.result.IsRevoked {
+		revoked = nil
+	}
+	select {
+	case <-timer.C:
+	case <-leaseDone:
+	case <-revoked:
+		g.result.IsRevoked = true
+		g.Say("asked to release %s", g.Lease.Path())
+		g.terminate(boottime.Now().Add(g.grace()))
+	case event := <-g.child.Events:
+		g.hasExited = g.hasExited || event == child.Exited
+	case s := <-g.Signals.c:
+		g.onSignal(s.(syscall.Signal)) // on Linux it is one
+	case <-g.dogEnded:
+		g.onWatchdogEnded()
+	}
+}
+
+// pauseToLook is the time until look has to be called again at the latest.
+func (g *guard) pauseToLook() time.Duration {
+	const soon = 10 * time.Millisecond
+	if g.hasExited || g.isPausing || g.isKilled {
+		return soon
+	}
+	now := boottime.Now()
+	pause := max(soon, min(time.Second, g.SessionTimeout()/48)) // the watchdog gets news of the trust
+	if !g.result.IsLost {
+		pause = min(pause, (g.until - boottime.Time(g.grace())).Sub(now))
+	}
+	if g.killAt != 0 {
+		pause = min(pause, g.killAt.Sub(now))
+	}
+	return max(pause, 0)
+}
+
+// onWatchdogEnded starts another watchdog, unless the first one has killed the group.
+func (g *guard) onWatchdogEnded() {
+	g.dogEnded = nil
+	if g.child.Watchdog.HasKilled() {
+		if !g.result.IsLost {
+			g.lose("the watchdog has killed the command, because this process was not running", boottime.Now())
+		}
+		g.kill()
+		return
+	}
+	if err := g.child.Watchdog.Restart(); err != nil {
+		g.lose("nothing guards the command: "+err.Error(), boottime.Now())
+		return
+	}
+	g.dogEnded = g.child.Watchdog.Ended()
+}
+
+// lossOf is the reason for the end of a lease in plain words.
+func lossOf(lease *recipes.Lease) string {
+	cause := context.Cause(lease.Context())
+	switch {
+	case errors.Is(cause, recipes.ErrNodeDeleted):
+		return "its znode was deleted"
+	case errors.Is(cause, recipes.ErrSessionLost):
+		return "the session is over"
+	default:
+		return fmt.Sprint(cause)
+	}
+}

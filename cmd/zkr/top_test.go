@@ -1,0 +1,73 @@
+package main_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Without a terminal there is a line for each lock at each look, the longest waits first.
+func TestTopAsLines(t *testing.T) {
+	w := newWorld(t)
+	w.hold("/locks/idle", "ann")
+	client := w.client()
+	w.hold("/locks/short", "bob")
+	w.hold("/locks/long", "night shift")
+	w.wait(client, "/locks/long", "/locks/long", "first")
+	w.wait(client, "/locks/short", "/locks/short", "second")
+	r := w.start("top", "--every", "50ms", "/locks")
+	w.eventually(func() bool { return strings.Count(r.stdout.String(), "\n") >= 6 }, "two looks")
+	lines := strings.Split(r.stdout.String(), "\n")
+	require.Regexp(t, `^\S+T\S+ /locks/long mutex waiting=1 longest=\d+s holder="night shift" for=\d+s$`, lines[0])
+	require.Regexp(t, ` /locks/short mutex waiting=1 longest=\d+s holder="bob" for=\d+s$`, lines[1])
+	require.Regexp(t, ` /locks/idle mutex waiting=0 longest=- holder="ann" for=\d+s$`, lines[2])
+	r.signal(syscall.SIGTERM)
+	require.Equal(t, 128+15, r.code())
+}
+
+func TestTopOfNothing(t *testing.T) {
+	w := newWorld(t)
+	w.server.Put("/idle", nil)
+	r := w.start("top", "--every", "50ms", "/idle")
+	w.eventually(func() bool { return strings.Contains(r.stdout.String(), " no locks\n") }, "it says so")
+	require.Equal(t, 64, w.run("top", "--every", "0s", "/idle").code)
+	r.signal(syscall.SIGINT)
+	require.Equal(t, 130, r.code())
+}
+
+// On a terminal the view is live: it shows a new waiter, ends with q, and leaves the terminal as it was.
+func TestTopOnATerminal(t *testing.T) {
+	w := newTerminal(newWorld(t))
+	lease := w.hold("/locks/a", "ann")
+	modes := w.modes()
+	var screen buffer
+	go func() { // ends with the terminal
+		for part := make([]byte, 4096); ; {
+			n, err := w.master.Read(part)
+			if err != nil {
+				return
+			}
+			_, _ = screen.Write(part[:n])
+		}
+	}()
+	r := w.start("top", "--every", "50ms", "/locks")
+	w.eventually(func() bool { return strings.Contains(screen.String(), `"ann"`) }, "the holder")
+	require.Contains(t, screen.String(), "\x1b[?1049h")
+	require.Contains(t, screen.String(), "1 locks below /locks")
+	waiter := w.wait(w.client(), "/locks/a", "/locks/a", "bob")
+	w.eventually(func() bool { return strings.Contains(screen.String(), "      1 ") }, "the waiter")
+	w.server.Delete(waiter)
+	w.types("q")
+	require.Equal(t, 0, r.code())
+	require.Equal(t, modes, w.modes())
+	w.eventually(func() bool { return strings.HasSuffix(screen.String(), "\x1b[?1049l") }, "the old screen")
+	require.NoError(t, lease.Release())
+
+	r = w.start("top", "/locks")
+	w.eventually(func() bool { return w.modes() != modes }, "it runs")
+	w.types("\x03")
+	require.Equal(t, 130, r.code())
+	require.Equal(t, modes, w.modes())
+}

@@ -1,0 +1,207 @@
+//go:build integration
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// newRealWorld is a world on a real server. Each test has a namespace of its own.
+func newRealWorld(t *testing.T) *world {
+	t.Helper()
+	servers := os.Getenv("ZKRECIPES_SERVERS")
+	require.NotEmpty(t, servers, "run through integration/cmd/withzk")
+	return &world{T: t, dir: t.TempDir(), env: []string{
+		"ZKR_SERVERS=" + servers, "ZKR_SESSION_TIMEOUT=10s", fmt.Sprintf("ZKR_NAMESPACE=zkr-%d-%s", time.Now().UnixNano(), t.Name()),
+	}}
+}
+
+func (w *world) realClient() *recipes.Client {
+	w.Helper()
+	client, err := recipes.Connect(w.Context(), strings.Split(os.Getenv("ZKRECIPES_SERVERS"), ","),
+		recipes.WithNamespace(strings.TrimPrefix(w.env[2], "ZKR_NAMESPACE=")), recipes.WithSessionTimeout(10*time.Second))
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, client.Close()) })
+	return client
+}
+
+// line is a connection to a server that can fall silent: what is sent does not arrive any more.
+type line struct {
+	net.Listener
+	server string
+	mu     sync.Mutex // protects what is below
+	silent bool
+	work   sync.WaitGroup
+	conns  []net.Conn
+}
+
+func newLine(w *world, server string) *line {
+	w.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(w, err)
+	l := &line{Listener: listener, server: server}
+	l.work.Go(l.accept) // ends with the listener
+	w.Cleanup(func() {
+		require.NoError(w, l.Close())
+		l.mu.Lock()
+		for _, conn := range l.conns {
+			_ = conn.Close()
+		}
+		l.mu.Unlock()
+		l.work.Wait()
+	})
+	return l
+}
+
+func (l *line) accept() {
+	for {
+		near, err := l.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", l.server)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		l.mu.Lock()
+		l.conns = append(l.conns, near, far)
+		l.mu.Unlock()
+		for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+			l.work.Go(func() { _, _ = io.Copy(unlessSilent{l, way[1]}, way[0]) }) // ends with the connections
+		}
+	}
+}
+
+func (l *line) silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = true
+}
+
+// unlessSilent drops what is written while the line is silent.
+type unlessSilent struct {
+	*line
+	to io.Writer
+}
+
+func (u unlessSilent) Write(p []byte) (int, error) {
+	u.mu.Lock()
+	silent := u.silent
+	u.mu.Unlock()
+	if silent {
+		return len(p), nil
+	}
+	return u.to.Write(p)
+}
+
+func TestZooKeeperLock(t *testing.T) {
+	w := newRealWorld(t)
+	require.Equal(t, result{7, "out\n", ""}, w.run("lock", "--grace", "1s", "/l", "--", "sh", "-c", "echo out; exit 7"))
+	require.Equal(t, 1, w.run("ls", "/missing").code)
+	lease := w.holdWith(w.realClient(), "/l", "ann")
+	require.Equal(t, 75, w.run("lock", "-n", "/l", "--", "true").code)
+	var queues []struct {
+		Contenders []struct {
+			ID    string
+			Token int64
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(w.run("ls", "-o", "json", "/l").stdout), &queues))
+	require.Equal(t, "ann", queues[0].Contenders[0].ID)
+	require.Equal(t, lease.FencingToken(), queues[0].Contenders[0].Token)
+	require.Equal(t, 0, w.run("revoke", "/l").code)
+	<-lease.Revoked()
+}
+
+func TestZooKeeperKick(t *testing.T) {
+	w := newRealWorld(t)
+	r := w.start("elect", "--grace", "1s", "/l", "--", "sh", "-c", `echo $ZKR_LOCK_ZNODE >> znodes; [ $(wc -l < znodes) = 2 ] && exit 9; sleep 100`)
+	w.eventually(func() bool { return len(w.lines("znodes")) == 1 }, "it leads")
+	require.Equal(t, 0, w.run("kick", "--yes", w.lines("znodes")[0]).code)
+	require.Equal(t, 9, r.code(), "it has stood again")
+}
+
+func TestZooKeeperDoctor(t *testing.T) {
+	w := newRealWorld(t)
+	got := w.run("doctor", "--namespace", "/")
+	t.Logf("\n%s", got.stdout)
+	require.Equal(t, 0, got.code)
+	require.Regexp(t, `(?m)^(ok|change) +\S+: version \d+\.\d+\.\d+`, got.stdout)
+	require.Regexp(t, `(?m)^ok +\S+: tick `, got.stdout)
+	require.Regexp(t, `(?m)^ok +clock: `, got.stdout)
+}
+
+func TestZooKeeperEightDates(t *testing.T) {
+	w := newRealWorld(t)
+	requireEightDates(t, w)
+}
+
+// Commands alive at the next grant, of 50 whose line has fallen silent: 0. The next one is another zkr, which looks
+// as its first act. Its own session is a long one, so that a busy machine does not cost it the lock.
+func TestZooKeeperSilence(t *testing.T) {
+	w := newRealWorld(t)
+	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
+	server, _, _ := strings.Cut(os.Getenv("ZKRECIPES_SERVERS"), ",")
+	const cuts, batch = 50, 10
+	alive := 0
+	for round := range cuts / batch {
+		front := newLine(w, server)
+		var holders, next []*run
+		for k := range batch {
+			path := fmt.Sprintf("/silence/%d/%d", round, k)
+			pid := fmt.Sprintf("pid-%d-%d", round, k)
+			holders = append(holders, w.start("lock", "--servers", front.Addr().String(), "--grace", "500ms", path, "--", "sh", "-c",
+				`trap "" TERM; echo $$ > `+pid+`; while :; do sleep 0.05; done`))
+			w.pid(pid)
+			next = append(next, w.start("lock", "--session-timeout", "30s", path, "--", "sh", "-c", `kill -0 $(cat `+pid+`) 2> /dev/null && echo alive; exit 0`))
+		}
+		front.silence()
+		for k := range batch {
+			require.Equal(t, 0, next[k].code(), next[k].stderr.String())
+			if next[k].stdout.String() != "" {
+				alive++
+			}
+			require.Equal(t, 74, holders[k].code(), holders[k].stderr.String())
+		}
+	}
+	t.Logf("commands alive at the next grant: %d of %d", alive, cuts)
+	require.Zero(t, alive)
+}
+
+func TestZooKeeperGrandchildren(t *testing.T) {
+	w := newRealWorld(t)
+	conn := w.realClient().Conn()
+	namespace := "/" + strings.TrimPrefix(w.env[2], "ZKR_NAMESPACE=")
+	requireNoGrandchildren(w, 100, func(path string) {
+		children, _, err := conn.Children(namespace + path)
+		require.NoError(t, err)
+		require.Len(t, children, 1)
+		require.NoError(t, conn.Delete(namespace+path+"/"+children[0], -1))
+	})
+}
+
+// A killed zkr takes its group along long before its session ends.
+func TestZooKeeperKilledZkr(t *testing.T) {
+	w := newRealWorld(t)
+	r := w.start("lock", "/l", "--", "sh", "-c", family)
+	pids := []int{w.pid("parent"), w.pid("child"), w.pid("orphan")}
+	killedAt := time.Now()
+	r.signal(syscall.SIGKILL)
+	w.awaitDead(pids...)
+	require.Less(t, time.Since(killedAt), 2*time.Second)
+	r.await()
+}
