@@ -1,0 +1,50 @@
+// Package java runs Apache Curator under load: Worker.java does what package load tells a process.
+//
+// It needs a JDK and Debian's libcurator-recipes-java.
+package java
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// jars is where Debian puts libraries. Their manifests name what they need, but for a logger.
+const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar"
+
+//go:embed *.java
+var sources embed.FS
+
+// Compile puts the classes into a folder, and returns the command that starts a worker with a heap of at most that many
+// megabytes.
+func Compile(ctx context.Context, dir string) (command func(heap int) *exec.Cmd, err error) {
+	if err := os.CopyFS(dir, sources); err != nil {
+		return nil, fmt.Errorf("java: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.java"))
+	if err != nil {
+		return nil, fmt.Errorf("java: %w", err)
+	}
+	args := append([]string{"-implicit:none", "-d", dir, "-cp", jars}, files...)
+	if out, err := exec.CommandContext(ctx, "javac", args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("java: javac: %w\n%s", err, out)
+	}
+	return func(heap int) *exec.Cmd {
+		return exec.CommandContext(ctx, "java", "-Xms128m", fmt.Sprintf("-Xmx%dm", heap), "-cp", dir+":"+jars, "Worker")
+	}, nil
+}
+
+// Needs says what is missing on this machine; nil when nothing is.
+func Needs() error {
+	_, javac := exec.LookPath("javac")
+	_, java := exec.LookPath("java")
+	_, curator := os.Stat("/usr/share/java/curator-recipes.jar")
+	if err := errors.Join(javac, java, curator); err != nil {
+		return fmt.Errorf("java: install default-jdk-headless and libcurator-recipes-java: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFiguresOfSpans(t *testing.T) {
+	spans := []Span{ // the second waits while the first holds, the third comes later
+		{Called: 15, Acquired: 33, Releasing: 40, Released: 44},
+		{Called: 10, Acquired: 20, Releasing: 30, Released: 35},
+		{Called: 50, Acquired: 60, Releasing: 61, Released: 70},
+	}
+	require.Equal(t, time.Duration(60), Wall(spans))
+	require.Equal(t, []time.Duration{3}, Handoffs(spans), "33 after 30; nobody waited at 40")
+	require.Equal(t, []time.Duration{22, 15, 19}, Pairs(spans))
+	require.Zero(t, Overlaps(spans))
+	require.Equal(t, time.Duration(19), Quantile(Pairs(spans), 0.5))
+	require.Equal(t, time.Duration(22), Quantile(Pairs(spans), 1))
+	require.Zero(t, Quantile(nil, 0.5))
+}
+
+func TestOverlapsAreFound(t *testing.T) {
+	long := Span{Called: 0, Acquired: 1, Releasing: 100, Released: 101}
+	inside := Span{Called: 0, Acquired: 10, Releasing: 20, Released: 21}
+	insideToo := Span{Called: 0, Acquired: 50, Releasing: 60, Released: 61}
+	require.Equal(t, 2, Overlaps([]Span{long, inside, insideToo}))
+	require.Equal(t, 1, Overlaps([]Span{long, {Acquired: 99, Releasing: 102}}))
+	require.Zero(t, Overlaps([]Span{long, {Acquired: 100, Releasing: 102}}))
+}
+
+func TestSpansSurviveTheirFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "spans")
+	spans := []Span{{1, 2, 3, 4}, {1 << 40, 1 << 41, 1 << 42, 1 << 43}}
+	require.NoError(t, writeSpans(file, spans))
+	got, err := readSpans(file)
+	require.NoError(t, err)
+	require.Equal(t, spans, got)
+}
+
+// The answer to a command is one line, which must not outgrow the buffer of its reader.
+func TestErrorsOfThousandsAreToldInOne(t *testing.T) {
+	errs := make([]error, 5000)
+	require.NoError(t, firstOf(errs))
+	lost := errors.New("lost")
+	errs[7] = lost
+	require.Equal(t, lost, firstOf(errs))
+	for i := range errs {
+		errs[i] = fmt.Errorf("contender %d: %w", i, lost)
+	}
+	require.EqualError(t, firstOf(errs), "5000 contenders failed, one of them: contender 0: lost")
+	require.ErrorIs(t, firstOf(errs), lost)
+}

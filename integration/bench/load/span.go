@@ -1,0 +1,77 @@
+// Package load puts contenders under load: in processes of their own, each of which does as it is told over its standard input
+// (package agent), so that one process and eight, Go and Java, are driven by the same commands.
+//
+//	open all ADDRESS SESSIONS                          opens sessions
+//	prepare NAME PATH LOCKS FIRST STRIDE CONTENDERS    makes every STRIDEth of the contenders
+//	loop NAME FILE BEGIN PAIRS HOLD                    has them lock and unlock; writes spans to the file
+//	hold NAME PATH LOCKS                               takes every lock; answers when it was called and when it had them
+//	release NAME                                       answers when it was called and when that was done
+//	latch NAME FILE PATH TIMES PAUSE                   hands an election over; writes spans to the file
+//	memory all                                         answers with heap, stacks, resident bytes, goroutines or threads
+//	close all                                          closes the sessions; waiting contenders fail
+//
+// Times are nanoseconds of the machine's monotonic clock, which all processes share.
+package load
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Span is one acquisition, in nanoseconds of the machine's monotonic clock.
+type Span struct {
+	Called, Acquired, Releasing, Released int64
+}
+
+const spanSize = 4 * 8
+
+// clock is the machine's monotonic clock. Go's own is the same one from another beginning, and cheaper to read than by a call
+// of the kernel.
+type clock struct {
+	began time.Time
+	at    int64
+}
+
+func newClock() (clock, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return clock{}, fmt.Errorf("load: clock: %w", err)
+	}
+	return clock{began: time.Now(), at: now.Nano()}, nil
+}
+
+func (c clock) now() int64                   { return c.of(time.Now()) }
+func (c clock) of(t time.Time) int64         { return c.at + t.Sub(c.began).Nanoseconds() }
+func (c clock) until(at int64) time.Duration { return time.Duration(at - c.now()) }
+
+// writeSpans writes a file of big-endian numbers, which Java writes as well.
+func writeSpans(file string, spans []Span) error {
+	b := make([]byte, 0, len(spans)*spanSize)
+	for _, s := range spans {
+		for _, v := range []int64{s.Called, s.Acquired, s.Releasing, s.Released} {
+			b = binary.BigEndian.AppendUint64(b, uint64(v))
+		}
+	}
+	return os.WriteFile(file, b, 0o600)
+}
+
+func readSpans(file string) ([]Span, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	if len(b)%spanSize != 0 {
+		return nil, fmt.Errorf("load: %s: %d bytes are no spans", file, len(b))
+	}
+	number := func(b []byte) int64 { return int64(binary.BigEndian.Uint64(b)) }
+	spans := make([]Span, 0, len(b)/spanSize)
+	for s := range slices.Chunk(b, spanSize) {
+		spans = append(spans, Span{number(s), number(s[8:]), number(s[16:]), number(s[24:])})
+	}
+	return spans, nil
+}

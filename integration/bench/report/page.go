@@ -1,0 +1,61 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// UpdatePage replaces the tables and charts of a page by those of this run. Each stands between two lines with its name, that of a
+// case or of a chart:
+//
+//	<!-- bench pair -->
+//	<!-- end pair -->
+//	<!-- bench chart pair -->
+//	<!-- end chart pair -->
+//
+// What was not measured, and what the page does not have, leaves it as it is.
+func (r *Report) UpdatePage(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	dir := strings.TrimSuffix(file, ".md")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	drawn, err := r.drawCharts(dir)
+	if err != nil {
+		return err
+	}
+	page := string(text)
+	for _, s := range r.sections {
+		page, err = replaceBlock(page, s.Case.Name, s.Markdown(), err)
+	}
+	for _, c := range drawn {
+		image := fmt.Sprintf("![%s](%s/%s.svg)\n", c.title, filepath.Base(dir), c.file)
+		page, err = replaceBlock(page, "chart "+c.file, image, err)
+	}
+	if err != nil {
+		return fmt.Errorf("report: %s: %w", file, err)
+	}
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// replaceBlock replaces what stands between the two lines of a name, if the page has them. After an earlier error it does nothing.
+func replaceBlock(page, name, text string, earlier error) (string, error) {
+	begin, end := "<!-- bench "+name+" -->\n", "<!-- end "+name+" -->"
+	before, rest, found := strings.Cut(page, begin)
+	if !found || earlier != nil {
+		return page, earlier
+	}
+	_, after, found := strings.Cut(rest, end)
+	if !found {
+		return page, fmt.Errorf("no %s", end)
+	}
+	return before + begin + text + end + after, nil
+}

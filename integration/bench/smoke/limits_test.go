@@ -1,0 +1,57 @@
+package smoke_test
+
+import (
+	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
+	"github.com/zkrecipes/zkrecipes/integration/bench/runner"
+)
+
+// figure is what is counted, for each acquisition.
+type figure struct {
+	name string
+	of   func(runner.Counted) float64
+}
+
+var (
+	requests = figure{"requests", runner.Counted.Requests}
+	packets  = figure{"packets", runner.Counted.Packets}
+	trips    = figure{"round trips", runner.Counted.TripsEach}
+	events   = figure{"events", runner.Counted.EventsEach}
+	bytes    = figure{"bytes", runner.Counted.Bytes}
+)
+
+// limit is the most that a figure of this library may be. The goal is where the limit shall be; it is printed and not asserted.
+// Both are 0 where there is none.
+type limit struct {
+	cases []string
+	figure
+	max, goal float64
+}
+
+var (
+	few   = []string{"contended-8-8s", "contended-8-8p"}
+	many  = []string{"contended-64-8s", "contended-64-8p"}
+	crowd = []string{"contended-256-8s", "contended-256-8p"}
+)
+
+// limits leave room for a hold of more than 3 ms, and a wait of more than 1 s, on a slow machine: either reads its znode.
+var limits = []limit{
+	{[]string{"pair"}, requests, 3.3, 3.01},
+	{[]string{"pair"}, packets, 3.6, 3.01},
+	{[]string{"pair"}, trips, 2.3, 2.01},
+	{[]string{"pair"}, bytes, 1000, 0},
+	{few, requests, 5.4, 5.0},
+	{few, packets, 6.8, 6.0},
+	{many, requests, 5.0, 5.0},
+	{many, packets, 6.4, 6.0},
+	{crowd, requests, 4.4, 5.0},
+	{crowd, packets, 5.6, 6.0},
+	{[]string{"buyers-8s-0ms"}, requests, 4.7, 5.0},
+	{[]string{"drain-256", "drain-256-8p"}, requests, 1.7, 0},
+	{[]string{"drain-256", "drain-256-8p"}, events, 2.05, 0},
+}
+
+// allocationLimit and its goal are for one pair, the goroutines of the client included.
+const allocationLimit, allocationGoal = 45, 45
+
+// comparedTo is the peer that is counted beside this library.
+const comparedTo = peer.ZKLock
