@@ -25,7 +25,7 @@ fi
 rungs=(
 	"virtual time" "go test -count=1 -failfast -timeout 5m ./internal/zkutil/..."
 	"virtual time" "go test -count=1 -failfast -timeout 5m ./recipes/..."
-	"schedules" "go test -count=1 -timeout 10m -run TestFaultSchedules ./recipes/mutex -schedules 10000"
+	"schedules" "go test -count=1 -timeout 30m -run TestFaultSchedules ./recipes/mutex ./recipes/rwlock ./recipes/semaphore -schedules 10000"
 	"real servers" "cd integration && go test -count=1 -failfast -timeout 20m ./mutex ./election ./points ./reliability"
 	"chaos" "cd integration && go test -count=1 -timeout 30m -run '^TestChaos\$' ./chaos -minutes 5"
 )
