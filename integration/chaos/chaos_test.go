@@ -50,7 +50,7 @@ func TestChaos(t *testing.T) {
 				require.NoError(t, err)
 			}
 			where := &place{}
-			defer keep(t, o.History, where)
+			defer keep(t, o, where)
 			v := chaos.Judge(o.History)
 			report(t, seed, o, v)
 			where.path, where.at = v.FirstPath, v.First
@@ -88,7 +88,7 @@ func TestChaosPeers(t *testing.T) {
 			})
 			require.NoError(t, err)
 			r := chaos.JudgePeer(o.History)
-			defer keep(t, o.History, &place{chaos.Paths()[0], r.At})
+			defer keep(t, o, &place{chaos.Paths()[0], r.At})
 			t.Logf("%s, seed %d: %d faults, %.0f leases a second before the first, %d leases, overlaps by excuse %v, %d lost updates, failures %v, everybody served after %v (0: never), left %v",
 				peer, max(*seed, 1), len(o.History.Faults), o.Rate, r.Leases, r.Overlaps, r.LostUpdates, r.Failures, o.Settled, o.Left)
 			require.Positive(t, r.Leases)
@@ -145,6 +145,10 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	for _, g := range v.Ghosts {
 		fmt.Fprintf(&s, "    server %d, of processes %v: %s, gone for %v, %s\n", g.View.Server, g.View.Procs, g.Path, o.History.GoneFor(g), g.End)
 	}
+	fmt.Fprintf(&s, "  znodes in dispute          %d\n", len(v.Disputed))
+	for l, shown := range v.Disputed {
+		fmt.Fprintf(&s, "    %s, token %d: %s\n", l.Path, l.Token, shown)
+	}
 	fmt.Fprintf(&s, "  servers left, for ghosts   %d\n", v.Happened[chaos.Haunted])
 	for _, e := range o.History.Events {
 		if e.What == chaos.Haunted {
@@ -165,8 +169,9 @@ type place struct {
 }
 
 // keep writes down what can be looked at after a failure, or because somebody wants to.
-func keep(t *testing.T, h *chaos.History, where *place) {
+func keep(t *testing.T, o *chaos.Outcome, where *place) {
 	t.Helper()
+	h := o.History
 	dir := *out
 	switch {
 	case dir == "" && !t.Failed():
@@ -186,5 +191,13 @@ func keep(t *testing.T, h *chaos.History, where *place) {
 		at = h.Events[len(h.Events)-1].At
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "timeline.svg"), chaos.Timeline(h, path, at), 0o600))
-	t.Logf("history and timeline are in %s", dir)
+	for i, logs := range o.Logs {
+		of := filepath.Join(dir, fmt.Sprintf("server-%d", i))
+		require.NoError(t, os.MkdirAll(of, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(of, "console.log"), []byte(logs.Console), 0o600))
+		for name, file := range logs.Transactions {
+			require.NoError(t, os.WriteFile(filepath.Join(of, name+".gz"), file, 0o600))
+		}
+	}
+	t.Logf("history, timeline and the servers' logs are in %s", dir)
 }

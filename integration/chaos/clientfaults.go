@@ -148,7 +148,8 @@ func dropping(drop func(*faultproxy.Proxy, faultproxy.Match, int) *faultproxy.Ru
 
 // deleteOne takes a znode away, mostly that of whoever is first in a queue.
 func deleteOne(_ context.Context, n *Nemesis, r *rand.Rand, _ *client) bool {
-	dir := paths[r.IntN(len(paths))]
+	all := dirs()
+	dir := all[r.IntN(len(all))]
 	someOne, which := r.IntN(4) == 0, r.IntN(1000)
 	names := n.queue(dir)
 	if len(names) == 0 {

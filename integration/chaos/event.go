@@ -16,7 +16,7 @@ type What string
 // Everything that is written down.
 const (
 	Called     What = "called"     // an attempt to acquire began: Text is what may end it without a lease, Value after how long
-	Granted    What = "granted"    // and ended with a lease
+	Granted    What = "granted"    // and ended with a lease; Text tells a read lock under the write lock
 	Failed     What = "failed"     // or without: Text says why
 	Reacquired What = "reacquired" // the lease's context was used to acquire again; Token is the inner lease's
 	Unnested   What = "unnested"   // that failed, though the context stands: Text says why

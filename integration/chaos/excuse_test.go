@@ -230,17 +230,91 @@ func TestGhosts(t *testing.T) {
 	}
 }
 
+// What stands for a znode is not judged once a server has shown, in a lull, that it does not have
+// what the majority has logged; nor is it judged leniently where all servers have it.
+func TestDisputedZnodes(t *testing.T) {
+	plant := func(shows string, after int64) *History {
+		h := told(10)
+		l := h.Lives[5]
+		l.Gone = h.Lives[9].Gone + 2000 // the next leases have it ahead of them
+		h.event(Ended, 105).At = h.monotonic(l.Gone)
+		h.Views = []View{{At: h.monotonic(l.Created) + after, Server: 2, Procs: []int{1}, Queues: map[string][]string{fencedPath: {shows}}}}
+		return h
+	}
+	v := Judge(plant("znode-109", toldLate+1))
+	require.Empty(t, v.Violations)
+	require.Len(t, v.Disputed, 1)
+	require.Equal(t, 9, v.Leases[fencedPath])
+	require.Empty(t, Linearize(plant("znode-109", toldLate+1)))
+	for name, h := range map[string]*History{
+		"all have it":                 plant("znode-105", toldLate+1),
+		"the server is behind":        plant("znode-109", toldLate-1),
+		"no server has shown a thing": plant("znode-109", 100*second),
+	} {
+		v := Judge(h)
+		require.Empty(t, v.Disputed, name)
+		require.NotEmpty(t, v.Violations, name)
+		require.NotEmpty(t, Linearize(h), name)
+	}
+}
+
+// Whoever is behind a znode that some servers have and others don't may have to wait for it, and for no longer.
+func TestNotToldBehindADisputedZnode(t *testing.T) {
+	const later = 40 * second
+	plant := func(gone int64) *History {
+		h := told(10)
+		for i := range h.Events {
+			if h.Events[i].Token >= 106 {
+				h.Events[i].At += later
+				h.Events[i].Wall += later / ms
+			}
+		}
+		for _, l := range h.Lives[6:] {
+			l.Gone += later / ms
+		}
+		l := h.Lives[5]
+		l.Gone = gone / ms
+		h.event(Ended, 105).At = h.monotonic(l.Gone)
+		h.Views = []View{{At: h.monotonic(l.Created) + toldLate + 1, Server: 2, Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-109"}}}}
+		return h
+	}
+	v := Judge(plant(later + 5*second))
+	require.Len(t, v.Disputed, 1)
+	require.Empty(t, v.Violations)
+	v = Judge(plant(later / 2))
+	require.Len(t, v.Disputed, 1)
+	require.Contains(t, fmt.Sprint(v.Violations), "was not told")
+}
+
 // Whoever leaves a server because it shows a znode that is gone is right: it is.
 func TestLeavesAServer(t *testing.T) {
 	h := told(10)
 	gone := h.monotonic(h.Lives[5].Gone)
 	leave := func(at int64) *History {
 		left := *h
-		left.Events = append(slices.Clone(h.Events), Event{What: Haunted, At: at, By: "p1", Znode: h.Lives[5].Path})
+		left.Events = append(slices.Clone(h.Events), Event{What: Haunted, At: at, By: "p2", Proc: 2, Znode: h.Lives[5].Path})
 		return &left
 	}
 	v := Judge(leave(gone + second))
 	require.Empty(t, v.Violations)
 	require.Equal(t, 1, v.Happened[Haunted])
 	require.Contains(t, fmt.Sprint(Judge(leave(gone-second)).Violations), "which is there")
+
+	// The leader may have said so, against the logs: then nobody can tell.
+	for name, refusal := range map[string]Refusal{
+		"just before":       {h.Lives[5].Session, h.Lives[5].Gone - 1500},
+		"another session's": {h.Lives[5].Session + 1000, h.Lives[5].Gone - 1500},
+		"long before":       {h.Lives[5].Session, h.Lives[5].Gone - 60_000},
+		"only later":        {h.Lives[5].Session, h.Lives[5].Gone},
+	} {
+		left := leave(gone - second)
+		left.Refusals = []Refusal{refusal}
+		v := Judge(left)
+		if name == "just before" {
+			require.Len(t, v.Disputed, 1)
+			require.Empty(t, v.Violations, name)
+			continue
+		}
+		require.Contains(t, fmt.Sprint(v.Violations), "which is there", name)
+	}
 }

@@ -34,21 +34,23 @@ type Hold struct {
 	GrantedWall                         int64
 	Rank                                int // among the path's leases, by token
 	Life                                *Life
+	Under                               bool // a read lock that was acquired under the write lock, whose token it has
 	reacquired, rereleased, led, leadAt []int64
 	innerToken                          int64 // of the lease that came of acquiring again
 }
 
 // History is everything that was recorded.
 type History struct {
-	Events  []Event
-	Faults  []Fault
-	Starved []Fault // processes that did not run, and times in which the quorum was stalled, for whatever reason
-	Lives   []*Life
-	Views   []View
-	Offset  int64 // wall clock minus monotonic clock, in nanoseconds
+	Events   []Event
+	Faults   []Fault
+	Starved  []Fault // processes that did not run, and times in which the quorum was stalled, for whatever reason
+	Lives    []*Life
+	Refusals []Refusal
+	Views    []View
+	Offset   int64 // wall clock minus monotonic clock, in nanoseconds
 }
 
-// holds returns the leases of each path, by token.
+// holds returns the leases of each path, by token. One whose znode the servers dispute is no lease that can be judged.
 func (h *History) holds() map[string][]*Hold {
 	type key struct {
 		by  string
@@ -57,7 +59,7 @@ func (h *History) holds() map[string][]*Hold {
 	all := make(map[key]*Hold)
 	led := make(map[int64]*Hold)
 	called := make(map[key]int64)
-	lives := h.byPath()
+	lives, disputed := h.byPath(), h.Disputed()
 	byPath := make(map[string][]*Hold)
 	for _, e := range h.Events {
 		k := key{e.By, e.Try}
@@ -65,10 +67,13 @@ func (h *History) holds() map[string][]*Hold {
 			called[k] = e.At
 			continue
 		}
+		if _, doubt := disputed[lives[e.Znode]]; doubt {
+			continue
+		}
 		if e.What == Granted {
 			hold := &Hold{
 				By: e.By, Path: e.Path, Proc: e.Proc, Try: e.Try, Token: e.Token, Znode: e.Znode,
-				Called: called[k], Granted: e.At, GrantedWall: e.Wall, Life: lives[e.Znode],
+				Called: called[k], Granted: e.At, GrantedWall: e.Wall, Life: lives[e.Znode], Under: e.Text == underWriter,
 			}
 			all[k], led[e.Token] = hold, hold
 			byPath[e.Path] = append(byPath[e.Path], hold)

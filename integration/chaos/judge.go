@@ -14,17 +14,18 @@ import (
 // Verdict is what the direct checks found.
 type Verdict struct {
 	Violations []string
-	First      int64          // when the first of them was, on the monotonic clock
-	FirstPath  string         // and where
-	Leases     map[string]int // granted, by path
-	GivenUp    map[string]int // attempts, by what limited them
-	Causes     map[string]int // of the ends of leases
-	Excused    map[string]int // overlaps, by the fault that nobody could know of
-	Happened   map[What]int   // events
-	Quiet      time.Duration  // for how long at least the nemesis has left each process alone at some time
-	Views      int            // of what a server shows
-	Ghosts     []Ghost        // among that
-	Nearest    time.Duration  // from a context's end to the next grant, where the session expired; 0: none
+	First      int64            // when the first of them was, on the monotonic clock
+	FirstPath  string           // and where
+	Leases     map[string]int   // granted, by path
+	GivenUp    map[string]int   // attempts, by what limited them
+	Causes     map[string]int   // of the ends of leases
+	Excused    map[string]int   // overlaps, by the fault that nobody could know of
+	Happened   map[What]int     // events
+	Quiet      time.Duration    // for how long at least the nemesis has left each process alone at some time
+	Views      int              // of what a server shows
+	Ghosts     []Ghost          // among that
+	Disputed   map[*Life]string // znodes about which the servers contradict each other, and what shows it
+	Nearest    time.Duration    // from a context's end to the next grant, where the session expired; 0: none
 }
 
 func (v *Verdict) violation(at int64, path, format string, args ...any) {
@@ -45,12 +46,22 @@ func Judge(h *History) *Verdict {
 	}
 	for path, holds := range h.holds() {
 		v.Leases[path] = len(holds)
-		v.terms(h, path, holds)
-		v.ends(h, path, holds)
+		switch {
+		case limits[path] > 0:
+			v.withinLimit(h, path, holds)
+		case path == readWritePath:
+			v.readersApart(h, path, holds)
+		case path == cohortPath:
+			v.passes(h, path, holds)
+		default:
+			v.terms(h, path, holds)
+			v.distances(h, holds)
+		}
+		v.ends(path, holds)
 		v.reads(h, path, holds)
 	}
-	v.log(h)
 	v.views(h)
+	v.log(h)
 	v.rest(h)
 	v.rows(h)
 	v.marks(h)
@@ -77,20 +88,40 @@ func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 // in a queue gets the lock.
 func (v *Verdict) log(h *History) {
 	granted, procs := v.logged(h)
+	v.sharedLog(h, granted, procs)
 	last := make(map[string]*Life) // of those ahead in a queue, the last to go
 	for _, l := range slices.SortedFunc(slices.Values(h.Lives), func(a, b *Life) int { return cmp.Compare(a.Token, b.Token) }) {
 		path := directory(l.Path)
+		if _, disputed := v.Disputed[l]; disputed || isShared(path) {
+			continue
+		}
 		before := last[path]
-		if hold := granted[l]; hold != nil && before != nil && (before.Gone == 0 || before.Gone > hold.GrantedWall+clockError/ms) {
-			v.violation(hold.Granted, path, "%s: %s holds token %d while znode %d is ahead", path, hold.By, hold.Token, before.Token)
-		}
-		if proc, known := procs[l.Session]; known && (before == nil || before.Gone != 0) {
-			v.told(h, l, granted[l], proc, before)
-		}
-		if before == nil || before.Gone != 0 && (l.Gone == 0 || l.Gone > before.Gone) {
-			last[path] = l
-		}
+		v.behind(h, l, before, granted[l], procs)
+		last[path] = laterGone(before, l)
 	}
+}
+
+// behind: at a grant, the last of those ahead had gone, and whoever has nobody ahead is told.
+func (v *Verdict) behind(h *History, l, before *Life, hold *Hold, procs map[int64]int) {
+	if hold != nil && before != nil && before.standsAt(hold) {
+		v.violation(hold.Granted, hold.Path, "%s: %s holds token %d while znode %d is ahead", hold.Path, hold.By, hold.Token, before.Token)
+	}
+	if proc, known := procs[l.Session]; known && (before == nil || before.Gone != 0) {
+		v.told(h, l, hold, proc, before)
+	}
+}
+
+// standsAt reports whether the znode was there when a lease was granted.
+func (l *Life) standsAt(hold *Hold) bool {
+	return l.Gone == 0 || l.Gone > hold.GrantedWall+clockError/ms
+}
+
+// laterGone returns which of two znodes goes last. The first may be nil.
+func laterGone(a, b *Life) *Life {
+	if a == nil || a.Gone != 0 && (b.Gone == 0 || b.Gone > a.Gone) {
+		return b
+	}
+	return a
 }
 
 // logged are the holds by their znodes, and the process of each session.
@@ -98,11 +129,14 @@ func (v *Verdict) logged(h *History) (granted map[*Life]*Hold, procs map[int64]i
 	granted, procs = make(map[*Life]*Hold), make(map[int64]int)
 	for path, holds := range h.holds() {
 		for _, hold := range holds {
-			if hold.Life == nil || hold.Life.Token != hold.Token {
+			if hold.Life == nil || (hold.Life.Token != hold.Token) != hold.Under {
 				v.violation(hold.Granted, path, "%s: the logs do not tell of %s's token %d", path, hold.By, hold.Token)
 				continue
 			}
-			granted[hold.Life], procs[hold.Life.Session] = hold, hold.Proc
+			if first := granted[hold.Life]; first == nil || hold.Granted < first.Granted { // others follow in a cohort
+				granted[hold.Life] = hold
+			}
+			procs[hold.Life.Session] = hold.Proc
 		}
 	}
 	return granted, procs
@@ -125,12 +159,33 @@ func (v *Verdict) told(h *History, l *Life, hold *Hold, proc int, before *Life) 
 	case l.Gone != 0:
 		to = h.monotonic(l.Gone)
 	}
+	v.toldIn(h, l, proc, from, to)
+}
+
+// toldIn: a process whose znode waits for nobody is not left in peace for long.
+func (v *Verdict) toldIn(h *History, l *Life, proc int, from, to int64) {
+	from = max(from, v.disputedAhead(h, l))
 	if to-from <= toldLate {
 		return // mostly, and then without a look at all the faults
 	}
 	if wait := h.quiet(proc, l.Path, from, to); wait > toldLate {
 		v.violation(to, directory(l.Path), "%s of process %d was first for %v of quiet and was not told", l.Path, proc, time.Duration(wait))
 	}
+}
+
+// disputedAhead is until when a znode ahead of another stood on some of the servers and not on others; 0: there is none. To
+// its own server a waiter may be right to wait for it.
+func (v *Verdict) disputedAhead(h *History, l *Life) (until int64) {
+	for ahead := range v.Disputed {
+		switch {
+		case ahead.Token >= l.Token || directory(ahead.Path) != directory(l.Path):
+		case ahead.Gone == 0:
+			return h.end()
+		default:
+			until = max(until, h.monotonic(ahead.Gone))
+		}
+	}
+	return until
 }
 
 // rest: without quiet times nothing shows that waiters are told.
@@ -169,7 +224,7 @@ func (v *Verdict) rows(h *History) {
 		case Failed:
 			called := calls[e.By]
 			v.GivenUp[called.Text]++
-			if early := called.At + called.Value - e.At; early > 0 || !strings.Contains(e.Text, limits[called.Text]) {
+			if early := called.At + called.Value - e.At; early > 0 || !strings.Contains(e.Text, reasons[called.Text]) {
 				v.violation(e.At, e.Path, "%s gives up after %v, limited by %q after %v: %s", e.By,
 					time.Duration(e.At-called.At), called.Text, time.Duration(called.Value), e.Text)
 			}
@@ -186,9 +241,9 @@ func (v *Verdict) rows(h *History) {
 	}
 }
 
-// limits are what may end an attempt without a lease, and what the error says then. Nothing
+// reasons are what may end an attempt without a lease, and what the error says then. Nothing
 // ends one without a limit.
-var limits = map[string]string{
+var reasons = map[string]string{
 	byDeadline: context.DeadlineExceeded.Error(),
 	byCancel:   context.Canceled.Error(),
 	byTry:      recipes.ErrNotAcquired.Error(),

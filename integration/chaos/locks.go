@@ -125,18 +125,24 @@ func (c *contender) mixed(ctx context.Context) error {
 // impatient waits for no longer than it likes.
 func (c *contender) impatient(ctx context.Context, m *mutex.InterProcessMutex) {
 	patience, limits := c.upTo(c.Timeout/4), []string{byDeadline, byCancel}
-	limit := limits[c.rand.IntN(len(limits))]
-	c.call(limit, patience)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := c.callLimited(ctx, limits[c.rand.IntN(len(limits))], patience)
 	defer cancel()
-	if limit == byCancel {
-		defer time.AfterFunc(patience, cancel).Stop()
-	} else {
-		ctx, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
 	if lease := c.acquire(ctx, m.Acquire); lease != nil {
 		c.nest(m, lease)
+	}
+}
+
+// callLimited is call for an attempt with a time limit or a cancellation, and returns the context for it.
+func (c *contender) callLimited(ctx context.Context, limit string, patience time.Duration) (context.Context, context.CancelFunc) {
+	c.call(limit, patience)
+	if limit == byDeadline {
+		return context.WithTimeout(ctx, patience)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(patience, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
 	}
 }
 

@@ -108,3 +108,21 @@ func TestReadLog(t *testing.T) {
 	_, err = readLog([]byte("something else entirely"))
 	require.Error(t, err)
 }
+
+// The leader writes what it refuses in place of what was asked for, and what follows as inconsistent.
+func TestRefusals(t *testing.T) {
+	multi := func(session int64, op int32, errs ...int32) txn {
+		body := proto.NewEncoder().Int32(int32(len(errs)) + 1)
+		check := proto.NewEncoder().String("/l/a").Int32(-1).Body()
+		body.Int32(proto.OpCheck).Buffer(check)
+		for _, err := range errs {
+			body.Int32(opError).Buffer(proto.NewEncoder().Int32(err).Body())
+		}
+		return txn{session: session, at: 1000, op: op, body: body.Body()}
+	}
+	require.Equal(t, []Refusal{{2, 1000}, {3, 1000}}, refusals([]txn{
+		multi(1, proto.OpMulti), multi(2, proto.OpMulti, noNode, -2), multi(3, proto.OpMulti, 0, noNode),
+		multi(4, proto.OpMulti, -103, -2), multi(5, proto.OpCreate2, noNode),
+		{session: 6, op: proto.OpMulti, body: []byte{0, 0, 0, 9}},
+	}))
+}

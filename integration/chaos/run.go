@@ -48,6 +48,7 @@ type Outcome struct {
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
+	Logs    []ServerLogs  // of each server
 	Left    []string      // znodes and watches that remain when all contenders are done
 }
 
@@ -196,8 +197,10 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	if moved := time.Duration(clockOffset() - o.History.Offset).Abs(); moved > time.Duration(clockError) {
 		errs = append(errs, fmt.Errorf("chaos: the wall clock was set by %v: the logs can't be compared with the rest", moved))
 	}
-	txns, err := readLogs(ctx, r.servers)
-	o.History.Lives = lives(txns)
+	o.Logs, err = fetchLogs(ctx, r.servers)
+	errs = append(errs, err)
+	txns, err := committed(o.Logs)
+	o.History.Lives, o.History.Refusals = lives(txns), refusals(txns)
 	return o, errors.Join(append(errs, err)...)
 }
 

@@ -48,7 +48,7 @@ func (r *run) left(ctx context.Context) (all []string) {
 }
 
 func (r *run) leftNow(ctx context.Context) (all []string) {
-	for _, path := range paths {
+	for _, path := range dirs() {
 		names, _, err := r.admin.Children(path)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
 			names = []string{err.Error()}

@@ -75,15 +75,24 @@ func (v *Verdict) breach(h *History, path string, breach judge.Breach, before, n
 	}
 }
 
-// ends notes how the leases ended, and how long before the next grants. A lease has one token, also when it is acquired again.
-func (v *Verdict) ends(h *History, path string, holds []*Hold) {
-	for i, hold := range holds {
+// ends notes how the leases ended. A lease has one token, also when it is acquired again.
+func (v *Verdict) ends(path string, holds []*Hold) {
+	for _, hold := range holds {
 		if hold.Ended == 0 {
 			continue
 		}
 		v.Causes[hold.Cause]++
 		if hold.innerToken != 0 && hold.innerToken != hold.Token {
 			v.violation(hold.Granted, path, "%s: %s has token %d, and %d when it acquires again", path, hold.By, hold.Token, hold.innerToken)
+		}
+	}
+}
+
+// distances notes how long before the next grants the leases ended.
+func (v *Verdict) distances(h *History, holds []*Hold) {
+	for i, hold := range holds {
+		if hold.Ended == 0 {
+			continue
 		}
 		for _, next := range holds[i+1 : min(len(holds), i+1+rivals)] {
 			distance := next.Granted - hold.ended()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -82,14 +83,48 @@ func readLog(file []byte) (all []txn, err error) {
 	return all, nil
 }
 
-// readLogs collects the transactions that were committed. Those are in the logs of a
+// ServerLogs are what one server has written.
+type ServerLogs struct {
+	Transactions map[string][]byte // the files of its transaction log by name, compressed with gzip
+	Console      string
+}
+
+// fetchLogs copies what the servers have written.
+func fetchLogs(ctx context.Context, servers *ensemble.Ensemble) ([]ServerLogs, error) {
+	all := make([]ServerLogs, len(servers.Servers()))
+	for i := range all {
+		console, err := servers.Logs(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = ServerLogs{Transactions: make(map[string][]byte), Console: console}
+		names, err := servers.Exec(ctx, i, "sh", "-c", "ls /data/version-2/log.*")
+		if err != nil {
+			return nil, err
+		}
+		for name := range strings.FieldsSeq(names) {
+			packed, err := servers.Exec(ctx, i, "sh", "-c", "gzip -1c "+name+" | base64 -w0")
+			if err != nil {
+				return nil, err
+			}
+			zipped, err := base64.StdEncoding.DecodeString(strings.TrimSpace(packed))
+			if err != nil {
+				return nil, fmt.Errorf("chaos: %s: %w", name, err)
+			}
+			all[i].Transactions[path.Base(name)] = zipped
+		}
+	}
+	return all, nil
+}
+
+// committed collects the transactions that were committed. Those are in the logs of a
 // majority: what one server alone has logged was never answered, and is still in its log
 // if it came back by way of a snapshot. A server that was sent a snapshot lacks some.
-func readLogs(ctx context.Context, servers *ensemble.Ensemble) ([]txn, error) {
+func committed(logs []ServerLogs) ([]txn, error) {
 	seen := make(map[int64]int)
 	byZxid := make(map[int64]txn)
-	for i := range servers.Servers() {
-		found, err := readServer(ctx, servers, i)
+	for _, server := range logs {
+		found, err := server.read()
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +135,7 @@ func readLogs(ctx context.Context, servers *ensemble.Ensemble) ([]txn, error) {
 	}
 	var all []txn
 	for zxid, t := range byZxid {
-		if seen[zxid] > len(servers.Servers())/2 {
+		if seen[zxid] > len(logs)/2 {
 			all = append(all, t)
 		}
 	}
@@ -108,20 +143,16 @@ func readLogs(ctx context.Context, servers *ensemble.Ensemble) ([]txn, error) {
 	return all, nil
 }
 
-// readServer returns what one server has logged, each transaction once.
-func readServer(ctx context.Context, servers *ensemble.Ensemble, i int) (all []txn, err error) {
-	names, err := servers.Exec(ctx, i, "sh", "-c", "ls /data/version-2/log.*")
-	if err != nil {
-		return nil, err
-	}
-	for name := range strings.FieldsSeq(names) {
-		packed, err := servers.Exec(ctx, i, "sh", "-c", "gzip -1c "+name+" | base64 -w0")
+// read returns what one server has logged, each transaction once.
+func (s ServerLogs) read() (all []txn, err error) {
+	for name, zipped := range s.Transactions {
+		r, err := gzip.NewReader(bytes.NewReader(zipped))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("chaos: %s: %w", name, err)
 		}
-		file, err := unpack(packed)
+		file, err := io.ReadAll(r)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("chaos: %s: %w", name, err)
 		}
 		found, err := readLog(file)
 		if err != nil {
@@ -131,16 +162,6 @@ func readServer(ctx context.Context, servers *ensemble.Ensemble, i int) (all []t
 	}
 	slices.SortStableFunc(all, func(a, b txn) int { return cmp.Compare(a.zxid, b.zxid) })
 	return slices.CompactFunc(all, func(a, b txn) bool { return a.zxid == b.zxid }), nil
-}
-
-func unpack(text string) ([]byte, error) {
-	zipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(strings.TrimSpace(text))))
-	if err != nil {
-		return nil, err
-	}
-	var file bytes.Buffer
-	_, err = io.Copy(&file, zipped) //nolint:gosec // it is our own server's
-	return file.Bytes(), err
 }
 
 // lives follows the ephemeral znodes through the logs.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,15 +31,24 @@ type Setup struct {
 
 // The locks, and the rows of the same names.
 const (
-	fencedPath   = "/chaos/fenced"   // written behind, in SQL and in ZooKeeper
-	mixedPath    = "/chaos/mixed"    // re-entrant, with time-outs and cancellations
-	revokedPath  = "/chaos/revoked"  // asked back all the time
-	latchPath    = "/chaos/latch"    // terms of a LeaderLatch
-	selectorPath = "/chaos/selector" // terms of a LeaderSelector
-	registerPath = "/register"       // the guarded znode
+	fencedPath    = "/chaos/fenced"    // written behind, in SQL and in ZooKeeper
+	mixedPath     = "/chaos/mixed"     // re-entrant, with time-outs and cancellations
+	revokedPath   = "/chaos/revoked"   // asked back all the time
+	latchPath     = "/chaos/latch"     // terms of a LeaderLatch
+	selectorPath  = "/chaos/selector"  // terms of a LeaderSelector
+	readWritePath = "/chaos/readwrite" // read and written, in SQL
+	permitsPath   = "/chaos/permits"   // of a semaphore
+	firstPath     = "/chaos/first"     // a mutex, the first part of a multilock
+	secondPath    = "/chaos/second"    // a semaphore mutex, the second part
+	cohortPath    = "/chaos/cohort"    // passed on inside each process, in SQL
+	standbyPath   = "/chaos/standby"   // by sessions of their own, that wait for long
+	registerPath  = "/register"        // the guarded znode
 )
 
-var paths = []string{fencedPath, mixedPath, revokedPath, latchPath, selectorPath}
+var paths = []string{
+	fencedPath, mixedPath, revokedPath, latchPath, selectorPath, readWritePath, permitsPath, firstPath, secondPath, cohortPath,
+	standbyPath,
+}
 
 // Paths are those of all locks.
 func Paths() []string { return slices.Clone(paths) }
@@ -140,8 +148,17 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 		{revokedPath, (*contender).revoked},
 		{latchPath, (*contender).latch},
 		{selectorPath, (*contender).selector},
+		{readWritePath, (*contender).readWrite},
+		{readWritePath, (*contender).readWrite},
+		{permitsPath, (*contender).permits},
+		{firstPath, (*contender).both},
+		{cohortPath, (*contender).inCohort},
+		{cohortPath, (*contender).inCohort},
+		{cohortPath, (*contender).inCohort},
 	}
-	errs := make([]error, len(bodies))
+	errs := make([]error, len(bodies)+1)
+	var closeStandbys func() error
+	all.Go(func() { closeStandbys, errs[len(bodies)] = w.standBy(ctx) })
 	for i, body := range bodies {
 		c := w.contender(i, body.path)
 		all.Go(func() {
@@ -152,7 +169,7 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 	}
 	all.Wait()
 	w.rest(ctx)
-	err = errors.Join(append(errs, w.client.Close())...)
+	err = errors.Join(append(errs, closeStandbys(), w.client.Close())...)
 	w.ends.Wait()
 	return err
 }
@@ -163,24 +180,6 @@ func (w *worker) connect(ctx context.Context) (client *recipes.Client, err error
 		client, err = recipes.Connect(ctx, w.Servers, recipes.WithSessionTimeout(w.Timeout), recipes.WithLogger(slog.New(listener{slog.DiscardHandler, w})))
 	}
 	return client, err
-}
-
-// listener hears when the client leaves a server that shows a ghost.
-type listener struct {
-	slog.Handler // none
-	worker       *worker
-}
-
-func (l listener) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
-
-func (l listener) Handle(_ context.Context, r slog.Record) error {
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "znode" && strings.Contains(r.Message, "shows a znode that is gone") {
-			l.worker.record(Event{What: Haunted, By: l.worker.name(), Znode: a.Value.String()})
-		}
-		return true
-	})
-	return nil
 }
 
 func (w *worker) contender(i int, path string) *contender {
@@ -258,8 +257,11 @@ func (c *contender) observe(lease *recipes.Lease) {
 	})
 }
 
-func (c *contender) release(lease *recipes.Lease) {
-	try, token := c.tries, lease.FencingToken()
+func (c *contender) release(lease *recipes.Lease) { c.releaseTry(lease, c.tries) }
+
+// releaseTry is release for the lease of an attempt that need not be the latest.
+func (c *contender) releaseTry(lease *recipes.Lease, try int) {
+	token := lease.FencingToken()
 	c.note(Event{What: Releasing, Try: try, Token: token})
 	text := ""
 	if err := lease.Release(); err != nil {

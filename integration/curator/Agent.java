@@ -22,11 +22,14 @@ import org.apache.curator.framework.recipes.locks.Revoker;
  * lost CLIENT                   waits until it is told that its session is lost
  * revoke CLIENT PATH            asks a lock's holder to release
  * mutex NAME CLIENT PATH [ID]   makes a lock
+ * rwlock NAME CLIENT PATH       makes a read-write lock
+ * semaphore NAME CLIENT PATH LIMIT   makes a semaphore: see Permits
+ * semaphoremutex NAME CLIENT PATH    makes a semaphore mutex
  * latch NAME CLIENT PATH ID     enters an election
  * selector NAME CLIENT PATH ID  enters an election; leads until told to resign, then stands again
  * close NAME                    leaves the election
  * handover NAME NEXT            closes a latch; answers with the nanoseconds until another's listener is called
- * … NAME …                      what else a lock or a candidate is told: see Mutex and Candidate
+ * … NAME …                      what else a lock or a candidate is told: see Mutex, ReadWriteLock, Permits and Candidate
  * </pre>
  */
 public final class Agent {
@@ -54,6 +57,9 @@ public final class Agent {
       case "lost" -> clients.get(name).lost().await();
       case "revoke" -> Revoker.attemptRevoke(clients.get(name).framework(), args.get(0));
       case "mutex" -> members.put(name, Mutex.of(clients.get(args.get(0)).framework(), args.subList(1, args.size())));
+      case "rwlock" -> members.put(name, new ReadWriteLock(clients.get(args.get(0)).framework(), args.get(1)));
+      case "semaphore" -> members.put(name, Permits.of(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
+      case "semaphoremutex" -> members.put(name, Permits.mutex(clients.get(args.get(0)).framework(), args.get(1)));
       case "latch" -> members.put(name, Candidate.latch(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
       case "selector" -> members.put(name, Candidate.selector(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
       case "close" -> ((Candidate) members.remove(name)).close();

@@ -1,6 +1,7 @@
 package curator
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -15,8 +16,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 )
 
-// jars is where Debian puts libraries. Their manifests name what they need, but for a logger.
-const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar"
+// JarsVariable names the folder of another Curator's libraries.
+const JarsVariable = "ZKRECIPES_CURATOR"
+
+// folder is where Debian puts libraries, unless JarsVariable says otherwise.
+func folder() string { return cmp.Or(os.Getenv(JarsVariable), "/usr/share/java") }
+
+// jars is the class path. The manifests of the libraries name what they need, but for a logger.
+func jars() string {
+	return filepath.Join(folder(), "curator-recipes.jar") + ":" + filepath.Join(folder(), "slf4j-nop.jar")
+}
 
 //go:embed *.java
 var sources embed.FS
@@ -42,18 +51,22 @@ func Open(ctx context.Context, dir string, servers []string, sessionTimeout time
 	return agent.Open(command(dir, servers, sessionTimeout))
 }
 
-// Version asks Debian's package.
-func Version(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Version}", "libcurator-recipes-java").Output()
+// Version returns that of the library, as in "5.4.0".
+func Version() (string, error) {
+	const prefix, suffix = "curator-recipes-", ".jar"
+	found, err := filepath.Glob(filepath.Join(folder(), prefix+"[0-9]*"+suffix))
 	if err != nil {
 		return "", fmt.Errorf("curator: %w", err)
 	}
-	return string(out), nil
+	if len(found) != 1 {
+		return "", fmt.Errorf("curator: %d versions in %s", len(found), folder())
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), prefix), suffix), nil
 }
 
 // compile puts the classes into a folder.
 func compile(ctx context.Context, dir string) error {
-	args := []string{"-implicit:none", "-d", dir, "-cp", jars}
+	args := []string{"-implicit:none", "-d", dir, "-cp", jars()}
 	files, err := sources.ReadDir(".")
 	if err != nil {
 		return fmt.Errorf("curator: %w", err)
@@ -76,6 +89,6 @@ func compile(ctx context.Context, dir string) error {
 }
 
 func command(dir string, servers []string, sessionTimeout time.Duration) *exec.Cmd {
-	return exec.Command("java", "-Xms256m", "-Xmx1g", "-cp", dir+":"+jars, "Agent", //nolint:noctx // ends with its input
+	return exec.Command("java", "-Xms256m", "-Xmx1g", "-cp", dir+":"+jars(), "Agent", //nolint:noctx // ends with its input
 		strings.Join(servers, ","), strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
 }

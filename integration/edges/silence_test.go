@@ -140,7 +140,7 @@ func (w *witness) live() {
 // check looks for each id in every form that it could have.
 func (w *witness) check() {
 	t, logged := w.t, w.log.String()
-	for _, event := range []string{"hold lost", "zk.Conn", "panic in a callback", "suspended"} {
+	for _, event := range []string{"connected", "leading", "lease lost", "session lost", "panic in a callback", "suspended"} {
 		require.Contains(t, logged, event, "the log works")
 	}
 	all := strings.ToLower(logged + w.said.String())

@@ -54,11 +54,12 @@ type journal struct {
 	mu      sync.Mutex
 	terms   []*seenTerm          // guarded by mu
 	excused map[string]time.Time // guarded by mu; see excuse
+	harmed  map[string]time.Time // guarded by mu; when that began
 	changed chan struct{}        // guarded by mu; closed and replaced when terms change
 }
 
 func newJournal() *journal {
-	return &journal{excused: map[string]time.Time{}, changed: make(chan struct{})}
+	return &journal{excused: map[string]time.Time{}, harmed: map[string]time.Time{}, changed: make(chan struct{})}
 }
 
 func (j *journal) begin(r *seenTerm) {
@@ -88,6 +89,9 @@ func (j *journal) excuse(path string) (gone func()) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.excused[path] = time.Now()
+		if j.harmed[path].IsZero() {
+			j.harmed[path] = j.excused[path]
+		}
 	}
 	note()
 	return note

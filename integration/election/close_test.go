@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,16 +42,26 @@ var phases = []struct {
 }{
 	{"not started", false, false, func(*testing.T, *stage) func() { return nil }},
 	{"create on its way", false, true, holding(faultproxy.Creates(), (*faultproxy.Proxy).HoldRequest)},
-	{"create unanswered", false, true, holding(faultproxy.Op("create"), (*faultproxy.Proxy).HoldReply)},
+	{"create unanswered", false, true, holding(faultproxy.Op("create2"), (*faultproxy.Proxy).HoldReply)},
 	{"answer of create lost", false, false, func(t *testing.T, s *stage) func() {
 		t.Helper()
-		lost := s.proxy.DropReply(faultproxy.Op("create"), 1)
+		lost := s.proxy.DropReply(faultproxy.Op("create2"), 1)
 		require.NoError(t, s.subject.Start())
 		arrival(t, lost.Done())
 		return nil
 	}},
-	{"queue read", false, true, holding(faultproxy.Op("getChildren2"), (*faultproxy.Proxy).HoldReply)},
-	{"own znode read", false, true, holding(faultproxy.Op("getData"), (*faultproxy.Proxy).HoldReply)},
+	{"queue read", false, true, func(t *testing.T, s *stage) func() {
+		t.Helper()
+		var n atomic.Int32 // the first tells that the directory is missing
+		return holding(func(r faultproxy.Request) bool { return r.Op == "getChildren2" && n.Add(1) == 2 }, (*faultproxy.Proxy).HoldReply)(t, s)
+	}},
+	{"own znode read, leading", false, true, holding(faultproxy.Op("getData"), (*faultproxy.Proxy).HoldReply)},
+	{"own znode read, waiting", true, true, func(t *testing.T, s *stage) func() {
+		t.Helper()
+		leader, err := s.rival.Leader(t.Context())
+		require.NoError(t, err)
+		return holding(func(r faultproxy.Request) bool { return r.Op == "getData" && r.Path != leader.Path }, (*faultproxy.Proxy).HoldReply)(t, s)
+	}},
 	{"leader's znode read", true, true, func(t *testing.T, s *stage) func() {
 		t.Helper()
 		leader, err := s.rival.Leader(t.Context())
@@ -140,7 +151,8 @@ func TestClose(t *testing.T) {
 				var rival *member
 				if phase.rival {
 					rival = r.enter(t, direct(t), path, "rival")
-					rival.lead(t)
+					led := rival.lead(t).Path()
+					testkit.Eventually(t, func() bool { return watchers(t, ensemble.Shared(t), led) == 1 }, "the rival's goroutines are all there")
 				}
 				others := children(t, conn, path)
 				before := goleak.IgnoreCurrent()

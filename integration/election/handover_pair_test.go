@@ -56,10 +56,13 @@ func (p *ourPair) enter(i int) {
 	p.latches[i] = l
 }
 
-func (p *ourPair) leader() string {
+// watched: both watch the leader's znode, and the follower its own.
+func (p *ourPair) watched() map[string]int {
 	lease, err := p.latches[p.leads].Await(testkit.Context(p.t))
 	require.NoError(p.t, err)
-	return lease.Path()
+	follower := p.latches[1-p.leads]
+	testkit.Eventually(p.t, func() bool { return follower.Path() != "" }, "the follower's znode")
+	return map[string]int{lease.Path(): 2, follower.Path(): 1}
 }
 
 func (p *ourPair) handover() time.Duration {
@@ -99,10 +102,10 @@ func (p *curatorPair) enter(i int) {
 	p.agent.Do(p.t, "latch", p.latch(i), p.client(i), p.path, p.latch(i))
 }
 
-func (p *curatorPair) leader() string {
+func (p *curatorPair) watched() map[string]int {
 	var queue []string
 	testkit.Eventually(p.t, func() bool { queue = children(p.t, p.conn, p.path); return len(queue) == 2 }, "two latches")
-	return p.path + "/" + queue[0]
+	return map[string]int{p.path + "/" + queue[0]: 1}
 }
 
 func (p *curatorPair) handover() time.Duration {

@@ -28,8 +28,8 @@ const (
 func TestSpeedOfHandover(t *testing.T) {
 	server := ensemble.New(t, ensemble.Config{JVMFlags: []string{"-Dzookeeper.forceSync=no"}, Private: true})
 	conn := testkit.Conn(t, server.Servers(), 10*time.Second)
-	ours := &side{name: "zkrecipes", pair: newOurPair(t, server, conn), watchers: 2}
-	theirs := &side{name: "Curator", pair: newCuratorPair(t, server, conn), watchers: 1}
+	ours := &side{name: "zkrecipes", pair: newOurPair(t, server, conn)}
+	theirs := &side{name: "Curator", pair: newCuratorPair(t, server, conn)}
 	for range handoverWarmup {
 		ours.round(t, server)
 		theirs.round(t, server)
@@ -47,24 +47,26 @@ func TestSpeedOfHandover(t *testing.T) {
 
 // side is one of the two libraries.
 type side struct {
-	name     string
-	pair     pair
-	watchers int // sessions that watch the leader's znode once the follower waits for it
-	times    []time.Duration
+	name  string
+	pair  pair
+	times []time.Duration
 }
 
 // pair is a leader and a follower.
 type pair interface {
-	leader() string // path of its znode
+	// watched are the znodes that are watched once the follower waits, and by how many sessions each.
+	watched() map[string]int
 	// handover closes the leader, measures until the follower leads, and puts a new follower behind it.
 	handover() time.Duration
 }
 
 func (s *side) round(t *testing.T, server *ensemble.Ensemble) {
 	t.Helper()
-	ctx, leader := testkit.Context(t), s.pair.leader()
-	for watchers(t, server, leader) < s.watchers {
-		require.NoError(t, ctx.Err(), "nobody watches the leader")
+	ctx := testkit.Context(t)
+	for path, count := range s.pair.watched() {
+		for watchers(t, server, path) < count {
+			require.NoError(t, ctx.Err(), "too few watch %s", path)
+		}
 	}
 	s.times = append(s.times, s.pair.handover())
 }

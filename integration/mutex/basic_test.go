@@ -20,12 +20,21 @@ func TestAcquireAndRelease(t *testing.T) {
 	m := newMutex(t, client, path)
 	require.NoError(t, acquire(t, m).Release(), "the first one makes the parent")
 
+	isBrief := func() bool {
+		proxy.ResetCounts()
+		require.NoError(t, acquire(t, m).Release())
+		return requests(proxy)["getData"] == 0
+	}
+	testkit.Eventually(t, isBrief, "a release before the own znode is read")
+	require.Equal(t, map[string]int{"create2": 1, "getChildren2": 1, "delete": 1}, requests(proxy))
+
 	proxy.ResetCounts()
 	lease := acquire(t, m)
 	require.Len(t, children(t, path), 1)
+	testkit.Eventually(t, func() bool { return requests(proxy)["getData"] == 1 }, "the own znode is watched")
 	require.NoError(t, lease.Release())
 	require.Empty(t, children(t, path))
-	require.Equal(t, map[string]int{"create": 1, "getChildren2": 1, "getData": 1, "delete": 1}, requests(proxy))
+	require.Equal(t, map[string]int{"create2": 1, "getChildren2": 1, "getData": 1, "delete": 1}, requests(proxy))
 
 	require.ErrorIs(t, context.Cause(lease.Context()), recipes.ErrReleased)
 	require.ErrorIs(t, lease.Release(), recipes.ErrNotHeld)

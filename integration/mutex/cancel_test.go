@@ -3,6 +3,8 @@ package mutex_test
 import (
 	"context"
 	"path"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,49 +29,72 @@ type step struct {
 	held bool // another client holds the lock meanwhile
 	// stop makes the line stop there; reached is closed when it has, and heal lets
 	// it go on. holder is the path of the holder's znode, if there is one.
-	stop func(p *faultproxy.Proxy, holder string) (reached <-chan struct{}, heal func())
+	stop stopper
 }
 
-// steps are the requests of Acquire in their order, each before and after the
-// server has carried it out. An answer that is held back keeps all that follow it.
-func steps() []step {
-	request := func(match faultproxy.Match) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
-		return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldRequest(match) }
+// stopper is a step's stop.
+type stopper func(p *faultproxy.Proxy, holder string) (reached <-chan struct{}, heal func())
+
+func atRequest(match faultproxy.Match) stopper {
+	return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldRequest(match) }
+}
+
+func atReply(match faultproxy.Match) stopper {
+	return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldReply(match) }
+}
+
+// atRead stops at a read of the holder's znode, or of another one: the own.
+func atRead(ofHolder bool, hold func(*faultproxy.Proxy, faultproxy.Match) (<-chan struct{}, func())) stopper {
+	return func(p *faultproxy.Proxy, holder string) (<-chan struct{}, func()) {
+		return hold(p, func(r faultproxy.Request) bool {
+			return r.Op == "getData" && strings.Contains(r.Path, "-lock-") && strings.HasSuffix(r.Path, holder) == ofHolder
+		})
 	}
-	reply := func(match faultproxy.Match) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
-		return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldReply(match) }
+}
+
+// atSecond stops at the second answer of its kind: in a directory that was missing, the first tells that.
+func atSecond(op string) stopper {
+	return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
+		var n atomic.Int32
+		return p.HoldReply(func(r faultproxy.Request) bool { return r.Op == op && n.Add(1) == 2 })
 	}
-	afterLostCreate := func(match faultproxy.Match) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
-		return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
-			p.DropReply(faultproxy.OpPath("create", "-lock-"), 1)
-			return p.HoldReply(match)
-		}
+}
+
+func afterLostCreate(stop stopper) stopper {
+	return func(p *faultproxy.Proxy, holder string) (<-chan struct{}, func()) {
+		p.DropReply(faultproxy.Op("create2"), 1)
+		return stop(p, holder)
 	}
-	ofHolder := func(reply bool) func(*faultproxy.Proxy, string) (<-chan struct{}, func()) {
-		return func(p *faultproxy.Proxy, holder string) (<-chan struct{}, func()) {
-			if reply {
-				return p.HoldReply(faultproxy.OpPath("getData", holder))
-			}
-			return p.HoldRequest(faultproxy.OpPath("getData", holder))
-		}
-	}
+}
+
+// stepsOfTry are the requests of TryAcquire in their order, each before and after the server has carried it out. An
+// answer that is held back keeps all that follow it.
+func stepsOfTry() []step {
 	return []step{
-		{"parent, request", false, request(faultproxy.Op("createContainer"))},
-		{"parent, answer", false, reply(faultproxy.Op("createContainer"))},
-		{"create, request", false, request(faultproxy.Op("create"))},
-		{"create, answer", false, reply(faultproxy.OpPath("create", "-lock-"))},
-		{"create behind a holder, request", true, request(faultproxy.Op("create"))},
-		{"create behind a holder, answer", true, reply(faultproxy.Op("create"))},
-		{"search after a lost answer, sync", true, afterLostCreate(faultproxy.Op("sync"))},
-		{"search after a lost answer, list", true, afterLostCreate(faultproxy.Op("getChildren2"))},
-		{"own read, request", true, request(faultproxy.OpPath("getData", "-lock-"))},
-		{"own read, answer", true, reply(faultproxy.OpPath("getData", "-lock-"))},
-		{"own read, answer, lock free", false, reply(faultproxy.OpPath("getData", "-lock-"))},
-		{"listing, request", true, request(faultproxy.Op("getChildren2"))},
-		{"listing, answer", true, reply(faultproxy.Op("getChildren2"))},
-		{"listing, answer, lock free", false, reply(faultproxy.Op("getChildren2"))},
-		{"watch on the one ahead, request", true, ofHolder(false)},
-		{"watch on the one ahead, answer", true, ofHolder(true)},
+		{"create in a missing directory, request", false, atRequest(faultproxy.Op("create2"))},
+		{"create in a missing directory, answer", false, atReply(faultproxy.Op("create2"))},
+		{"parent, request", false, atRequest(faultproxy.Op("createContainer"))},
+		{"parent, answer", false, atReply(faultproxy.Op("createContainer"))},
+		{"create, answer", false, atSecond("create2")},
+		{"create behind a holder, request", true, atRequest(faultproxy.Op("create2"))},
+		{"create behind a holder, answer", true, atReply(faultproxy.Op("create2"))},
+		{"search after a lost answer, sync", true, afterLostCreate(atReply(faultproxy.Op("sync")))},
+		{"search after a lost answer, list", true, afterLostCreate(atReply(faultproxy.Op("getChildren2")))},
+		{"own read after a lost answer, request", true, afterLostCreate(atRead(false, (*faultproxy.Proxy).HoldRequest))},
+		{"own read after a lost answer, answer", true, afterLostCreate(atRead(false, (*faultproxy.Proxy).HoldReply))},
+		{"listing, request", true, atRequest(faultproxy.Op("getChildren2"))},
+		{"listing, answer", true, atReply(faultproxy.Op("getChildren2"))},
+		{"listing, answer, lock free", false, atSecond("getChildren2")},
+	}
+}
+
+// steps are those of Acquire.
+func steps() []step {
+	return append(stepsOfTry(), []step{
+		{"watch on the one ahead, request", true, atRead(true, (*faultproxy.Proxy).HoldRequest)},
+		{"watch on the one ahead, answer", true, atRead(true, (*faultproxy.Proxy).HoldReply)},
+		{"watch on the own znode, request", true, atRead(false, (*faultproxy.Proxy).HoldRequest)},
+		{"watch on the own znode, answer", true, atRead(false, (*faultproxy.Proxy).HoldReply)},
 		{"the wait for a connection", true, func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
 			p.Refuse(true)
 			p.Cut()
@@ -77,9 +102,9 @@ func steps() []step {
 		}},
 		{"the wait between two attempts", true, func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
 			p.Refuse(true)
-			return p.DropReply(faultproxy.Op("create"), 1).Done(), func() { p.Refuse(false) }
+			return p.DropReply(faultproxy.Op("create2"), 1).Done(), func() { p.Refuse(false) }
 		}},
-	}
+	}...)
 }
 
 // A cancellation at every step: Acquire returns at once, says why, and leaves no
@@ -128,7 +153,7 @@ func TestDeadlineAtEveryStep(t *testing.T) {
 
 // TryAcquire has the same steps but the wait.
 func TestCancelOfTry(t *testing.T) {
-	for _, step := range steps()[:14] {
+	for _, step := range stepsOfTry() {
 		t.Run(step.name, func(t *testing.T) {
 			a := newAttempt(t, step)
 			a.cancel(t, a.m.TryAcquire)

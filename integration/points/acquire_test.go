@@ -13,7 +13,7 @@ import (
 
 // acquireScenarios are those of a lock that is free, and of giving it back.
 var acquireScenarios = []scenario{
-	{part: "acquire", name: "acquire, parents missing", play: func(s *stage) {
+	{part: "acquire", name: "acquire, parents missing", brief: true, play: func(s *stage) {
 		s.dir = path.Join(s.dir, "a", "b")
 		s.begin()
 		lease := s.acquire(s.client)
@@ -21,7 +21,7 @@ var acquireScenarios = []scenario{
 		s.holds(lease)
 		s.release(lease)
 	}},
-	{part: "acquire", name: "acquire", play: func(s *stage) {
+	{part: "acquire", name: "acquire", brief: true, play: func(s *stage) {
 		s.exists()
 		s.begin()
 		lease := s.acquire(s.client)
@@ -29,16 +29,23 @@ var acquireScenarios = []scenario{
 		s.holds(lease)
 		s.release(lease)
 	}},
+	{part: "acquire", name: "acquire and hold", play: func(s *stage) {
+		s.exists()
+		s.begin()
+		lease := s.watched(s.acquire(s.client))
+		s.holds(lease)
+		s.release(lease)
+	}},
 	{part: "acquire", name: "acquire, the create's answer lost before", play: func(s *stage) {
 		s.exists()
-		s.proxy.DropReply(faultproxy.Op("create"), 1)
+		s.proxy.DropReply(faultproxy.Op("create2"), 1)
 		s.beginAfterCut()
 		lease := s.acquire(s.client)
 		s.end()
 		s.holds(lease)
 		s.release(lease)
 	}},
-	{part: "acquire", name: "acquire and re-enter", play: func(s *stage) {
+	{part: "acquire", name: "acquire and re-enter", brief: true, play: func(s *stage) {
 		s.exists()
 		s.begin()
 		outer := s.acquire(s.client)
@@ -49,7 +56,7 @@ var acquireScenarios = []scenario{
 		s.holds(inner)
 		s.release(inner)
 	}},
-	{part: "acquire", name: "try, free", play: func(s *stage) {
+	{part: "acquire", name: "try, free", brief: true, play: func(s *stage) {
 		s.exists()
 		s.begin()
 		lease, err := s.mutex(s.client).TryAcquire(s.ctx)
@@ -67,7 +74,7 @@ var acquireScenarios = []scenario{
 		s.end()
 		s.release(held)
 	}},
-	{part: "acquire", name: "do", play: func(s *stage) {
+	{part: "acquire", name: "do", brief: true, play: func(s *stage) {
 		s.exists()
 		s.begin()
 		ran := 0
@@ -84,18 +91,18 @@ var acquireScenarios = []scenario{
 		ctx, cancel := context.WithCancel(s.ctx)
 		defer cancel()
 		s.proxy.OnRequest(func(r faultproxy.Request) {
-			if r.Op == "create" {
+			if r.Op == "create2" {
 				cancel()
 			}
 		})
-		s.proxy.DropReply(faultproxy.Op("create"), 1)
+		s.proxy.DropReply(faultproxy.Op("create2"), 1)
 		s.beginAfterCut()
 		_, err := s.mutex(s.client).Acquire(ctx)
 		require.ErrorIs(s, err, context.Canceled)
 		s.isCleared("delete")
 	}},
 	{part: "release", name: "release", play: func(s *stage) {
-		lease := s.acquire(s.client)
+		lease := s.watched(s.acquire(s.client))
 		s.begin()
 		s.release(lease)
 	}},
@@ -112,7 +119,7 @@ var acquireScenarios = []scenario{
 		s.release(lease)
 	}},
 	{part: "release", name: "hold until the heartbeat, release", timeout: beating, beats: true, play: func(s *stage) {
-		lease := s.acquire(s.client)
+		lease := s.watched(s.acquire(s.client))
 		s.begin()
 		trusted := lease.TrustedUntil()
 		s.eventually(func() bool { return lease.TrustedUntil().After(trusted) }, "proof of the session")
@@ -127,13 +134,13 @@ func abandonedCreate(s *stage) {
 	defer cancel()
 	s.begin()
 	s.proxy.OnRequest(func(r faultproxy.Request) {
-		if r.Op == "create" {
+		if r.Op == "create2" {
 			cancel()
 		}
 	})
 	_, err := s.mutex(s.client).Acquire(ctx)
 	require.ErrorIs(s, err, context.Canceled)
-	s.isCleared("create")
+	s.isCleared("create2")
 }
 
 // isCleared waits until the client was answered such a request, and then until the directory is empty: for scenarios
@@ -156,12 +163,17 @@ func (s *stage) acquire(client *recipes.Client, opts ...mutex.Option) *recipes.L
 
 // holds checks that a lease stands, with a znode that is first in the queue and has the token.
 func (s *stage) holds(lease *recipes.Lease) {
+	s.stands(lease)
+	require.Equal(s, lease.Path(), s.paths()[0], "somebody is ahead of the holder")
+}
+
+// stands checks that a lease stands, with a znode that has the token.
+func (s *stage) stands(lease *recipes.Lease) {
 	require.NoError(s, context.Cause(lease.Context()))
 	found, stat, err := s.world.admin.Exists(lease.Path())
 	require.NoError(s, err)
 	require.True(s, found, "the lease's znode")
 	require.Equal(s, stat.Czxid, lease.FencingToken())
-	require.Equal(s, lease.Path(), s.paths()[0], "somebody is ahead of the holder")
 }
 
 // release gives a lease back. A nil says that the znode is gone, if this was its last lease.

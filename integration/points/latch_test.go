@@ -18,7 +18,7 @@ var latchScenarios = []scenario{
 		s.dir = path.Join(s.dir, "a", "b")
 		s.begin()
 		l := s.latch(s.client)
-		s.leads(l)
+		s.watched(s.leads(l))
 		require.NoError(s, l.Close())
 	}},
 	{part: "latch", name: "latch leads and closes, its listeners told", play: func(s *stage) {
@@ -26,7 +26,7 @@ var latchScenarios = []scenario{
 		told := &told{}
 		s.begin()
 		l := s.latch(s.client, latch.WithCloseMode(latch.NotifyLeader), latch.WithListener(told.listener(s)))
-		s.leads(l)
+		s.watched(s.leads(l))
 		s.eventually(func() bool { return len(told.list()) > 0 }, "the listener's turn") // a term may be over before it
 		require.NoError(s, l.Close())
 		require.Equal(s, []string{"leader", "no leader, znode there"}, told.list())
@@ -36,7 +36,7 @@ var latchScenarios = []scenario{
 		ahead := s.leads(first)
 		s.begin()
 		second := s.latch(s.client)
-		s.hasRead(ahead.Path())
+		s.waitsBehind(ahead.Path())
 		s.happens(second.Decided(), "the decision")
 		require.False(s, second.HasLeadership())
 		require.NoError(s, first.Close())
@@ -49,7 +49,7 @@ var latchScenarios = []scenario{
 		ahead := s.leads(first)
 		s.begin()
 		second := s.latch(s.client)
-		s.hasRead(ahead.Path())
+		s.waitsBehind(ahead.Path())
 		require.NoError(s, second.Close())
 		require.Equal(s, []string{ahead.Path()}, s.paths(), "a latch that was closed has left")
 		s.end()
@@ -57,10 +57,10 @@ var latchScenarios = []scenario{
 	}},
 	{part: "latch", name: "latch leads, disconnected before, closes", play: func(s *stage) {
 		l := s.latch(s.client)
-		term := s.leads(l)
+		term := s.watched(s.leads(l))
 		s.beginAfterCut()
 		s.proxy.Cut()
-		s.eventually(func() bool { return s.answersTo("setWatches") > 0 && s.reads(term.Path()) > 1 }, "another look at the own znode")
+		s.eventually(func() bool { return s.reads(term.Path()) > 1 }, "another look at the own znode")
 		require.True(s, l.HasLeadership(), "a disconnection ends no term")
 		require.NoError(s, l.Close())
 	}},
@@ -68,12 +68,12 @@ var latchScenarios = []scenario{
 		s.exists()
 		s.begin()
 		l := s.latch(s.client)
-		term := s.leads(l)
+		term := s.watched(s.leads(l))
 		waiting := s.latch(s.peers[0])
 		s.eventually(func() bool { return len(s.paths()) == 2 }, "another latch's znode")
 		require.NoError(s, term.Release())
 		ahead := s.leads(waiting)
-		s.hasRead(ahead.Path())
+		s.waitsBehind(ahead.Path())
 		require.False(s, l.HasLeadership())
 		require.NoError(s, waiting.Close())
 		next := s.leads(l)

@@ -32,7 +32,7 @@ import (
 var (
 	rounds    = flag.Int("rounds", 3, "how often each fault strikes at each point")
 	firstSeed = flag.Uint64("seed", 0, "of the order and of the moments at which connections are killed; 0: a fresh one")
-	only      = flag.String("scenario", "", "play only the scenarios whose name contains this")
+	only      = flag.String("scenario", "", "play only the scenarios whose part and name, \"part: name\", contain this")
 )
 
 const (

@@ -79,8 +79,9 @@ func everyPoint(t *testing.T, w *world, seed uint64) {
 }
 
 func chosen() []scenario {
-	all := slices.Concat(acquireScenarios, waitScenarios, revokeScenarios, latchScenarios, selectorScenarios, closeScenarios)
-	return slices.DeleteFunc(all, func(sc scenario) bool { return !strings.Contains(sc.name, *only) })
+	all := slices.Concat(acquireScenarios, waitScenarios, revokeScenarios, latchScenarios, selectorScenarios, closeScenarios,
+		readWriteScenarios, semaphoreScenarios, multilockScenarios)
+	return slices.DeleteFunc(all, func(sc scenario) bool { return !strings.Contains(sc.part+": "+sc.name, *only) })
 }
 
 func count(points [][]point) int { return len(slices.Concat(points...)) }

@@ -28,7 +28,7 @@ func wholeQueue(t *testing.T, w *world, seed uint64) {
 	}
 	holder := w.connect(t)
 	t.Cleanup(func() { require.NoError(t, holder.Close()) })
-	points := []point{{op: "create", nth: 1}, {op: "getData", nth: 1}, {op: "getChildren2", nth: 1}, {op: "getData", nth: 2}, {op: "delete", nth: 1}}
+	points := []point{{op: "create2", nth: 1}, {op: "getChildren2", nth: 1}, {op: "getData", nth: 1}, {op: "getData", nth: 2}, {op: "delete", nth: 1}}
 	var struck [kinds]int
 	acquired := 0
 	for range *rounds {

@@ -27,7 +27,7 @@ var revokeScenarios = []scenario{
 	}},
 	{part: "revoke", name: "revoked, releases from the listener", play: func(s *stage) {
 		told := make(chan error, 2)
-		lease := s.acquire(s.client, mutex.WithRevocationListener(func(lease *recipes.Lease) { told <- lease.Release() }))
+		lease := s.watched(s.acquire(s.client, mutex.WithRevocationListener(func(lease *recipes.Lease) { told <- lease.Release() })))
 		s.begin()
 		s.revokes(s.peers[0], lease.Path())
 		s.happens(lease.Context().Done(), "the release")
@@ -51,7 +51,7 @@ var revokeScenarios = []scenario{
 		s.release(lease)
 	}},
 	{part: "revoke", name: "revoked while disconnected", play: func(s *stage) {
-		lease := s.acquire(s.client)
+		lease := s.watched(s.acquire(s.client))
 		s.beginAfterCut()
 		s.proxy.Refuse(true)
 		s.proxy.Cut()

@@ -17,7 +17,7 @@ var selectorScenarios = []scenario{
 		work := newWork(s)
 		s.begin()
 		e := s.selector(s.client, work)
-		work.term()
+		s.watched(work.term())
 		work.done <- nil
 		s.eventually(func() bool { return len(s.children()) == 0 }, "the end of the term's znode")
 		require.NoError(s, e.Close())
@@ -27,9 +27,9 @@ var selectorScenarios = []scenario{
 		work := newWork(s)
 		s.begin()
 		e := s.selector(s.client, work, selector.WithAutoRequeue())
-		first := work.term()
+		first := s.watched(work.term())
 		work.done <- nil
-		second := work.term()
+		second := s.watched(work.term())
 		require.Greater(s, second.FencingToken(), first.FencingToken())
 		require.NoError(s, e.Close())
 	}},
@@ -38,11 +38,11 @@ var selectorScenarios = []scenario{
 		work := newWork(s)
 		s.begin()
 		e := s.selector(s.client, work)
-		first := work.term()
+		first := s.watched(work.term())
 		e.InterruptLeadership()
 		s.happens(first.Context().Done(), "the interrupt")
 		s.eventually(e.Requeue, "the end of the first term")
-		second := work.term()
+		second := s.watched(work.term())
 		require.Greater(s, second.FencingToken(), first.FencingToken())
 		require.NoError(s, e.Close())
 	}},
@@ -52,7 +52,7 @@ var selectorScenarios = []scenario{
 		term := ahead.term()
 		s.begin()
 		second := s.selector(s.client, work)
-		s.hasRead(term.Path())
+		s.waitsBehind(term.Path())
 		require.False(s, second.HasLeadership())
 		require.NoError(s, first.Close())
 		require.Greater(s, work.term().FencingToken(), term.FencingToken())
@@ -64,7 +64,7 @@ var selectorScenarios = []scenario{
 		term := ahead.term()
 		s.begin()
 		second := s.selector(s.client, work)
-		s.hasRead(term.Path())
+		s.waitsBehind(term.Path())
 		require.NoError(s, second.Close())
 		require.Equal(s, []string{term.Path()}, s.paths(), "a selector that was closed has left")
 		s.end()
@@ -80,7 +80,7 @@ var selectorScenarios = []scenario{
 		ended := make(chan error, 1)
 		s.begin()
 		go func() { ended <- e.Run(ctx) }() // ends with ctx
-		work.term()
+		s.watched(work.term())
 		cancel()
 		select {
 		case err := <-ended:

@@ -30,7 +30,12 @@ type scenario struct {
 	timeout    time.Duration // of the session; 0: sessionTimeout
 	beats      bool          // heartbeats are steps too
 	alone      string        // the one operation that is a step, where others race with it; "": all are
+	brief      bool          // reads are no steps: a hold may be over before its znode is read
 	background bool          // what is left is deleted in the background
+
+	slowTurn bool                          // the turn for the permits is passed on so slowly that they are looked at again
+	dirs     []string                      // of the contenders, below that of the recipe; nil: that itself
+	free     func(*stage, *recipes.Client) // checks that a client gets all there is at once; nil: the mutex
 }
 
 // stage is where a scenario is played once. It is a require.TestingT of its own, for plays run beside each other.
@@ -47,6 +52,7 @@ type stage struct {
 	ctx    context.Context   // ends with the patience for the whole play
 
 	session int64
+	passed  atomic.Bool  // the client has begun to pass the turn for the permits on
 	closed  bool         // the scenario has closed client
 	counted atomic.Int64 // connections from this one on count
 
@@ -121,11 +127,27 @@ func (s *stage) end() {
 }
 
 func (s *stage) counts(r faultproxy.Request) bool {
-	return (isStep(r) || s.beats && r.Op == "multi") && (s.alone == "" || s.alone == r.Op) && int64(r.Conn) >= s.counted.Load()
+	isOne := isStep(r) && !s.isTimed(r) || s.beats && r.Op == "multi"
+	return isOne && (s.alone == "" || s.alone == r.Op) && int64(r.Conn) >= s.counted.Load()
+}
+
+// isTimed reports whether a request comes only if another one has taken long.
+func (s *stage) isTimed(r faultproxy.Request) bool {
+	switch r.Op {
+	case "getData":
+		return s.brief
+	case "getChildren2":
+		return s.passed.Load() && !s.slowTurn && path.Base(r.Path) == taken
+	default:
+		return false
+	}
 }
 
 // note writes down which steps there are.
 func (s *stage) note(r faultproxy.Request) {
+	if r.Op == "delete" && path.Base(path.Dir(r.Path)) == turns {
+		s.passed.Store(true)
+	}
 	if !s.counts(r) {
 		return
 	}
@@ -143,11 +165,11 @@ func (s *stage) note(r faultproxy.Request) {
 // check is what has to hold after every play, whatever has failed in it.
 func (s *stage) check() {
 	s.empty()
-	s.free(s.peers[0])
+	s.takeAll(s.peers[0])
 	if !s.closed {
 		same := s.client.Conn().SessionID() == s.session
 		require.True(s, same, "the session has changed, so it may have taken znodes along")
-		s.free(s.client)
+		s.takeAll(s.client)
 		require.NoError(s, s.client.Close())
 	}
 	s.eventually(func() bool { return s.proxy.Live() == 0 }, "a socket is open after Close")
@@ -181,30 +203,44 @@ func (s *stage) empty() {
 	}
 }
 
-// free checks that a client gets the lock at once.
-func (s *stage) free(client *recipes.Client) {
+// takeAll checks that a client gets the lock at once, or all permits, and gives it back.
+func (s *stage) takeAll(client *recipes.Client) {
+	if s.free != nil {
+		s.free(s, client)
+		return
+	}
 	lease, err := s.mutex(client).TryAcquire(s.ctx)
 	require.NoError(s, err, "somebody is in the way")
 	require.NoError(s, lease.Release())
 }
 
-// children lists the directory, as the server has it. A missing one has none.
-func (s *stage) children() []string {
-	names, _, err := s.world.admin.Children(s.dir)
+// children lists the contenders of all directories.
+func (s *stage) children() (all []string) {
+	if s.dirs == nil {
+		return s.paths()
+	}
+	for _, dir := range s.dirs {
+		all = append(all, s.pathsIn(dir)...)
+	}
+	return all
+}
+
+// paths are those of the contenders in the directory of the recipe.
+func (s *stage) paths() []string { return s.pathsIn("") }
+
+// pathsIn are those of the contenders in a directory below that of the recipe, as the server has it, in the order in
+// which they came. A missing directory has none.
+func (s *stage) pathsIn(below string) []string {
+	dir := path.Join(s.dir, below)
+	names, _, err := s.world.admin.Children(dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	require.NoError(s, err)
-	return names
-}
-
-// paths are those of the contenders, in the order in which they came.
-func (s *stage) paths() []string {
-	names := s.children()
 	number := func(name string) string { return name[len(name)-10:] }
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
 	for i, name := range names {
-		names[i] = path.Join(s.dir, name)
+		names[i] = path.Join(dir, name)
 	}
 	return names
 }
@@ -234,6 +270,20 @@ func (s *stage) hasRead(path string) {
 	s.eventually(func() bool { return s.reads(path) > 0 }, "an answer")
 }
 
+// watched waits until the client has read the znode of a lease of its own, which it does some milliseconds after the
+// grant: so that the read is a step, or none.
+func (s *stage) watched(lease *recipes.Lease) *recipes.Lease {
+	s.hasRead(lease.Path())
+	return lease
+}
+
+// waitsBehind waits until the client, which is the last of the queue, has read the one ahead and then its own znode.
+func (s *stage) waitsBehind(blocker string) {
+	s.hasRead(blocker)
+	paths := s.paths()
+	s.hasRead(paths[len(paths)-1])
+}
+
 // reads is how often the client was answered about a znode.
 func (s *stage) reads(path string) int {
 	s.mu.Lock()
@@ -261,4 +311,4 @@ func (s *stage) mutex(client *recipes.Client, opts ...mutex.Option) *mutex.Inter
 }
 
 // exists makes the directory, and has had a child in it.
-func (s *stage) exists() { s.free(s.peers[0]) }
+func (s *stage) exists() { s.takeAll(s.peers[0]) }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/multilock"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
@@ -24,18 +25,36 @@ var waitScenarios = []scenario{
 		s.eventually(func() bool { return len(s.paths()) == 2 }, "a waiter between")
 		blocker := s.paths()[1]
 		s.begin()
-		waiter := s.waiting(blocker)
+		waiter := s.acquiring(s.ctx, s.mutex(s.client))
+		s.hasRead(blocker)
 		leave()
 		require.ErrorIs(s, s.outcome(between).err, context.Canceled)
-		s.hasRead(held.Path())
+		s.waitsBehind(held.Path())
 		s.takesOver(waiter, held)
+	}},
+	{part: "wait", name: "wait for two, who leave before the own znode is read", play: func(s *stage) {
+		held := s.acquire(s.peers[0])
+		between := s.acquiring(s.ctx, s.mutex(s.peers[1]))
+		s.eventually(func() bool { return len(s.paths()) == 2 }, "a waiter between")
+		blocker := s.paths()[1]
+		s.begin()
+		waiter := s.acquiring(s.ctx, s.mutex(s.client))
+		s.hasRead(blocker)
+		s.release(held)
+		next := s.granted(between)
+		s.waits(waiter)
+		s.release(next)
+		lease := s.watched(s.granted(waiter))
+		s.end()
+		s.holds(lease)
+		s.release(lease)
 	}},
 	{part: "wait", name: "wait, disconnected before", play: func(s *stage) {
 		held := s.acquire(s.peers[0])
 		waiter := s.waiting(held.Path())
 		s.beginAfterCut()
 		s.proxy.Cut()
-		s.eventually(func() bool { return s.answersTo("setWatches") > 0 && s.answersTo("getChildren2") > 1 }, "another look at the queue")
+		s.eventually(func() bool { return s.answersTo("getChildren2") > 1 && s.reads(held.Path()) > 1 }, "another look at the queue")
 		s.takesOver(waiter, held)
 	}},
 	{part: "wait", name: "wait, the holder gone while disconnected", play: func(s *stage) {
@@ -57,7 +76,7 @@ var waitScenarios = []scenario{
 		ctx, cancel := context.WithCancel(s.ctx)
 		s.begin()
 		waiter := s.acquiring(ctx, s.mutex(s.client))
-		s.hasRead(held.Path())
+		s.waitsBehind(held.Path())
 		cancel()
 		require.ErrorIs(s, s.outcome(waiter).err, context.Canceled)
 		s.eventually(func() bool { return len(s.paths()) == 1 }, "the end of the waiter's znode")
@@ -69,10 +88,10 @@ var waitScenarios = []scenario{
 		s.exists()
 		s.begin()
 		m := s.mutex(s.client)
-		first := s.acquire(s.client)
+		first := s.watched(s.acquire(s.client))
 		second := s.acquiring(s.ctx, m)
-		s.hasRead(first.Path())
 		s.eventually(func() bool { return len(s.paths()) == 2 }, "the waiter's znode")
+		s.waitsBehind(first.Path()) // whose watch it shares
 		s.waits(second)
 		s.release(first)
 		lease := s.granted(second)
@@ -102,7 +121,7 @@ type result struct {
 }
 
 // acquiring starts an Acquire in the background.
-func (s *stage) acquiring(ctx context.Context, m *mutex.InterProcessMutex) <-chan result {
+func (s *stage) acquiring(ctx context.Context, m multilock.Locker) <-chan result {
 	done := make(chan result, 1)
 	go func() { // ends with Acquire, at the latest with the play's context
 		lease, err := m.Acquire(ctx)
@@ -111,10 +130,10 @@ func (s *stage) acquiring(ctx context.Context, m *mutex.InterProcessMutex) <-cha
 	return done
 }
 
-// waiting has the client wait behind a blocker, and returns once it has been answered about that.
+// waiting has the client wait behind a holder, and returns once it has been answered about that and its own znode.
 func (s *stage) waiting(blocker string) <-chan result {
 	waiter := s.acquiring(s.ctx, s.mutex(s.client))
-	s.hasRead(blocker)
+	s.waitsBehind(blocker)
 	s.waits(waiter)
 	return waiter
 }

@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// standbysOfAProcess is how many sessions of each process stand by: with four processes there are fifty and two. Each waits for
+// minutes without a write, and has to prove itself when its turn comes.
+const standbysOfAProcess = 13
+
+// leads is how long a standby holds the lock at most when it has got it. Everybody's turn comes once in a minute.
+const leads = 2 * time.Second
+
+// firstStandby is the number of the first standby among the contenders of its process.
+const firstStandby = 50
+
+// standBy runs the standbys of a process until they are done. Their sessions stand until closeAll is called.
+func (w *worker) standBy(ctx context.Context) (closeAll func() error, err error) {
+	var all sync.WaitGroup
+	clients, errs := make([]*recipes.Client, standbysOfAProcess), make([]error, standbysOfAProcess)
+	for i := range clients {
+		c := w.contender(firstStandby+i, standbyPath)
+		all.Go(func() {
+			if clients[i], errs[i] = w.connect(ctx); clients[i] != nil {
+				errs[i] = c.standBy(ctx, clients[i])
+			}
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", c.name, errs[i])
+			}
+		})
+	}
+	all.Wait()
+	return func() (err error) {
+		for _, client := range clients {
+			if client != nil {
+				err = errors.Join(err, client.Close())
+			}
+		}
+		return err
+	}, errors.Join(errs...)
+}
+
+// standBy waits for the lock, and holds it for a while, again and again.
+func (c *contender) standBy(ctx context.Context, client *recipes.Client) error {
+	m, err := mutex.New(client, c.path, mutex.WithID(c.name))
+	if err != nil {
+		return err
+	}
+	for last := false; !last && ctx.Err() == nil; linger(c.upTo(15*time.Millisecond), ctx.Done()) {
+		last = c.finishing()
+		c.call(unlimited, 0)
+		lease := c.acquire(ctx, m.Acquire)
+		if lease == nil {
+			last = false
+			continue
+		}
+		c.lead(lease)
+		c.release(lease)
+	}
+	return ctx.Err()
+}
+
+// lead holds the lock for a while, unless the lease ends or the process is to finish.
+func (c *contender) lead(lease *recipes.Lease) {
+	ctx, cancel := context.WithTimeout(lease.Context(), c.upTo(leads))
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-c.finish:
+	}
+}

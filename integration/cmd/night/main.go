@@ -1,0 +1,153 @@
+// Night stages a bad night on three servers in containers, and writes down what an operator sees of it: the log
+// lines, the metrics and what zkr says, as they are at each moment. docs/operations.md has one such night.
+//
+//	go run ./integration/cmd/night
+//
+// Three workers of examples/worker take part. The line of web-2 goes through a proxy, so that it can be cut. The
+// night has a rolling restart of the servers, a silent line, a process that is stopped for longer than its session,
+// and a holder that does not release. It exits with 1 when something does not happen within two minutes.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+)
+
+const (
+	sessionTimeout = 10 * time.Second
+	every          = 5 * time.Second         // a run of the job
+	work           = 1500 * time.Millisecond // of a run
+	patience       = 2 * time.Minute         // with what has to happen
+)
+
+func main() {
+	bin := flag.String("bin", "", "`folder` with the programs worker and zkr; default: they are built")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *bin); err != nil {
+		fmt.Fprintln(os.Stderr, "night:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+// night is the stage: servers, workers, and the programs.
+type night struct {
+	servers *ensemble.Ensemble
+	lines   []*faultproxy.Proxy // of web-2, one to each server
+	bin     string              // folder of the programs
+	dir     string              // folder of the database
+	began   time.Time
+	workers []*worker
+}
+
+func run(ctx context.Context, bin string) error {
+	dir, err := os.MkdirTemp("", "night-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if bin == "" {
+		bin = dir
+		build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "github.com/zkrecipes/zkrecipes/examples/worker", "github.com/zkrecipes/zkrecipes/cmd/zkr")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build: %w: %s", err, out)
+		}
+	}
+	servers, err := ensemble.Start(ctx, ensemble.Config{Nodes: 3, Private: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = servers.Close() }()
+	n := &night{servers: servers, bin: bin, dir: dir}
+	for _, server := range servers.Servers() {
+		line, err := faultproxy.Start(server)
+		if err != nil {
+			return err
+		}
+		defer line.Close()
+		n.lines = append(n.lines, line)
+	}
+	defer n.stopWorkers()
+	if err := n.startWorkers(ctx); err != nil {
+		return err
+	}
+	for _, act := range []func(context.Context) error{n.evening, n.rollingRestart, n.cutLine, n.pausedProcess, n.stuckHolder, n.morning} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startWorkers starts web-2 first, so that it leads.
+func (n *night) startWorkers(ctx context.Context) error {
+	direct, cut := strings.Join(n.servers.Servers(), ","), make([]string, len(n.lines))
+	for i, line := range n.lines {
+		cut[i] = line.Addr()
+	}
+	n.began = time.Now()
+	for _, w := range []struct{ id, servers string }{{"web-2", strings.Join(cut, ",")}, {"web-1", direct}, {"web-3", direct}} {
+		started, err := n.startWorker(ctx, w.id, w.servers)
+		if err != nil {
+			return err
+		}
+		n.workers = append(n.workers, started)
+		if err := started.await(ctx, "serving"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *night) stopWorkers() {
+	for _, w := range n.workers {
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+	}
+}
+
+// title begins an act.
+func (n *night) title(format string, args ...any) {
+	fmt.Printf("\n=== %5.1fs  %s\n", time.Since(n.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// zkr runs the command line, and shows what it writes and how it ends.
+func (n *night) zkr(ctx context.Context, args ...string) {
+	n.finish(n.beginZkr(ctx, args...))
+}
+
+// command is a zkr that runs.
+type command struct {
+	text string
+	cmd  *exec.Cmd
+	out  strings.Builder
+}
+
+func (n *night) beginZkr(ctx context.Context, args ...string) *command {
+	c := &command{text: "zkr " + strings.Join(args, " "), cmd: exec.CommandContext(ctx, filepath.Join(n.bin, "zkr"), args...)}
+	c.cmd.Env = append(os.Environ(), "ZKR_SERVERS="+strings.Join(n.servers.Servers(), ","), "ZKR_SESSION_TIMEOUT="+sessionTimeout.String())
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
+	if err := c.cmd.Start(); err != nil {
+		c.out.WriteString(err.Error())
+	}
+	return c
+}
+
+// finish waits for a command, and shows it.
+func (n *night) finish(c *command) {
+	_ = c.cmd.Wait()
+	fmt.Printf("$ %s\n%s[exit %d]\n", c.text, c.out.String(), c.cmd.ProcessState.ExitCode())
+}

@@ -1,0 +1,75 @@
+package edges_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// One client holds a lock for 20 T, and 99 stand by: counted by the servers' transaction ids, they cost a twentieth of a
+// transaction in a session timeout at the most. The lock goes to the first of them when it is released.
+func TestStandbysCostNoCommits(t *testing.T) {
+	t.Parallel()
+	const clients, timeouts, timeout = 100, 20, 6 * time.Second
+	e := ensemble.New(t, ensemble.Config{Nodes: 3})
+	dial := func() *recipes.Client { return testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(timeout)) }
+	lease := acquire(t, newMutex(t, dial(), "/standby"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	granted := make(chan *recipes.Lease, clients)
+	done := make(chan struct{}, clients)
+	for range clients - 1 {
+		m := newMutex(t, dial(), "/standby")
+		go func() { // ends with ctx
+			if lease, err := m.Acquire(ctx); err == nil {
+				granted <- lease
+			}
+			done <- struct{}{}
+		}()
+	}
+	conn := testkit.Conn(t, e.Servers(), 60*time.Second)
+	testkit.Eventually(t, func() bool {
+		children, _, err := conn.Children("/standby")
+		return err == nil && len(children) == clients
+	}, "all stand by")
+	before := transactionID(t, conn, "/before")
+	time.Sleep(timeouts * timeout) //nolint:forbidigo // the subject is what goes on in that time
+	count := int(transactionID(t, conn, "/after")-before) - 1
+	t.Logf("%d transactions in %d T, of which the holder makes %d", count, timeouts, 6*timeouts)
+	require.NoError(t, lease.Context().Err())
+	require.LessOrEqual(t, float64(count), 6*timeouts+2+0.05*(clients-1)*timeouts)
+	require.NoError(t, lease.Release())
+	first := <-granted
+	cancel()
+	require.NoError(t, first.Release())
+	for range clients - 1 {
+		<-done
+	}
+}
+
+// transactionID creates a znode, and returns the id of that transaction.
+func transactionID(t *testing.T, conn *zk.Conn, path string) (id int64) {
+	t.Helper()
+	testkit.Eventually(t, func() bool { // on a busy machine the connection may be lost
+		_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return false
+		}
+		_, stat, err := conn.Exists(path)
+		if err != nil {
+			return false
+		}
+		id = stat.Czxid
+		return true
+	}, "a transaction")
+	return id
+}
