@@ -72,7 +72,7 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 	}
 
 	r = report{
-		tally: t, lock: o.lock, zooKeeper: zooKeeper, database: db.kind, items: o.items, processes: o.processes,
+		tally: t, lock: o.lock, cohort: o.cohort, zooKeeper: zooKeeper, database: db.kind, items: o.items, processes: o.processes,
 	}
 	if r.left, err = db.read(ctx, demoGoods); err != nil {
 		return report{}, err

@@ -46,6 +46,7 @@ type options struct {
 	zk             string
 	db             string
 	lock           bool
+	cohort         bool
 	think          time.Duration
 	patience       time.Duration
 	sessionTimeout time.Duration
@@ -115,6 +116,7 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 	fs.SetOutput(stderr)
 	fs.StringVar(&o.db, "db", os.Getenv("STOCK_DB"), "database: an SQLite `file`, or mysql://user:password@host:port/name,\nor a DSN of go-sql-driver (default $STOCK_DB, else a temporary SQLite file)")
 	fs.BoolVar(&o.lock, "lock", true, "lock the goods while selling; -lock=false shows why")
+	fs.BoolVar(&o.cohort, "cohort", false, "pass each lock on among the buyers of one service process: see mutex.WithCohort")
 	fs.DurationVar(&o.think, "think", 2*time.Millisecond, "think for up to this long between reading and writing the stock")
 	fs.DurationVar(&o.patience, "patience", time.Minute, "answer 503 when a purchase takes longer than this, waiting for the lock included")
 	fs.DurationVar(&o.sessionTimeout, "session-timeout", 10*time.Second, "ZooKeeper session timeout: a crashed service holds up the others for this long")

@@ -98,6 +98,17 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 	require.Empty(t, left, "the temporary database is gone")
 }
 
+// Buyers of one process pass the lock on among themselves, with one token: claim, read and write are as sound.
+func TestDemoWithCohortsSellsEachItemOnce(t *testing.T) {
+	t.Setenv("ZKRECIPES_SERVERS", "")
+	t.Setenv("STOCK_DB", "")
+	status, stdout, stderr := command(t, "-cohort", "-buyers", "600", "-items", "100", "-think", "500us")
+	require.Equal(t, exitSound, status, stderr)
+	require.Empty(t, stderr)
+	require.Contains(t, stdout, "an embedded ZooKeeper, a cohort in each process\n")
+	require.Equal(t, "stock: sold 100, refused 500, oversold 0, stock left 0", lastLine(stdout))
+}
+
 // Three processes, a crowd, no lock: the reason for all the rest.
 func TestDemoWithoutLockOversells(t *testing.T) {
 	t.Setenv("STOCK_DB", "")

@@ -34,6 +34,7 @@ func startProcess(ctx context.Context, o options, stderr io.Writer) (*process, e
 		"-listen", "127.0.0.1:0",
 		"-until-eof",
 		"-lock="+strconv.FormatBool(o.lock),
+		"-cohort="+strconv.FormatBool(o.cohort),
 		"-think", o.think.String(),
 		"-patience", o.patience.String(),
 		"-session-timeout", o.sessionTimeout.String(),

@@ -11,6 +11,7 @@ import (
 type report struct {
 	tally
 	lock      bool
+	cohort    bool
 	zooKeeper string // which one the locks are in
 	database  string
 	items     int // stock at the beginning
@@ -49,7 +50,10 @@ func (r report) wait(percentile float64) time.Duration {
 // write prints the report. Its last line is for programs, and does not change.
 func (r report) write(w io.Writer) error {
 	how := "one lock for each goods number on " + r.zooKeeper
-	if !r.lock {
+	switch {
+	case r.lock && r.cohort:
+		how += ", a cohort in each process"
+	case !r.lock:
 		how = "NO LOCK"
 	}
 	out := bufio.NewWriter(w) // keeps the first error for Flush

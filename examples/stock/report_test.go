@@ -107,6 +107,11 @@ func TestReportInFull(t *testing.T) {
 stock: sold 10, refused 20, oversold 0, stock left 0
 `, out.String())
 
+	r.cohort = true
+	out.Reset()
+	require.NoError(t, r.write(&out))
+	require.Contains(t, out.String(), "SQLite, one lock for each goods number on ZooKeeper, a cohort in each process\n")
+
 	r.lock = false
 	out.Reset()
 	require.NoError(t, r.write(&out))

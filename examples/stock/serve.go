@@ -40,6 +40,9 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Wr
 		}
 		defer func() { err = errors.Join(err, client.Close()) }()
 		hold = locked(client)
+		if o.cohort {
+			hold = lockedInCohort(client)
+		}
 	}
 
 	svc := &service{store: db, guard: hold, think: thinkUpTo(o.think), patience: o.patience, log: log}

@@ -38,6 +38,27 @@ func locked(client *recipes.Client) guard {
 	}
 }
 
+// lockedInCohort is locked for crowds: all buyers of goodsNo at this service share one place in the queue, and
+// pass the lock on among themselves.
+//
+// Holders who follow each other inside have the same token. So a write of one must have ended before the next one
+// holds the lock: it is not abandoned when the buyer's patience ends, only when the lock is lost, after which the
+// token is another. The patience bounds the wait for the lock.
+func lockedInCohort(client *recipes.Client) guard {
+	return func(ctx context.Context, goodsNo string, fn func(context.Context, int64) error) error {
+		m, err := mutex.New(client, "/stock/locks/"+goodsNo, mutex.WithCohort(mutex.Cohort{}))
+		if err != nil {
+			return err
+		}
+		lease, err := m.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		err = fn(lease.Context(), lease.FencingToken()) //nolint:contextcheck // has the values of ctx, and ends with the lease alone
+		return errors.Join(err, lease.Release())
+	}
+}
+
 // unlocked is the guard to be warned of. With the same token for everyone, the
 // checks in the store let every write through.
 func unlocked(ctx context.Context, _ string, fn func(context.Context, int64) error) error {

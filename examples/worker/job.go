@@ -89,5 +89,19 @@ func (w *worker) dueAfter(r runRecord) time.Time {
 }
 
 func (w *worker) logFailure(ctx context.Context, token int64, err error) {
-	w.log.WarnContext(ctx, saysFails, "token", token, "stale", errors.Is(err, errStale), "err", err)
+	isStale := errors.Is(err, errStale)
+	w.log.WarnContext(ctx, saysFails, "token", token, "stale", isStale, "err", err)
+	if isStale {
+		w.countStale(ctx)
+	}
+}
+
+// countStale counts a write that was refused: for a Prometheus, and for the page.
+func (w *worker) countStale(ctx context.Context) {
+	w.telemetry.countStale(ctx)
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := w.store.noteRefusal(noting); err != nil {
+		w.log.WarnContext(ctx, saysFails, "err", err)
+	}
 }

@@ -30,14 +30,23 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	client, err := recipes.Connect(ctx, o.servers(),
-		recipes.WithSessionTimeout(o.sessionTimeout), recipes.WithLogger(log))
+	metrics, err := newTelemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, metrics.close(ctx)) }()
+
+	client, err := recipes.Connect(ctx, o.servers(), recipes.WithSessionTimeout(o.sessionTimeout),
+		recipes.WithID(o.id), recipes.WithLogger(log), recipes.WithTrace(metrics.Trace())) //nolint:contextcheck // the hooks get the contexts of those who acquire
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
+	if _, err := metrics.Observe(client); err != nil { // until the provider is shut down
+		return err
+	}
 
-	w := &worker{id: o.id, store: db, job: waiting(o.work), every: o.every, log: log}
+	w := &worker{id: o.id, store: db, job: waiting(o.work), every: o.every, log: log, telemetry: metrics}
 	if err := w.enter(client); err != nil { //nolint:contextcheck // a latch goes on until it is closed
 		return err
 	}

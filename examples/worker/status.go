@@ -28,21 +28,27 @@ type page struct {
 	queue    func(context.Context) ([]recipes.Participant, error)
 	next     func(context.Context) (schedule, error)
 	runs     func(ctx context.Context, n int) ([]runRecord, error)
+	led      func(context.Context) (leadership, error)
 	self     func() (id, path string)            // the participant whose page it is; nil: it takes no part
 	trouble  func() error                        // what keeps it from the election; nil: it takes no part
 	isLeader func(context.Context) (bool, error) // nil: it takes no part
+	health   func() recipes.Health               // nil: it takes no part
+	metrics  http.Handler                        // nil: none
 }
 
 // onlookerPage is the page of one that takes no part: election was not started.
 func onlookerPage(s *store, election *latch.LeaderLatch, every time.Duration) *page {
-	return &page{every: every, queue: election.Participants, next: s.schedule, runs: s.lastRuns}
+	return &page{every: every, queue: election.Participants, next: s.schedule, runs: s.lastRuns, led: s.leadership}
 }
 
 // page is the page of a worker that has entered the election.
 func (w *worker) page() *page {
 	p := onlookerPage(w.store, w.latch, w.every)
 	p.self = func() (id, path string) { return w.latch.ID(), w.latch.Path() }
-	p.trouble, p.isLeader = w.latch.Err, w.isLeader
+	p.trouble, p.isLeader, p.health = w.latch.Err, w.isLeader, w.client.Health
+	if w.telemetry != nil {
+		p.metrics = w.telemetry.handler
+	}
 	return p
 }
 
@@ -51,6 +57,12 @@ func (p *page) handler() http.Handler {
 	mux.HandleFunc("GET /{$}", p.serveStatus)
 	if p.isLeader != nil {
 		mux.HandleFunc("GET /leader", p.serveLeader)
+	}
+	if p.health != nil {
+		mux.HandleFunc("GET /healthz", p.serveHealth)
+	}
+	if p.metrics != nil {
+		mux.Handle("GET /metrics", p.metrics)
 	}
 	return mux
 }
@@ -82,6 +94,7 @@ type status struct {
 	Queue   []recipes.Participant
 	Next    schedule
 	Overdue bool // the next run is late
+	Led     leadership
 	Runs    []runRecord
 	Trouble []string
 }
@@ -176,6 +189,9 @@ func (p *page) look(ctx context.Context) (s status, known bool) {
 	}
 	if s.Next, storeErr = p.next(ctx); storeErr == nil {
 		s.Runs, storeErr = p.runs(ctx, shownRuns)
+	}
+	if storeErr == nil {
+		s.Led, storeErr = p.led(ctx)
 	}
 	if storeErr != nil {
 		s.Trouble = append(s.Trouble, "The database does not answer: "+storeErr.Error())

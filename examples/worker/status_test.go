@@ -40,6 +40,9 @@ func thePage() *page {
 				{Number: 11, Token: 4294967301, Leader: "<cid>", Outcome: outcomeStopped, Began: now.Add(-2 * time.Hour), Took: 12 * time.Millisecond},
 			}[:min(n, 2)], nil
 		},
+		led: func(context.Context) (leadership, error) {
+			return leadership{Leader: "ann", Token: 4294967303, Since: now.Add(-4 * time.Minute), Handovers: 3, Refused: 1}, nil
+		},
 		trouble:  func() error { return nil },
 		isLeader: func(context.Context) (bool, error) { return false, nil },
 	}
@@ -61,6 +64,7 @@ func TestStatusPage(t *testing.T) {
 		"<title>ann is first in the queue</title>", "<h1>ann is first in the queue</h1>",
 		`There for 5m. Its fencing token is <span id="token">4294967303</span>. `,
 		"Last run: number 12, 1m5s ago, done. Run 13 is due in 42s. The job runs every 1m.",
+		"</time>, for 4m: ann, the last to claim the job, with token 4294967303. Handovers: 3. Stale writes refused: 1.</p>",
 		`<li>ann <span class="tag">first</span></li>`, `<li>bob <span class="quiet">this one</span></li>`, `<li>&lt;cid&gt;</li>`,
 		`<li>4</li>`, `<li>bob</li>`,
 		`<td>12</td><td>ann <small>4294967303</small></td>`, ">1m5s ago</time> <small>300ms</small>", `<span class="tag">done</span>`,
@@ -118,6 +122,7 @@ func TestStatusPageWithNobody(t *testing.T) {
 	p.queue = func(context.Context) ([]recipes.Participant, error) { return nil, nil }
 	p.next = func(context.Context) (schedule, error) { return schedule{Number: 1}, nil }
 	p.runs = func(context.Context, int) ([]runRecord, error) { return nil, nil }
+	p.led = func(context.Context) (leadership, error) { return leadership{}, nil }
 	w := fetch(t, p, "/")
 	require.Equal(t, http.StatusOK, w.Code)
 	for _, said := range []string{
@@ -126,6 +131,7 @@ func TestStatusPageWithNobody(t *testing.T) {
 		require.Contains(t, w.Body.String(), said)
 	}
 	require.NotContains(t, w.Body.String(), "alert")
+	require.NotContains(t, w.Body.String(), "Leader since")
 }
 
 // What is known is shown, and what is not is said.

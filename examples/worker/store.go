@@ -69,7 +69,7 @@ type store struct {
 // openStore opens the database that dsn names, as the -db flag describes it, and creates
 // its tables unless they are there.
 func openStore(ctx context.Context, dsn string) (*store, error) {
-	db, err := database.Open(ctx, dsn, jobTable, theJob, runTable)
+	db, err := database.Open(ctx, dsn, jobTable, theJob, runTable, leaderTable, theLeader)
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +78,13 @@ func openStore(ctx context.Context, dsn string) (*store, error) {
 
 func (s *store) Close() error { return s.db.Close() }
 
-// claim marks the job as the one of the leader with this token, shuts out every earlier
+// claim marks the job as the one of leader with this token, shuts out every earlier
 // leader from then on, and returns the next run. Claiming again with the same token is
 // fine. It returns errStale when a later leader was first.
 //
 // The claim comes before the read, for a token that is looked at in the final write alone
 // is too late: a paused leader and its successor would both have read the same number.
-func (s *store) claim(ctx context.Context, token int64) (schedule, error) {
+func (s *store) claim(ctx context.Context, token int64, leader string) (schedule, error) {
 	found, err := database.Found(s.db.ExecContext(ctx,
 		`UPDATE worker_job SET token = ? WHERE name = 'job' AND token <= ?`, token, token))
 	if err != nil {
@@ -92,6 +92,9 @@ func (s *store) claim(ctx context.Context, token int64) (schedule, error) {
 	}
 	if !found {
 		return schedule{}, fmt.Errorf("claim the job with token %d: %w", token, errStale)
+	}
+	if err := s.noteLeader(ctx, token, leader); err != nil {
+		return schedule{}, err
 	}
 	return s.schedule(ctx)
 }
@@ -175,6 +178,7 @@ func (s *store) reset(ctx context.Context) error {
 	for _, statement := range []string{
 		`DELETE FROM worker_run`,
 		`UPDATE worker_job SET token = 0, runs = 0, due = 0 WHERE name = 'job'`,
+		`UPDATE worker_leader SET leader = '', token = 0, began = 0, terms = 0, refused = 0 WHERE name = 'job'`,
 	} {
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("reset: %w", err)

@@ -31,6 +31,7 @@ func testStore(t *testing.T, open func(*testing.T) *store) {
 		"records each number once":              testRecordsOnce,
 		"fencing tokens as large as they get":   testLargeToken,
 		"keeps the schedule":                    testSchedule,
+		"knows the last leader":                 testLeadership,
 		"forgets on reset":                      testReset,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,9 +42,37 @@ func testStore(t *testing.T, open func(*testing.T) *store) {
 	}
 }
 
+// A term counts once, however often its leader claims the job. What is refused changes nothing but its number.
+func testLeadership(t *testing.T, s *store) {
+	t.Helper()
+	none, err := s.leadership(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, none.Token)
+	for _, c := range []struct {
+		token  int64
+		leader string
+	}{{33, "ann"}, {33, "ann"}, {40, "bob"}, {40, "bob"}} {
+		_, err := s.claim(t.Context(), c.token, c.leader)
+		require.NoError(t, err)
+	}
+	_, err = s.claim(t.Context(), 34, "cid")
+	require.ErrorIs(t, err, errStale)
+	require.NoError(t, s.noteRefusal(t.Context()))
+	l, err := s.leadership(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), l.Since, time.Minute)
+	l.Since = time.Time{}
+	require.Equal(t, leadership{Leader: "bob", Token: 40, Handovers: 1, Refused: 1}, l)
+
+	require.NoError(t, s.reset(t.Context()))
+	l, err = s.leadership(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, l.Token+l.Handovers+l.Refused)
+}
+
 func claim(t *testing.T, s *store, token int64) (number int64) {
 	t.Helper()
-	next, err := s.claim(t.Context(), token)
+	next, err := s.claim(t.Context(), token, "ann")
 	require.NoError(t, err)
 	return next.Number
 }
@@ -100,7 +129,7 @@ func testRefusesEarlierLeader(t *testing.T, s *store) {
 	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33), nextDue), errStale, "before its successor has recorded anything")
 	require.NoError(t, s.record(t.Context(), aRun(1, 34), nextDue))
 	require.ErrorIs(t, s.record(t.Context(), aRun(1, 33), nextDue), errStale, "and after")
-	_, err := s.claim(t.Context(), 33)
+	_, err := s.claim(t.Context(), 33, "ann")
 	require.ErrorIs(t, err, errStale)
 	requireRuns(t, s, 34)
 }
@@ -133,12 +162,12 @@ func testRecordsOnce(t *testing.T, s *store) {
 // The due time goes with the run that is recorded, and is as safe from earlier leaders.
 func testSchedule(t *testing.T, s *store) {
 	t.Helper()
-	next, err := s.claim(t.Context(), 33)
+	next, err := s.claim(t.Context(), 33, "ann")
 	require.NoError(t, err)
 	require.Equal(t, schedule{Number: 1}, next, "the first run has no time")
 	require.NoError(t, s.record(t.Context(), aRun(1, 33), nextDue))
 	for _, token := range []int64{33, 34} {
-		next, err = s.claim(t.Context(), token)
+		next, err = s.claim(t.Context(), token, "ann")
 		require.NoError(t, err)
 		require.Equal(t, schedule{Number: 2, Due: nextDue}, next)
 	}
@@ -184,6 +213,6 @@ func TestDatabaseOpensAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, second.Close()) }()
 	requireRuns(t, second, 33)
-	_, err = second.claim(t.Context(), 32)
+	_, err = second.claim(t.Context(), 32, "bob")
 	require.ErrorIs(t, err, errStale)
 }

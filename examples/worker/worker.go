@@ -24,8 +24,10 @@ type worker struct {
 	every time.Duration
 	log   *slog.Logger
 
-	latch  *latch.LeaderLatch
-	gaveUp chan error // gets the one error that a latch gives up for
+	telemetry *telemetry      // nil: nobody scrapes it
+	client    *recipes.Client // set by enter
+	latch     *latch.LeaderLatch
+	gaveUp    chan error // gets the one error that a latch gives up for
 }
 
 // enter makes the worker's latch. The work belongs into the latch's listener: it gets
@@ -34,9 +36,9 @@ type worker struct {
 //
 // The latch logs what keeps it from the election, and goes on until it is over.
 func (w *worker) enter(client *recipes.Client) (err error) {
-	w.gaveUp = make(chan error, 1)
+	w.client, w.gaveUp = client, make(chan error, 1)
 	w.latch, err = latch.New(client, electionPath,
-		latch.WithID(w.id), latch.WithListener(latch.Listener{IsLeader: w.lead}),
+		latch.WithID(w.id), latch.WithName("job"), latch.WithListener(latch.Listener{IsLeader: w.lead}),
 		latch.WithErrorHandler(func(err error) {
 			if errors.Is(err, recipes.ErrSequenceExhausted) {
 				w.gaveUp <- err
@@ -66,7 +68,7 @@ func (w *worker) lead(term *recipes.Lease) {
 	}()
 
 	for w.latch.HasLeadership() { // goes by the clock: after a pause ctx may end a moment late
-		next, err := w.store.claim(ctx, token)
+		next, err := w.store.claim(ctx, token, w.id)
 		if ctx.Err() != nil {
 			return
 		}

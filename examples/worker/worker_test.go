@@ -46,11 +46,16 @@ type member struct {
 func (c *cluster) join(id string, work job) *member {
 	c.t.Helper()
 	log := slog.New(slog.NewJSONHandler(&lines{journal: c.events}, nil)).With("worker", id)
-	client, err := recipes.Connect(c.t.Context(), c.server.Addrs(),
-		recipes.WithDialer(c.server.Dialer()), recipes.WithSessionTimeout(session), recipes.WithLogger(log))
+	metrics, err := newTelemetry(c.t.Context())
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { require.NoError(c.t, metrics.close(context.WithoutCancel(c.t.Context()))) })
+	client, err := recipes.Connect(c.t.Context(), c.server.Addrs(), recipes.WithDialer(c.server.Dialer()),
+		recipes.WithSessionTimeout(session), recipes.WithLogger(log), recipes.WithTrace(metrics.Trace()))
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, client.Close()) })
-	w := &worker{id: id, store: c.store, job: work, every: time.Minute, log: log}
+	_, err = metrics.Observe(client)
+	require.NoError(c.t, err)
+	w := &worker{id: id, store: c.store, job: work, every: time.Minute, log: log, telemetry: metrics}
 	require.NoError(c.t, w.enter(client))
 	c.t.Cleanup(func() { require.NoError(c.t, w.leave()) })
 	<-w.latch.Decided()
