@@ -5,7 +5,7 @@ SEED ?= 0
 MINUTES ?= 5
 LINT := .bin/golangci-lint-2.15.0
 
-.PHONY: help quick test schedules integration speed model chaos mutants stock stock-zk worker worker-zk lint
+.PHONY: help quick test zkr schedules integration speed bench bench-smoke model chaos mutants stock stock-zk worker worker-zk lint
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -15,19 +15,30 @@ quick: ## at every save, in 10 s: vet, and the unit tests in their short form; n
 	go test -short -vet all -cpu 1 -parallel 8 $(GOTESTFLAGS) ./recipes/zktest ./...
 
 test: ## unit tests with the race detector; needs Go alone
-	go test -race $(GOTESTFLAGS) ./... ./examples/...
+	go test -race $(GOTESTFLAGS) ./... ./examples/... ./contrib/otelzkrecipes/...
 
-schedules: ## 10,000 seeded schedules of faults against the mutex, and slow quorums from every phase, in virtual time; needs Go alone
-	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex -schedules 10000
+zkr: ## the command line as a black box: real processes, on an embedded ZooKeeper; needs Go and Linux, and a machine that has nothing else to do
+	go test -count=1 -timeout 10m $(GOTESTFLAGS) ./cmd/zkr/...
+
+schedules: ## 10,000 seeded schedules of faults against each lock, 100,000 operations with faults against a limit, and slow quorums from every phase, in virtual time; needs Go alone
+	go test -count=1 -timeout 30m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex ./recipes/rwlock ./recipes/semaphore -schedules 10000
+	go test -count=1 -timeout 30m $(GOTESTFLAGS) -run 'TestAllOrNothing|TestLimitUnderFaultedOperations' ./recipes/semaphore -exhaustive
 	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session -exhaustive
 
 integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curator, kazoo, and for the examples MariaDB and Chromium
 	cd integration && go build -race ./... # with all processors: -p 1 below is for building, too
 	cd integration && go test -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
+	go run ./integration/cmd/withzk -- go test -timeout 10m -tags integration -run '^TestZooKeeper' $(GOTESTFLAGS) ./cmd/zkr
 
 speed: ## zktest beside a real ZooKeeper, a handover beside Curator's, without the race detector; needs Docker and a JDK with Curator
 	cd integration && go test -p 1 -timeout 10m $(GOTESTFLAGS) -run '^TestSpeed' ./zktest ./election
+
+bench: ## this library beside zk.Lock, Curator, etcd, redsync and the protocol's limit, in interleaved rounds; needs Docker, a JDK with Curator, and redis-server. make bench FLAGS='-short -cases pair'
+	go run ./integration/bench $(FLAGS)
+
+bench-smoke: ## what a lock costs, counted: requests, packets, round trips, bytes, events, allocations, each against its limit, no times; needs Go alone
+	cd integration/bench && go test -v -count=1 -timeout 5m $(GOTESTFLAGS) ./meter ./load ./report ./runner ./smoke
 
 chaos: ## a nemesis against three servers and their clients: make chaos SEED=7 MINUTES=60; needs Docker and MariaDB
 	cd integration && go test -race -v -count=1 -timeout 0 -run '^TestChaos$$' ./chaos -seed $(SEED) -minutes $(MINUTES)
@@ -45,9 +56,9 @@ stock-zk: ## the same on a real ZooKeeper; needs Docker
 	go run ./integration/cmd/withzk -- go run ./examples/stock $(FLAGS)
 
 lint: $(LINT) ## linters and formatters, on every module
-	$(LINT) run ./... ./examples/... ./integration/...
-	$(LINT) run --build-tags integration ./examples/...
-	$(LINT) fmt --diff ./... ./examples/... ./integration/...
+	$(LINT) run ./... ./examples/... ./integration/... ./integration/bench/... ./cmd/zkr/... ./contrib/otelzkrecipes/...
+	$(LINT) run --build-tags integration ./examples/... ./cmd/zkr/...
+	$(LINT) fmt --diff ./... ./examples/... ./integration/... ./integration/bench/... ./cmd/zkr/... ./contrib/otelzkrecipes/...
 
 worker: ## the election demo on an embedded ZooKeeper and SQLite; needs Go alone. FLAGS go to the demo: make worker FLAGS=-stay
 	go run ./examples/worker $(FLAGS)
