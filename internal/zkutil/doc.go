@@ -26,7 +26,7 @@
 //   - When a heartbeat, an audit or the end of trust is due: liveness.decide in session/liveness.go.
 //     session/keeper.go carries it out, session/beat.go sends.
 //   - The order in which a session ends: session/lifecycle.go.
-//   - What a hold rests on, checked in one step: Session.tryGrant in session/hold.go.
+//   - What a hold rests on, checked in one step: Session.tryGrant in session/grant.go.
 //   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. The
 //     rules of other locks are in their recipes: recipes/rwlock has that of readers and writers. A read
 //     lock under the write lock: queue/under.go. The permits of a semaphore: queue/permits.go.

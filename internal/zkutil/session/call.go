@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -213,6 +214,9 @@ func (e connectionError) Unwrap() error {
 	}
 	return e.error
 }
+
+// errUnanswered means that the client is connected, but the server is silent.
+var errUnanswered = errors.New("the server does not answer")
 
 // whyUnavailable is why a request has had no answer yet.
 func (s *Session) whyUnavailable() error {
