@@ -22,7 +22,7 @@ import (
 // limit, the only errors are those of the contexts and of a full session, and afterwards the session has room for as many
 // contenders as before.
 func TestBudgetThroughFaults(t *testing.T) {
-	for seed := range uint64(testkit.Shorter(100, 20)) {
+	for seed := range uint64(testkit.Shorter(100, 10)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Run(t, func(b *bubble.Bubble) { playBudgetFaults(b, rand.New(rand.NewPCG(seed, 1))) })
 		})

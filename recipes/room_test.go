@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -59,12 +60,13 @@ func (c *crowd) next() grant {
 // Those beyond the places wait without a znode, and are granted in the order in which they came. TryAcquire, Participants and the
 // contexts mean what they mean otherwise.
 func TestWaitersBeyondThePlaces(t *testing.T) {
+	early := places + testkit.Shorter(places+50, 50)
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
 		m := mutexOn(b, client, "/m")
 		held := bubble.Acquire(b, m.Acquire)
 		c := newCrowd(b)
-		c.start(b.Context(), 2*places+50, m.Acquire)
+		c.start(b.Context(), early, m.Acquire)
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
 		c.start(ctx, 20, m.Acquire) // they give up
@@ -89,7 +91,7 @@ func TestWaitersBeyondThePlaces(t *testing.T) {
 		stranger := bubble.Waiting(b, b.Context(), mutexOn(b, b.Client(), "/m").Acquire)
 		last := -1
 		b.Release(held)
-		for i := range 2*places + 80 {
+		for i := range early + 30 {
 			g := c.next()
 			require.NoError(b, g.err)
 			require.Greater(b, g.number, last, "in the order in which they came")
@@ -107,25 +109,26 @@ func TestWaitersBeyondThePlaces(t *testing.T) {
 
 // A session that ends while some wait without a znode costs nobody the turn, and those who had a znode stay ahead.
 func TestSessionLostWithWaitersBeyondThePlaces(t *testing.T) {
+	many := places + testkit.Shorter(200, 50)
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
 		other := bubble.Acquire(b, mutexOn(b, b.Client(), "/m").Acquire)
 		m := mutexOn(b, client, "/m")
 		c := newCrowd(b)
-		c.start(b.Context(), places+200, m.Acquire)
+		c.start(b.Context(), many, m.Acquire)
 		b.ExpireUnheard(client)
 		bubble.Pass(20 * time.Second)
 		require.Len(b, b.Srv.Children("/m"), places+1)
 		b.Release(other)
 		seen := map[int]bool{}
-		for i := range places + 200 {
+		for i := range many {
 			g := c.next()
 			require.NoError(b, g.err)
 			require.Equal(b, i < places, g.number < places, "number %d is granted as number %d", g.number, i)
 			seen[g.number] = true
 			b.Release(g.lease)
 		}
-		require.Len(b, seen, places+200)
+		require.Len(b, seen, many)
 	})
 }
 
@@ -150,18 +153,19 @@ func TestCloseWithWaitersBeyondThePlaces(t *testing.T) {
 // Readers that hold take no places: any number of them hold together. Readers that wait behind a writer fill the places. The
 // writer that comes behind them keeps its position, and so do the readers behind it.
 func TestReadersBeyondThePlaces(t *testing.T) {
+	many := places + testkit.Shorter(300, 50)
 	bubble.Run(t, func(b *bubble.Bubble) {
 		l, err := rwlock.New(b.Client(), "/rw")
 		require.NoError(b, err)
 		writer := bubble.Acquire(b, l.WriteLock().Acquire)
 		readers, writers, late := newCrowd(b), newCrowd(b), newCrowd(b)
-		readers.start(b.Context(), places+300, l.ReadLock().Acquire)
+		readers.start(b.Context(), many, l.ReadLock().Acquire)
 		writers.start(b.Context(), 1, l.WriteLock().Acquire)
 		late.start(b.Context(), 2, l.ReadLock().Acquire)
 		require.Len(b, b.Srv.Children("/rw"), places+1)
 		b.Release(writer)
 		var held []bubble.Holder
-		for range places + 300 {
+		for range many {
 			g := readers.next()
 			require.NoError(b, g.err)
 			held = append(held, g.lease)

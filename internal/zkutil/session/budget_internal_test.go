@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
@@ -31,7 +32,7 @@ const (
 // Whatever calls and servers do: the bytes never exceed the limit, nobody waits who could go on, places are given in the order in
 // which they were asked for, a directory in use refuses nobody, and nothing is left at the end.
 func TestBudgetModel(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range testkit.Shorter[uint64](300, 60) {
 		s := &Session{budget: newBudget(modelLimit)}
 		s.budget.contenders = modelContenders
 		m := &model{T: t, random: rand.New(rand.NewPCG(seed, 0)), s: s, waiting: map[string][]*Place{}}
