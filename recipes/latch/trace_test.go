@@ -103,6 +103,7 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 		require.NoError(t, err)
 
 		require.NoError(t, l.Close())
+		synctest.Wait() // the log is written in the background
 		closing := h.take()
 		require.Len(t, closing, 1, "the end of a term; no other is awaited")
 		require.NoError(t, closing[0].(recipes.LeaseEnd).Cause)

@@ -9,10 +9,9 @@ import (
 // servers' clocks go on then, while Go's monotonic clock (CLOCK_MONOTONIC) and its timers stand
 // still. On a system that does not tell how long it was suspended, the two clocks are the same.
 type clock struct {
+	mu        sync.Mutex           // protects what is below
 	suspended func() time.Duration // in all, since some moment
-
-	mu   sync.Mutex // protects what is below
-	last time.Duration
+	last      time.Duration
 }
 
 // suspendError bounds the error of suspended, which reads two clocks one after the other. A smaller
@@ -32,9 +31,9 @@ func (c *clock) local(t time.Time) time.Time {
 
 // offset is by how much this clock is ahead of Go's. It never falls.
 func (c *clock) offset() time.Duration {
-	total := c.suspended()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	total := c.suspended()
 	if total > c.last+suspendError {
 		c.last = total
 	}

@@ -26,3 +26,53 @@ func TestSuspendedTimeOfThisMachine(t *testing.T) {
 	require.GreaterOrEqual(t, a, -suspendError)
 	require.InDelta(t, a, b, float64(suspendError))
 }
+
+// A suspension shows at once, because the wall clock goes on in it, and without that soon. While neither can be, the system is not
+// asked again.
+func TestSuspensionIsNoticed(t *testing.T) {
+	wall, monotonic, asked := time.Hour, time.Minute, 0
+	total := time.Second
+	s := &suspension{
+		exact:  func() time.Duration { asked++; return total },
+		clocks: func() (time.Duration, time.Duration) { return wall, monotonic },
+	}
+	pass := func(d time.Duration) { wall, monotonic = wall+d, monotonic+d }
+	suspend := func(d time.Duration) { wall, total = wall+d, total+d }
+	requireAsked := func(times int) {
+		t.Helper()
+		asked = 0
+		require.Equal(t, total, s.length())
+		require.Equal(t, times, asked)
+	}
+	requireAsked(1)
+	requireAsked(0)
+	pass(exactFor - 1)
+	requireAsked(0)
+	pass(1)
+	requireAsked(1)
+	suspend(suspendError)
+	requireAsked(1)
+	requireAsked(0)
+	suspend(time.Hour)
+	requireAsked(1)
+	suspend(time.Hour)
+	wall -= time.Hour // somebody sets it back
+	require.Equal(t, total-time.Hour, s.length())
+	pass(exactFor)
+	requireAsked(1)
+	wall -= time.Hour // without a suspension
+	requireAsked(1)
+	requireAsked(0)
+}
+
+func TestSuspensionOfThisMachine(t *testing.T) {
+	s := newSuspension()
+	require.InDelta(t, suspendedTime(), s.length(), float64(suspendError))
+}
+
+func BenchmarkClock(b *testing.B) {
+	c := &clock{suspended: newSuspension().length}
+	for b.Loop() {
+		_ = c.now()
+	}
+}

@@ -86,7 +86,7 @@ type link struct {
 
 func newSession(cfg Config) *Session {
 	if cfg.Suspended == nil {
-		cfg.Suspended = suspendedTime
+		cfg.Suspended = newSuspension().length
 	}
 	if cfg.ID == nil {
 		cfg.ID = defaultID()
