@@ -139,10 +139,11 @@ func TestProofGoesWithTheList(t *testing.T) {
 func TestHandoverAfterALongWait(t *testing.T) {
 	const timeout, commit = 6 * time.Second, 10 * time.Millisecond
 	for name, test := range map[string]struct {
-		wait    time.Duration
-		commits time.Duration
+		wait        time.Duration
+		least, most time.Duration // commits
 	}{
-		"just now": {time.Second, 1}, "2T/3": {timeout*2/3 + time.Second, 2}, "an hour": {time.Hour, 2},
+		"just now": {time.Second, 1, 1}, "2T/3": {timeout*2/3 + time.Second, 2, 2},
+		"an hour": {time.Hour, 1, 2}, // an audit may have come just before
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,7 +157,9 @@ func TestHandoverAfterALongWait(t *testing.T) {
 				require.NoError(t, e.Leave())
 				got := <-turn
 				require.NoError(t, got.Err)
-				require.Equal(t, test.commits, got.At.Sub(start)/commit)
+				commits := got.At.Sub(start) / commit
+				require.GreaterOrEqual(t, commits, test.least)
+				require.LessOrEqual(t, commits, test.most)
 				require.NoError(t, got.Entry.Leave())
 			})
 		})
