@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -8,18 +9,22 @@ import (
 
 // suspendedTime returns for how long the machine has been suspended since it started:
 // CLOCK_BOOTTIME goes on in that time, CLOCK_MONOTONIC does not.
-func suspendedTime() time.Duration {
+func suspendedTime() (suspended time.Duration) {
 	const attempts, quick = 20, 50 * time.Microsecond
 	var boot, before, after unix.Timespec
+	least := time.Duration(math.MaxInt64)
 	for range attempts {
 		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &before) != nil ||
 			unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil ||
 			unix.ClockGettime(unix.CLOCK_MONOTONIC, &after) != nil {
 			return 0
 		}
-		if time.Duration(after.Nano()-before.Nano()) < quick {
+		if took := time.Duration(after.Nano() - before.Nano()); took < least {
+			suspended, least = time.Duration(boot.Nano()-after.Nano()), took
+		}
+		if least < quick {
 			break // else this thread was interrupted between the readings
 		}
 	}
-	return time.Duration(boot.Nano() - after.Nano())
+	return suspended
 }

@@ -5,7 +5,8 @@ import "time"
 // suspension tells for how long the machine has been suspended in all. The exact answer takes system calls, and the
 // clock of trust is read some thirty times for each lock. So it is asked for once in a while, and as soon as Go's two
 // clocks disagree: while the machine is suspended the wall clock goes on, and the monotonic clock stands still. Only
-// if somebody sets the wall clock back by just as much is a suspension noticed up to exactFor late.
+// one shorter than suspendError/2, or one after which somebody sets the wall clock back by just as much, is noticed
+// up to exactFor late.
 //
 // It is for one clock, whose lock guards it.
 type suspension struct {
