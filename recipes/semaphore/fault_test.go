@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -171,6 +172,33 @@ func TestTryThatLosesItsTurnLeavesNothing(t *testing.T) {
 		session, _ := b.Srv.Session(client.Conn().SessionID())
 		require.Empty(b, session.Ephemerals)
 	})
+}
+
+// A waiter whose turn is lost at the very moment when its context ends gets the error of the context: of the two, that is the one that
+// lasts.
+func TestTurnIsLostAsTheContextEnds(t *testing.T) {
+	for i := range 20 { // the order of the two is left to chance
+		bubble.Run(t, func(b *bubble.Bubble) {
+			client := b.Troubled()
+			held := bubble.Acquire(b, semaphoreOf(b, b.Client(), 1).Acquire)
+			other, err := mutex.New(client, "/other")
+			require.NoError(b, err)
+			lease := bubble.Acquire(b, other.Acquire)
+			waiter := semaphoreOf(b, client, 1)
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			failed := make(chan error, 1)
+			go func() { // ends with ctx
+				_, err := waiter.Acquire(ctx)
+				failed <- err
+			}()
+			bubble.Pass(time.Minute)
+			b.Srv.Partition(client.Conn().SessionID())
+			time.AfterFunc(time.Until(lease.TrustedUntil()), cancel)
+			require.ErrorIs(b, <-failed, context.Canceled, "play %d", i)
+			b.Release(held)
+		})
+	}
 }
 
 // A lost request or answer at each step: all permits or none, and nothing is left (Curator's testAcquireAfterLostServer).

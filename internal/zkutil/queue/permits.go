@@ -215,7 +215,7 @@ func (p *Permits) awaitChange(ctx context.Context, before session.Snapshot, a, b
 		case <-long.C:
 			p.readHolder(ctx, status)
 		case <-turn.Context().Done():
-			return context.Cause(turn.Context()) //nolint:contextcheck // the turn has a context of its own
+			return zkutil.ContenderLost(context.Cause(turn.Context())) //nolint:contextcheck // the turn has a context of its own
 		case <-ctx.Done():
 			return zkutil.Interrupted(ctx, nil)
 		}
