@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -102,8 +103,7 @@ func number(t *testing.T, lines *bufio.Reader) int {
 // are in the largest directory.
 func ephemeralBytes(t *testing.T, conn *zk.Conn, path string) (bytes, inQueue int) {
 	t.Helper()
-	dirs, _, err := conn.Children(path)
-	require.NoError(t, err)
+	dirs := children(t, conn, path)
 	var mu sync.Mutex // protects bytes and inQueue
 	slots := make(chan struct{}, 16)
 	var readers sync.WaitGroup
@@ -111,18 +111,31 @@ func ephemeralBytes(t *testing.T, conn *zk.Conn, path string) (bytes, inQueue in
 		slots <- struct{}{}
 		readers.Go(func() { // joined below
 			defer func() { <-slots }()
-			children, _, err := conn.Children(path + "/" + dir)
-			if err != nil && !errors.Is(err, zk.ErrNoNode) { // a container that was reaped
-				t.Error(err)
-			}
+			contenders := children(t, conn, path+"/"+dir)
 			mu.Lock()
 			defer mu.Unlock()
-			inQueue = max(inQueue, len(children))
-			for _, child := range children {
+			inQueue = max(inQueue, len(contenders))
+			for _, child := range contenders {
 				bytes += len(path+"/"+dir+"/"+child) + 4
 			}
 		})
 	}
 	readers.Wait()
 	return bytes, inQueue
+}
+
+// children lists a directory, on another connection if one is lost: on a busy machine a server that deletes thousands of znodes may
+// not answer its leader in time. A container that was reaped has none.
+func children(t *testing.T, conn *zk.Conn, path string) (names []string) {
+	t.Helper()
+	for ctx := testkit.Context(t); ; zkutil.Pause(ctx, 10*time.Millisecond) {
+		names, _, err := conn.Children(path)
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			return names
+		case !errors.Is(err, zk.ErrConnectionClosed), ctx.Err() != nil:
+			t.Error(err)
+			return nil
+		}
+	}
 }

@@ -31,7 +31,7 @@ func (in *insiders) hold(_ context.Context, lease *recipes.Lease) error {
 		in.passes.Add(1)
 	}
 	in.token = lease.FencingToken()
-	time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the work
+	time.Sleep(60 * time.Millisecond) //nolint:forbidigo // the work: long beside what an event takes
 	in.inside--
 	return nil
 }
