@@ -10,7 +10,7 @@ LINT := .bin/golangci-lint-2.15.0
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
-quick: ## at every save, in 10 s: vet, and the unit tests in their short form; needs Go alone
+quick: ## at every save, in 20 s: vet, and the unit tests in their short form; needs Go alone
 	@# zktest first, because its tests wait. One processor for each package, because bubbles of synctest use no more.
 	go test -short -vet all -cpu 1 -parallel 8 $(GOTESTFLAGS) ./recipes/zktest ./...
 
