@@ -2,6 +2,7 @@ package selector_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -78,6 +79,10 @@ func TestMemoryOfAWaitingParticipant(t *testing.T) {
 		require.Eventually(t, leaders[i].HasLeadership, 30*time.Second, time.Millisecond)
 	}
 
+	require.Eventually(t, func() bool { // a leader begins to follow its znode a moment after the grant
+		stacks := make([]byte, 1<<20)
+		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(".followOwnNode(")) == elections
+	}, 30*time.Second, time.Millisecond)
 	before, goroutines := inUse(), runtime.NumGoroutine()
 	crowd := make([]*selector.LeaderSelector, n)
 	for i := range crowd {
@@ -86,8 +91,7 @@ func TestMemoryOfAWaitingParticipant(t *testing.T) {
 	for _, leader := range leaders {
 		require.Eventually(t, func() bool {
 			queue, err := leader.Participants(t.Context())
-			most := goroutines + n + elections + 1 // this function's; and a leader begins to follow its znode a moment after the grant
-			return err == nil && len(queue) == perElection+1 && runtime.NumGoroutine() <= most
+			return err == nil && len(queue) == perElection+1 && runtime.NumGoroutine() <= goroutines+n+1 // this function's
 		}, 30*time.Second, 100*time.Millisecond)
 	}
 	each := (inUse() - before) / n

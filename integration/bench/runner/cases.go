@@ -102,9 +102,11 @@ func (c Case) pairsOf(name string) int {
 	return max(2*c.Load.Contenders, c.Load.Pairs/10)
 }
 
+const beyondPlaces = "of this library 500 stand in the queue, the others wait in the process"
+
 func contendedCost(n, sessions int) string {
 	if n/sessions > waitersEach {
-		return "processor time of the server and the clients; of this library 500 stand in the queue, the others wait in the process"
+		return "processor time of the server and the clients; " + beyondPlaces
 	}
 	if n <= 8 {
 		return "a commit, an event, and the list that follows it"
@@ -114,7 +116,7 @@ func contendedCost(n, sessions int) string {
 
 func crowdCost(n, sessions int) string {
 	if n/sessions > waitersEach {
-		return "creates, then lists of a long queue; of this library 500 stand in the queue, the others wait in the process"
+		return "creates, then lists of a long queue; " + beyondPlaces
 	}
 	return "1,500 creates at once, then lists of a long queue"
 }

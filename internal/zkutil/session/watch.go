@@ -48,6 +48,10 @@ func (w *Watch) HasFired() bool {
 // Fired returns a channel that is closed when the znode has changed or gone, or the watch is lost.
 func (w *Watch) Fired() <-chan struct{} { return w.fired }
 
+// Node returns the znode as it was when the watch was set, with the czxid and the ctime of its stat. It is zero if
+// the watch was not set by a read.
+func (w *Watch) Node() Node { return Node{w.data, zk.Stat{Czxid: w.czxid, Ctime: w.ctime}} }
+
 // TellsChange reports whether the watch has fired because of an event, not because it was lost.
 func (w *Watch) TellsChange() bool { return w.HasFired() && w.event != zk.EventNotWatching }
 

@@ -8,10 +8,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
-// Node returns the znode as it was when the watch was set, with the czxid and the ctime of its stat. It is zero if
-// the watch was not set by a read.
-func (w *Watch) Node() Node { return Node{w.data, zk.Stat{Czxid: w.czxid, Ctime: w.ctime}} }
-
 // Node is the content of a znode.
 type Node struct {
 	Data []byte
