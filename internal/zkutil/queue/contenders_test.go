@@ -24,8 +24,8 @@ func FuzzContenders(f *testing.F) {
 		require.Equal(t, queue, parseContenders(children, Markers), "the order of the listing counts")
 		for i, one := range queue {
 			require.True(t, isContender(one.Name))
-			sequence, _ := sequenceOf(one.Name, Markers)
-			own, listed := slices.BinarySearchFunc(queue, Contender{one.Name, sequence}, Contender.compare)
+			self, _ := newContender(one.Name, Markers)
+			own, listed := slices.BinarySearchFunc(queue, self, Contender.compare)
 			require.True(t, listed, "%q does not find itself", one.Name)
 			require.Equal(t, i, own)
 			require.Equal(t, i-1, Exclusive(queue, own))

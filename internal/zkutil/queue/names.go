@@ -25,6 +25,38 @@ var ReadWriteMarkers = []string{ReadMarker, WriteMarker} //nolint:gochecknogloba
 type Contender struct {
 	Name     string // of the child, without the directory
 	sequence string // the number that the server has appended: ten digits, or a minus and digits
+	number   int64  // the same as a number, if that is ten digits; else -1
+}
+
+// newContender returns the contender with a name, and reports whether it is one.
+func newContender(name string, markers []string) (Contender, bool) {
+	if number, ok := trailingNumber(name); ok {
+		before := name[:len(name)-numberDigits]
+		for _, marker := range markers {
+			if strings.HasSuffix(before, marker) { // as nearly always
+				return Contender{name, name[len(before):], number}, true
+			}
+		}
+	}
+	sequence, ok := sequenceOf(name, markers)
+	return Contender{name, sequence, -1}, ok
+}
+
+// numberDigits is how many digits a server appends to a name, if the number is not negative.
+const numberDigits = 10
+
+// trailingNumber returns the number that the last ten digits of a name are.
+func trailingNumber(name string) (number int64, ok bool) {
+	if len(name) < numberDigits {
+		return 0, false
+	}
+	for _, digit := range []byte(name[len(name)-numberDigits:]) {
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+		number = 10*number + int64(digit-'0')
+	}
+	return number, true
 }
 
 // HasMarker reports whether marker stands before the number in the name.
@@ -67,13 +99,13 @@ func isContender(name string) bool {
 }
 
 // parseContenders returns the children that take part in the queue, in its order. Numbers are
-// compared as text, as in Curator. Equal numbers, which only an exhausted counter gives, are
+// in the order of their text, as in Curator. Equal numbers, which only an exhausted counter gives, are
 // ordered by the whole name.
 func parseContenders(children, markers []string) []Contender {
 	queue := make([]Contender, 0, len(children))
 	for _, name := range children {
-		if sequence, ok := sequenceOf(name, markers); ok {
-			queue = append(queue, Contender{Name: name, sequence: sequence})
+		if c, ok := newContender(name, markers); ok {
+			queue = append(queue, c)
 		}
 	}
 	slices.SortFunc(queue, Contender.compare)
@@ -81,6 +113,9 @@ func parseContenders(children, markers []string) []Contender {
 }
 
 func (c Contender) compare(other Contender) int {
+	if c.number != other.number && c.number >= 0 && other.number >= 0 {
+		return cmp.Compare(c.number, other.number) // the same as by ten digits
+	}
 	return cmp.Or(cmp.Compare(c.sequence, other.sequence), cmp.Compare(c.Name, other.Name))
 }
 

@@ -78,6 +78,9 @@ func FuzzSequenceOf(f *testing.F) {
 			}
 		}
 		require.Equal(t, found && number.MatchString(rest), ok)
+		c, isOne := newContender(name, Markers)
+		require.Equal(t, ok, isOne)
+		require.Equal(t, sequence, c.sequence)
 		if ok {
 			require.Equal(t, rest, sequence)
 			require.True(t, isContender(name))
