@@ -2,11 +2,14 @@ package mutex_test
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -139,5 +142,87 @@ func TestRevocationThatTheSuccessorHasRead(t *testing.T) {
 		}
 		require.NoError(f, lease.Release())
 		require.NoError(f, f.granted(fourth).Release())
+	})
+}
+
+// beforeRead runs fn before the server reads a znode for a client the first time.
+func (f *fixture) beforeRead(client *recipes.Client, fn func()) {
+	var once sync.Once
+	session := client.Conn().SessionID()
+	remove := f.srv.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Op == zktest.OpGetData && r.Session == session {
+			once.Do(fn)
+		}
+		return zktest.Fault{}
+	})
+	f.Cleanup(remove)
+}
+
+// A waiter behind a hold of another session is granted without another look at the queue, if nobody else is ahead:
+// by the event, or because it asks for the watch when the hold has gone.
+func TestTurnBehindTheOnlyOneAhead(t *testing.T) {
+	for _, isTooLate := range []bool{false, true} {
+		inBubble(t, func(f *fixture) {
+			client := f.client()
+			lease, err := f.mutex(f.client()).Acquire(f.Context())
+			require.NoError(f, err)
+			if isTooLate {
+				f.beforeRead(client, func() { f.srv.Delete(lease.Path()) })
+			}
+			requests := f.srv.Observe()
+			acquired := acquiring(f.Context(), f.mutex(client))
+			if !isTooLate {
+				synctest.Wait()
+				require.Empty(f, acquired)
+				require.NoError(f, lease.Release())
+			}
+			next := f.granted(acquired)
+			require.Equal(f, 1, countLists(requests), "behind the create")
+			require.Equal(f, 2, requests.Count(zktest.OpGetData), "the znode ahead, and the own one")
+			f.stands(next)
+			require.NoError(f, next.Release())
+		})
+	}
+}
+
+// One that asks for the watch when the hold has gone, and whose own znode has gone before that, takes no turn: its
+// successor is granted.
+func TestTurnOfADeletedWaiterBehindTheOnlyOneAhead(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client := f.client()
+		lease, err := f.mutex(f.client()).Acquire(f.Context())
+		require.NoError(f, err)
+		successor := make(chan (<-chan result), 1)
+		f.beforeRead(client, func() {
+			own := f.queue()[1]
+			successor <- f.waiting(f.Context(), f.mutex(f.client()))
+			f.srv.Delete(own)
+			f.srv.Delete(lease.Path())
+		})
+		second := acquiring(f.Context(), f.mutex(client))
+		granted := f.granted(<-successor)
+		pass(time.Minute)
+		require.Empty(f, second) // it has joined again, at the tail
+		f.stands(granted)
+		require.NoError(f, granted.Release())
+		require.NoError(f, f.granted(second).Release())
+	})
+}
+
+// One that finds its neighbour gone when it asks for the watch takes no turn while somebody ahead of that holds the lock.
+func TestTurnOfOneWhoseNeighbourGivesUp(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client := f.client()
+		lease, err := f.mutex(f.client()).Acquire(f.Context())
+		require.NoError(f, err)
+		second := f.waiting(f.Context(), f.mutex(f.client()))
+		f.beforeRead(client, func() { f.srv.Delete(f.queue()[1]) })
+		third := acquiring(f.Context(), f.mutex(client))
+		pass(time.Minute)
+		require.Empty(f, third)
+		f.stands(lease)
+		require.NoError(f, lease.Release())
+		require.NoError(f, f.granted(third).Release())
+		require.NoError(f, f.granted(second).Release()) // it has joined again
 	})
 }

@@ -8,8 +8,8 @@
 // # Promises
 //
 //   - Order: holds are granted in the order of the numbers, as far as the rule asks for it.
-//   - No herd: a waiter watches the one znode that it waits for, and later its own. One deletion wakes
-//     one waiter, whatever the length of the queue.
+//   - No herd: a waiter watches the one znode that it waits for, and its own: at once if it is next, else later.
+//     One deletion wakes one waiter, whatever the length of the queue.
 //   - No ghost: a call that fails has deleted its znode, or the session deletes it in the
 //     background until that is confirmed.
 //   - No stale grant: the session grants a hold in one step, which fails with ErrStale if anything

@@ -11,16 +11,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// A watch on the own znode costs a request, and an event when the znode goes. A short wait, and a short
-// hold, do without. A waiter without it does not take its turn by an event alone: it lists the queue, which
+// A watch on the own znode costs a request, and an event when the znode goes. A short wait behind several others, and
+// a short hold, do without. A waiter without it does not take its turn by an event alone: it lists the queue, which
 // shows whether its own znode is there. So a contender whose znode is gone is not granted after its successor.
 
 // farFromTurn is how long a waiter has no watch on its own znode while its turn is far away.
 const farFromTurn = time.Second
 
-// settlingTime is how long the waiter goes on without a watch on its own znode. One whose turn comes by an
-// event alone has to have it before that. A candidate has it at once: terms are long, and a handover is to be
-// quick.
+// settlingTime is how long a waiter goes on without a watch on its own znode. One whose turn comes by an event alone
+// has it from the start: see watchBlocker. One that is next and may miss events soon has it, a candidate at once.
 func (w *waiter) settlingTime() time.Duration {
 	switch {
 	case !w.isOnlyBlocker:
@@ -58,17 +57,22 @@ func (w *waiter) watchOwnNode(ctx context.Context) error {
 		w.ownWatch, w.isRevoked = watch, w.isRevoked || string(watch.Node().Data) == session.Revocation
 		return nil
 	}
-	err := w.s.RunShortTask(ctx, func() error {
-		_, err := session.Repeat(ctx, w.s, func() (struct{}, error) {
-			ownRead, err := w.s.StartReadOwn(ctx, w.path)
-			if err != nil {
-				return struct{}{}, err
-			}
-			return struct{}{}, w.recordOwnNode(ctx, ownRead)
-		})
+	return w.s.RunShortTask(ctx, func() error {
+		_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.readOwnNode(ctx) })
 		return err
 	})
-	if errors.Is(err, zk.ErrNoNode) {
+}
+
+// readOwnNode reads and watches the own znode, unless it is watched.
+func (w *waiter) readOwnNode(ctx context.Context) error {
+	if w.knowsOwnNode() {
+		return nil
+	}
+	ownRead, err := w.s.StartReadOwn(ctx, w.path)
+	if err != nil {
+		return err
+	}
+	if err = w.recordOwnNode(ctx, ownRead); errors.Is(err, zk.ErrNoNode) {
 		return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
 	}
 	return err

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,26 @@ func TestRevocationOfAHolder(t *testing.T) {
 		require.NoError(t, e.Leave())
 		require.NoError(t, s.Close())
 		require.Equal(t, 1, called)
+	})
+}
+
+// Of several holds that follow each other quickly each is looked after in time, those that have ended in between aside.
+func TestRevocationOfYoungHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s, peer := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
+		var held []*session.Entry
+		for _, path := range []string{"/a", "/b", "/c", "/d"} {
+			held = append(held, fixture.Acquire(t, fixture.MutexOn(s, path)))
+			fixture.Pass(session.WatchOwnAfter * 2 / 3)
+		}
+		require.NoError(t, held[1].Leave())
+		for _, e := range slices.Delete(held, 1, 2) {
+			require.NoError(t, queue.Revoke(t.Context(), peer, e.Path()))
+			fixture.Pass(toldWithin)
+			require.True(t, fixture.IsClosed(e.Revoked()), e.Path())
+			require.NoError(t, e.Leave())
+		}
 	})
 }
 

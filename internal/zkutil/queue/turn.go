@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
 // recordQueue asks the rule for the predecessor to wait for.
@@ -26,10 +27,32 @@ func (w *waiter) recordQueue(queue []Contender, own int) {
 	}
 }
 
+// watchBlocker fails for a blocker that may not be read, so that the caller of an Acquire learns of
+// it. A candidate has no such caller: for it the watch fires after a pause instead. If our turn comes when the
+// blocker has gone, the own znode is watched as well, by a request right behind that for the blocker.
+func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
+	return session.Repeat(ctx, w.s, func() (*session.Watch, error) {
+		blocker, err := w.s.StartWatch(ctx, w.blocker)
+		if err != nil {
+			return nil, err
+		}
+		if w.isOnlyBlocker && w.s.TellsEveryEvent() {
+			if err := w.readOwnNode(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if w.q.KeepNode {
+			return blocker.WaitPeer(ctx)
+		}
+		return blocker.Wait(ctx)
+	})
+}
+
 // takeTurn is called when the watch on the blocker has fired. It reports whether the waiter may proceed without
 // another look at the queue. The waiter may if all of this is known:
 //
-//  1. The blocker is gone: the event of its deletion has come, and not the loss of the watch.
+//  1. The blocker is gone: the event of its deletion has come, and not the loss of the watch. Or look finds it gone
+//     when it asks for the watch.
 //  2. Nobody is ahead of the blocker. Either the look has shown that (isOnlyBlocker), or the blocker was a hold of
 //     this session that was the first of its queue (IsFirst). What was ahead of it then is gone, and what has
 //     come since has a higher number. AcquireUnder alone puts a znode ahead of others, and that needs AlwaysList. A
@@ -38,12 +61,13 @@ func (w *waiter) recordQueue(queue []Contender, own int) {
 //     queue behind the blocker (isNext). That queue was listed after the waiter's own create. So everybody who is
 //     ahead was in it, and from there they can only go.
 //  4. The own znode was there when the blocker had gone. The server tells every event in order, and has not told of
-//     the deletion of the own znode before that of the blocker; or the own znode was read after the event. If it
-//     were gone, a successor might have been granted already.
+//     the deletion of the own znode before that of the blocker, or before the answer that there is no blocker; or
+//     the own znode was read after that. If it were gone, a successor might have been granted already.
 //
-// The own znode is read when the blocker has become a hold of this session, while it is held, unless a successor of
-// the same session watches it already. So mostly nothing is sent after the deletion. Session.Grant checks which
-// session owns the own znode.
+// The own znode is watched right behind the only blocker, or was before; look asks whether its watch stands when the
+// answer about the blocker has come. Else it is read when the blocker has become a hold of this session, while it is
+// held, unless a successor of the same session watches it already. So mostly nothing is sent after the deletion.
+// Session.Grant checks which session owns the own znode.
 func (w *waiter) takeTurn(ctx context.Context) (isOurTurn bool, err error) {
 	if !w.isNext || !w.blockerWatch.IsGone() || !w.s.TellsEveryEvent() {
 		return false, nil

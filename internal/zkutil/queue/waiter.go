@@ -51,8 +51,8 @@ type waiter struct {
 // setPath gives a new waiter the path of its znode, which was not read yet.
 func (w *waiter) setPath(path string) {
 	_, name := zkutil.Split(path)
-	sequence, _ := sequenceOf(name, w.q.Markers)
-	w.path, w.self = path, Contender{name, sequence}
+	w.path = path
+	w.self, _ = newContender(name, w.q.Markers)
 }
 
 // awaitHold blocks until the rule lets the waiter proceed, and makes its znode a hold. It returns
@@ -95,7 +95,7 @@ func (w *waiter) lookInShortTask(ctx context.Context) error {
 }
 
 // look reads the queue, and watches the blocker if there is one. It returns ErrNotAcquired if there is one
-// and the waiter may not wait.
+// and the waiter may not wait. If it leaves no watch, our turn has come.
 func (w *waiter) look(ctx context.Context) error {
 	for {
 		w.isTurnNear = w.isTurnNear && w.blockerWatch != nil && w.blockerWatch.IsGone()
@@ -110,6 +110,10 @@ func (w *waiter) look(ctx context.Context) error {
 		if !errors.Is(err, zk.ErrNoNode) {
 			w.blockerWatch = watch
 			return err
+		}
+		if w.isOnlyBlocker && w.s.TellsEveryEvent() && w.knowsOwnNode() {
+			w.isFirst = w.isBehind
+			return nil // see takeTurn
 		}
 	}
 }
@@ -256,16 +260,6 @@ func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
 			return false, zkutil.Interrupted(ctx, nil)
 		}
 	}
-}
-
-// watchBlocker fails for a blocker that may not be read, so that the caller of an Acquire learns of
-// it. A candidate has no such caller: for it the watch fires after a pause instead.
-func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
-	watch := w.s.Watch
-	if w.q.KeepNode {
-		watch = w.s.WatchPeer
-	}
-	return session.Repeat(ctx, w.s, func() (*session.Watch, error) { return watch(ctx, w.blocker) })
 }
 
 // claimHold makes the znode a hold: see Session.Grant.

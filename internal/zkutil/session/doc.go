@@ -20,8 +20,9 @@
 // Session.mu guards the state, the holds and the watches. Under it run only short functions of this
 // package: no request to zk.Conn (its State and SessionID may be asked), no I/O, no function of the
 // user. The event callback of zk.Conn runs inside zk.Conn's locks, so it takes Session.mu and never
-// blocks. The session may ask its wire under Session.mu: package wire has the order of locks. Locks
-// of Callbacks, Leftovers and the budget are taken last; listings.mu is taken before Session.mu.
+// blocks; so does what the wire tells of events. The session may ask its wire under Session.mu: package
+// wire has the order of locks. Locks of Callbacks, Leftovers and the budget are taken last; listings.mu
+// is taken before Session.mu.
 //
 // A function whose name ends in Locked is called under Session.mu. So are all methods of liveness,
 // and the conditions of awaitCondition.

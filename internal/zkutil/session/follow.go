@@ -14,28 +14,67 @@ import (
 // as Curator's.
 const Revocation = "__REVOKE__"
 
-// followSoonLocked follows the znode of a new hold: at once if there is a watch on it.
-func (h *Hold) followSoonLocked(c Claim) {
-	if c.Own != nil {
-		h.followLocked(c.Own, c.Epoch)
-		return
-	}
-	h.watchTimer = time.AfterFunc(WatchOwnAfter, func() { // stopped with the hold
-		h.s.mu.Lock()
-		defer h.s.mu.Unlock()
-		h.followLocked(nil, 0)
-	})
-}
-
-// WatchOwnAfter is how long a hold has no watch on its own znode: most are over by then. A deletion or a
-// revocation is told within 10 ms on a quick line.
+// WatchOwnAfter is how long a hold is not followed, and mostly has no watch on its own znode: most are over by then.
+// A deletion or a revocation is told within 10 ms on a quick line.
 const WatchOwnAfter = 3 * time.Millisecond
 
-// followLocked begins to follow the znode of a hold that has not ended.
-func (h *Hold) followLocked(own *Watch, epoch uint64) {
-	if h.cause != nil {
-		return
+// newHolds are the holds that are not followed yet, the earliest first. One timer does for all, because each change
+// of a timer may wake another thread. Guarded by Session.mu.
+type newHolds struct {
+	claimed []claimed
+	timer   *time.Timer // runs while there are any; some may have ended
+}
+
+// claimed is a hold, and what was known of its znode.
+type claimed struct {
+	hold  *Hold
+	own   *Watch // nil: none is set
+	epoch uint64
+}
+
+// followSoonLocked has the znode of a new hold followed once it has lasted for WatchOwnAfter.
+func (h *Hold) followSoonLocked(c Claim) {
+	n := &h.s.newHolds
+	n.claimed = append(n.claimed, claimed{h, c.Own, c.Epoch})
+	switch {
+	case len(n.claimed) > 1:
+	case n.timer == nil:
+		n.timer = time.AfterFunc(WatchOwnAfter, h.s.followNewHolds) // stopped in finishClosing
+	default:
+		n.timer.Reset(WatchOwnAfter)
 	}
+}
+
+// stopLocked stops the timer.
+func (n *newHolds) stopLocked() {
+	if n.timer != nil {
+		n.timer.Stop()
+	}
+}
+
+// followNewHolds follows the holds that have lasted for WatchOwnAfter.
+func (s *Session) followNewHolds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := &s.newHolds
+	young := n.claimed[:0]
+	for _, c := range n.claimed {
+		switch {
+		case c.hold.cause != nil:
+		case time.Since(c.hold.grantedAt) < WatchOwnAfter:
+			young = append(young, c)
+		default:
+			c.hold.followLocked(c.own, c.epoch)
+		}
+	}
+	clear(n.claimed[len(young):])
+	if n.claimed = young; len(young) > 0 {
+		n.timer.Reset(WatchOwnAfter - time.Since(young[0].hold.grantedAt))
+	}
+}
+
+// followLocked begins to follow the znode of a hold.
+func (h *Hold) followLocked(own *Watch, epoch uint64) {
 	ctx, end := context.WithCancel(h.s.life.tasksCtx)
 	h.endReads = end
 	h.s.backgroundLocked(func(context.Context) { h.followOwnNode(ctx, own, epoch) })

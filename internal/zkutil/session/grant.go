@@ -99,6 +99,6 @@ func (s *Session) newHoldLocked(ctx context.Context, c Claim) *Entry {
 		h.noteRevocationLocked()
 	}
 	h.showGrantLocked()
-	h.followSoonLocked(c) //nolint:contextcheck // that goes on with the session, not with ctx
+	h.followSoonLocked(c)
 	return h.enterLocked(ctx, &h.first)
 }

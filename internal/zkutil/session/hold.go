@@ -27,7 +27,6 @@ type Hold struct {
 	// Guarded by s.mu.
 	isRevoked   bool               // a revocation has come
 	revokedDone chan struct{}      // closed when it has; nil: nobody has asked for it
-	watchTimer  *time.Timer        // begins to follow the znode; nil: that has begun with the hold
 	endReads    context.CancelFunc // ends the reads of the znode; nil: it is not followed yet
 	onRevoked   func()
 	part        *Hold // the present one; nil: none
@@ -107,9 +106,6 @@ func (h *Hold) endForLocked(cause, why error) {
 	}
 	delete(s.holds, h.path)
 	s.noteHoldsLocked()
-	if h.watchTimer != nil {
-		h.watchTimer.Stop()
-	}
 	if h.endReads != nil {
 		h.endReads()
 	}

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -218,6 +219,32 @@ func TestProofsNearAGapArePaced(t *testing.T) {
 		t.Logf("acquired after %v, with %d multis and %d lists", time.Since(start), srv.Log.Count(zktest.OpMulti), srv.Log.Count(zktest.OpGetChildren2))
 		require.Less(t, srv.Log.Count(zktest.OpMulti), 50)
 		require.Equal(t, 1, srv.Log.Count(zktest.OpGetChildren2), "the queue was read again for a proof")
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A server that answers nothing is left in time, and the hold stands, whatever events it goes on to send.
+func TestHolderLeavesAServerThatSendsEventsAlone(t *testing.T) {
+	const timeout, watched = 6 * time.Second, 12
+	path := func(i int) string { return fmt.Sprintf("/watched-%d", i) }
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
+		for i := range watched {
+			srv.Put(path(i), nil)
+			_, err := s.Watch(t.Context(), path(i))
+			require.NoError(t, err)
+		}
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		fixture.Pass(2 * time.Second)
+		silent := s.Conn().Server()
+		srv.OnRequest(func(r zktest.Request) zktest.Fault { return fixture.Cut(r.Server == silent, zktest.NoAnswer) })
+		for i := range watched {
+			fixture.Pass(timeout / watched)
+			srv.Put(path(i), []byte("changed"))
+		}
+		require.NotEqual(t, silent, s.Conn().Server())
+		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
 	})
 }

@@ -126,6 +126,7 @@ func (s *Session) finishClosing() {
 	}
 	s.mu.Lock()
 	s.life.phase = sealed
+	s.newHolds.stopLocked()
 	s.mu.Unlock()
 	s.life.endTasks()
 	s.life.tasks.Wait()

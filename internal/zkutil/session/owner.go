@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -36,6 +38,8 @@ func (o wireOwner) OnHandshake(id int64, timeout time.Duration, beganAt time.Tim
 }
 
 func (o wireOwner) OnLostHandshake(beganAt time.Time) { o.s.onLostHandshake(beganAt) }
+
+func (o wireOwner) OnEvent(event int32, path string) { o.s.fireWatches(path, zk.EventType(event)) }
 
 func (o wireOwner) OnLateProof(w wire.SentWrite) { o.s.recordLateProof(w) }
 

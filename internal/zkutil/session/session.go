@@ -61,17 +61,18 @@ type Session struct {
 	shared     sharedValues
 	budget     *budget // of ephemeral znodes
 
-	mu      sync.Mutex // protects everything below, and what other types name it for
-	conn    *zk.Conn
-	state   State
-	link    link
-	shown   shown
-	live    liveness
-	changes zkutil.Changes   // of state and link
-	holds   map[string]*Hold // by their znodes
-	watches map[wire.WatchKey]*Watch
-	readers map[*reader]struct{} // the subscriptions
-	proving chan struct{}        // closed when the proof that is under way was answered; nil: there is none
+	mu       sync.Mutex // protects everything below, and what other types name it for
+	conn     *zk.Conn
+	state    State
+	link     link
+	shown    shown
+	live     liveness
+	changes  zkutil.Changes   // of state and link
+	holds    map[string]*Hold // by their znodes
+	newHolds newHolds
+	watches  map[wire.WatchKey]*Watch
+	readers  map[*reader]struct{} // the subscriptions
+	proving  chan struct{}        // closed when the proof that is under way was answered; nil: there is none
 }
 
 // link is the connection, as zk.Conn's events tell of it. Guarded by Session.mu.

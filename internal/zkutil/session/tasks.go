@@ -88,12 +88,16 @@ func (s *Session) stopTimer(timer *time.Timer) {
 // false, and runs nothing, once Close has begun to wait for the campaigns.
 func (s *Session) RunCampaign(campaign func()) bool { return s.life.campaigns.Run(campaign) }
 
-// maxShortTasks bounds how many short tasks run at a time.
-const maxShortTasks = 16
+// maxShortTasks bounds how many short tasks run at a time. As long as a session has less than fewUsers, their
+// stacks don't count, and two wake-ups less for each of them do.
+const maxShortTasks, fewUsers = 16, 64
 
 // RunShortTask runs fn in a short-lived goroutine and waits for it, so that callers who then wait
-// for hours keep a small stack. At most 16 run at once.
+// for hours keep a small stack. At most 16 run at once. With few users of the session it just runs fn.
 func (s *Session) RunShortTask(ctx context.Context, fn func() error) (err error) {
+	if s.hasFewUsers() {
+		return fn()
+	}
 	select {
 	case s.shortTasks <- struct{}{}:
 	case <-ctx.Done():

@@ -41,17 +41,17 @@ func (s *Session) readStat(ctx context.Context, path string) (Node, error) {
 	return Node{Stat: a.Stat}, err
 }
 
-// WatchPeer is Watch for the znode of another contender. For a znode that may not be read it returns
-// a watch that fires after a pause.
-func (s *Session) WatchPeer(ctx context.Context, path string) (*Watch, error) {
-	w, err := s.Watch(ctx, path)
+// WaitPeer is Wait for the znode of another contender. For a znode that may not be read it returns a watch that
+// fires after a pause.
+func (p PendingWatch) WaitPeer(ctx context.Context) (*Watch, error) {
+	w, err := p.Wait(ctx)
 	if isUnreadable(err) {
-		return s.watchByClock(), nil
+		return p.s.watchByClock(), nil
 	}
 	return w, err
 }
 
-// ReadWatchPeer reads like ReadPeer, and returns a watch like that of WatchPeer, which stands from that
+// ReadWatchPeer reads like ReadPeer, and returns a watch like that of WaitPeer, which stands from that
 // read on.
 func (s *Session) ReadWatchPeer(ctx context.Context, path string) (Node, *Watch, error) {
 	n, w, err := s.readAndWatch(ctx, path)

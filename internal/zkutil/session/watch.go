@@ -61,12 +61,36 @@ func (w *Watch) IsGone() bool { return w.HasFired() && w.event == zk.EventNodeDe
 // Watch returns a watch on the data of path, which has not fired when Watch is called. It sends a
 // request only if the session has none yet. zk.ErrNoNode means that the znode does not exist.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	w := s.findWatch(wire.WatchKey{Path: path, Kind: wire.WatchData})
-	if w == nil {
-		_, w, err := s.readAndWatch(ctx, path)
-		return w, err
+	p, err := s.StartWatch(ctx, path)
+	if err != nil {
+		return nil, err
 	}
-	return w, s.awaitWatch(ctx, w)
+	return p.Wait(ctx)
+}
+
+// PendingWatch is a Watch whose request was sent, if there had to be one.
+type PendingWatch struct {
+	s     *Session
+	found *Watch // nil: read was sent
+	read  watchedRead
+}
+
+// StartWatch is Watch without the wait for the answer.
+func (s *Session) StartWatch(ctx context.Context, path string) (PendingWatch, error) {
+	if w := s.findWatch(wire.WatchKey{Path: path, Kind: wire.WatchData}); w != nil {
+		return PendingWatch{s: s, found: w}, nil
+	}
+	read, err := s.startWatchedRead(ctx, path)
+	return PendingWatch{s: s, read: read}, err
+}
+
+// Wait returns the watch.
+func (p PendingWatch) Wait(ctx context.Context) (*Watch, error) {
+	if p.found != nil {
+		return p.found, p.s.awaitWatch(ctx, p.found)
+	}
+	_, w, err := p.read.wait(ctx)
+	return w, err
 }
 
 // StandingWatch returns the watch on the data of a contender's own znode that somebody else of the session has
@@ -206,7 +230,7 @@ func (s *Session) onWatchSetLocked(c *call, a wire.Answer) {
 
 // fireWatches fires the watches on path that an event uses up, and ends the hold of a znode that is
 // gone. A znode that is gone, or whose watch is lost, is not checked by heartbeats until it is read
-// again. fireWatches is called from zk.Conn's event callback.
+// again. fireWatches is called by the reader of a connection, partly from zk.Conn's event callback.
 func (s *Session) fireWatches(path string, event zk.EventType) {
 	kinds := wire.FiredBy(int32(event))
 	if event == zk.EventNotWatching {

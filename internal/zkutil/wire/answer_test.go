@@ -20,28 +20,45 @@ func dataAnswer(xid int32, data []byte) []byte {
 	return proto.NewEncoder().Raw(answerFrame(xid, 9, proto.CodeOK)[4:]).Buffer(data).Stat(zk.Stat{Czxid: 3}).Frame()
 }
 
-// Answers to own requests are taken out of the stream. zk.Conn gets everything else, and an event before
-// the answers behind it.
+// Answers to own requests, and events of watches that zk.Conn has not set, are taken out of the stream. zk.Conn gets
+// everything else.
 func TestAnswersAreTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openScript(t)
 		s.ask("/1")
 		s.next()
-		go func() { _, _ = s.Write(requestFrame(5, proto.OpGetData, "/user", false)) }()
+		go func() { _, _ = s.Write(requestFrame(5, proto.OpGetData, "/user", true)) }()
 		s.next()
 		s.ask("/2")
 		s.next()
-		event := eventFrame(proto.EventDeleted, "/1")
-		s.deliver(dataAnswer(firstXid, []byte("one")), event)
-		require.Equal(t, event, <-s.read)
-		require.Equal(t, []string{"/1"}, s.answer.paths())
-		s.deliver(dataFrame(5, 9))
+		s.deliver(dataAnswer(firstXid, []byte("one")), eventFrame(proto.EventDeleted, "/1"), dataFrame(5, 9))
 		require.Equal(t, dataFrame(5, 9), <-s.read)
+		require.Equal(t, []string{"/1"}, s.answer.paths())
+		event := eventFrame(proto.EventDataChanged, "/user")
+		s.deliver(eventFrame(proto.EventCreated, "/user"), event, event)
+		require.Equal(t, event, <-s.read)
+		synctest.Wait()
+		require.Empty(t, s.read)
+		require.Equal(t, []ownEvent{{proto.EventDeleted, "/1"}, {proto.EventCreated, "/user"}, {proto.EventDataChanged, "/user"}}, s.owner.events,
+			"zk.Conn's watch is for one change")
 		s.deliver(slices.Concat(dataAnswer(firstXid-1, []byte("two")), answerFrame(proto.XidPing, 9, proto.CodeOK)))
 		require.Equal(t, answerFrame(proto.XidPing, 9, proto.CodeOK), <-s.read)
 		require.Equal(t, []string{"/1", "/2"}, s.answer.paths())
 		require.Equal(t, "two", string(s.answer.all()[1].Data))
 		require.EqualValues(t, 3, s.answer.all()[1].Stat.Czxid)
+		s.wire.Close()
+	})
+}
+
+// A zk.Conn that sets watches of kinds which the wire does not know gets all events.
+func TestEventsOfUnknownWatchesPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openScript(t)
+		go func() { _, _ = s.Write(requestFrame(5, proto.OpAddWatch, "/user", false)) }()
+		s.next()
+		event := eventFrame(proto.EventDeleted, "/user/child")
+		s.deliver(event)
+		require.Equal(t, event, <-s.read)
 		s.wire.Close()
 	})
 }
@@ -52,6 +69,11 @@ func TestEventComesBeforeTheAnswerBehindIt(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
 		go s.deliver(handshakeFrame(7))
 		_, err := readWhole(s.Line)
+		require.NoError(t, err)
+		go func() { _, _ = s.Write(requestFrame(5, proto.OpGetData, "/1", true)) }()
+		s.next()
+		go s.deliver(dataFrame(5, 9))
+		_, err = readWhole(s.Line)
 		require.NoError(t, err)
 		s.ask("/1")
 		s.next()

@@ -20,9 +20,14 @@ func (l *Line) SetReadDeadline(t time.Time) error {
 	return l.Conn.SetReadDeadline(t)
 }
 
-// extendReadDeadline begins the time of SetReadDeadline anew, because bytes have come.
+// extendReadDeadline begins the time of SetReadDeadline anew, because bytes of an answer have come.
 func (l *Line) extendReadDeadline() {
 	l.contact.noteBytes()
+	l.renewReadDeadline()
+}
+
+// renewReadDeadline begins the time of SetReadDeadline anew. A server may send events, and answer nothing.
+func (l *Line) renewReadDeadline() {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
 	if l.readTimeout > 0 && l.state.isOpen && !l.isAbandoned() {

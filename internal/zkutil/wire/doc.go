@@ -40,8 +40,8 @@
 //     abandoned, its requests are given up, and a late answer to one still counts as a proof.
 //   - Send never blocks: a goroutine of the line writes.
 //   - A malformed or unexpected answer ends the line.
-//   - A watch that such a request sets stands on this connection alone. Its event reaches zk.Conn, which
-//     reports it like any other.
+//   - A watch that such a request sets stands on this connection alone. Its event is told to the owner, and does not
+//     reach zk.Conn unless that has a watch for it as well.
 //
 // # What a Wire does not know
 //

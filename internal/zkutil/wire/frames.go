@@ -16,14 +16,13 @@ const MaxFrame = 16 << 20
 // beginFrame blocks until a frame for zk.Conn comes, and finds out what it means. The consequences are
 // left to onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before
 // it reads on, so the wire and zk.Conn take the same steps in the same order. Answers to the engine's own
-// requests are taken out.
+// requests, and the events of its own watches, are taken out.
 func (l *Line) beginFrame() error {
 	for {
 		isOwn, err := l.beginAnyFrame()
 		if !isOwn || err != nil {
 			return err
 		}
-		l.extendReadDeadline() // zk.Conn does so for its own frames alone
 		if l.isAbandoned() {
 			return errAbandoned
 		}
@@ -58,12 +57,14 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 	switch {
 	case xid == proto.XidEvent:
 		l.layout = newLayout(headerSize, size-(headerSize-4), eventParts)
-		return false, l.peekEvent(size)
+		return l.peekEvent(size)
 	case isOwnXid(xid):
 		if !isExpected {
 			return true, l.failMalformed()
 		}
-		return true, l.takeAnswer(request, zxid, code)
+		err := l.takeAnswer(request, zxid, code)
+		l.extendReadDeadline() // zk.Conn does so for its own frames alone
+		return true, err
 	case xid >= 0:
 		if code == proto.CodeOK {
 			l.layout = newLayout(headerSize, size-(headerSize-4), answerParts(request.op))
@@ -126,18 +127,27 @@ func (l *Line) peekHandshake(size int) error {
 	return nil
 }
 
-// peekEvent reads a watch event: type, state and path follow the header. If the path is longer
-// than the buffer, its watch stays in the list, and a reconnect may wait for a setWatches in vain.
-func (l *Line) peekEvent(size int) error {
+// peekEvent reads a watch event: type, state and path follow the header. One of which zk.Conn has no watch is of
+// the engine's own watches alone, and is taken out. If the path is longer than the buffer, the event passes, its
+// watch stays in the list, and a reconnect may wait for a setWatches in vain.
+func (l *Line) peekEvent(size int) (isOwn bool, err error) {
 	frame, err := l.in.Peek(min(4+size, l.in.Size()))
 	if err != nil {
 		l.frameLeft = 0
-		return err
+		return false, err
 	}
 	d := proto.NewDecoder(frame[headerSize:])
 	kind, _, path := d.Int32(), d.Int32(), d.String()
-	if d.Err() == nil {
+	isWhole := d.Err() == nil
+	if isWhole && d.Len() == 0 && !l.hasConnWatch(kind, path) {
+		_, err = l.in.Discard(l.frameLeft) // mostly of the buffer
+		l.frameLeft = 0
+		l.wire.owner.OnEvent(kind, path)
+		l.renewReadDeadline()
+		return true, err
+	}
+	if isWhole {
 		l.onFrameRead = func() { l.forgetFired(kind, path) }
 	}
-	return nil
+	return false, nil
 }

@@ -11,6 +11,7 @@ type testOwner struct {
 	period, patience time.Duration
 	isSaving         bool
 	handshakes       []time.Duration // the timeouts granted
+	events           []ownEvent      // those of watches that zk.Conn has not set
 }
 
 func (*testOwner) Now() time.Time                                   { return time.Now() }
@@ -22,9 +23,19 @@ func (o *testOwner) IsSaving() bool                                 { return o.i
 func (*testOwner) OnLostHandshake(time.Time)                        {}
 func (*testOwner) OnLateProof(SentWrite)                            {}
 func (*testOwner) OnFailure(error, bool)                            {}
+func (o *testOwner) OnEvent(event int32, path string) {
+	o.events = append(o.events, ownEvent{event, path})
+}
+
 func (o *testOwner) OnHandshake(_ int64, timeout time.Duration, _ time.Time) time.Duration {
 	o.handshakes = append(o.handshakes, timeout)
 	return timeout
+}
+
+// ownEvent is what OnEvent was told.
+type ownEvent struct {
+	event int32
+	path  string
 }
 
 // newTestWire returns a wire of o that dials conn each time.

@@ -50,6 +50,9 @@ func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 			l.credentials[xid] = ""
 		}
 		return xid, op
+	case proto.OpAddWatch: // no zk.Conn sends it today
+		l.wire.passEvents = true
+		return xid, op
 	case proto.OpCloseSession:
 		l.state.isClosing = true
 		l.restore.releaseLocked()
@@ -104,6 +107,17 @@ func FiredBy(event int32) []WatchKind {
 	default:
 		return nil
 	}
+}
+
+// hasConnWatch reports whether zk.Conn has a watch that an event uses up.
+func (l *Line) hasConnWatch(event int32, path string) bool {
+	kinds := FiredBy(event)
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	return l.wire.passEvents || len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind WatchKind) bool {
+		_, isWatched := l.wire.watches[WatchKey{path, kind}]
+		return isWatched
+	})
 }
 
 // forgetFired forgets the watches that an event uses up.

@@ -31,6 +31,7 @@ type Wire struct {
 	abandoned         []*Line              // see Line.Abandon
 	isClosed          bool
 	watches           map[WatchKey]struct{} // the watches that zk.Conn has registered
+	passEvents        bool                  // zk.Conn may have watches of other kinds
 	credentials       []credential          // which zk.Conn presents again on each connection
 	lastZxid          int64                 // the latest that an answer to a request of our own had, in this session
 	queuedSetWatches  int                   // requests to set the watches again that zk.Conn has not written yet
@@ -57,6 +58,9 @@ type owner interface {
 	OnHandshake(id int64, timeout time.Duration, beganAt time.Time) (lifetime time.Duration)
 	// OnLostHandshake is called when a handshake has failed after its request was sent.
 	OnLostHandshake(beganAt time.Time)
+	// OnEvent is called, in the order of the connection, with the type and the path of an event of a watch that
+	// zk.Conn has not set.
+	OnEvent(event int32, path string)
 	// OnLateProof is called when a write was committed on an abandoned connection.
 	OnLateProof(w SentWrite)
 	// OnFailure is called when a dial or a handshake has failed. isHopeless means that every attempt
