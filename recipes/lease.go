@@ -67,7 +67,7 @@ func (l *Lease) TrustedUntil() time.Time { return l.entry.TrustedUntil() }
 
 // Revoked returns a channel that is closed when a peer has asked for the lease. The lease is still
 // held: finish or undo the work, and call Release. A request that came while the lease was still
-// awaited counts as well.
+// awaited counts as well. The end of the lease does not close it: wait for the end of Context as well.
 func (l *Lease) Revoked() <-chan struct{} { return l.entry.Revoked() }
 
 // Check returns a guard for a transaction with zk.Conn.Multi. The transaction is executed only if the

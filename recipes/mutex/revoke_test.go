@@ -78,6 +78,10 @@ func TestRevoke(t *testing.T) {
 		require.NoError(f, next.Release())
 		synctest.Wait()
 		require.Empty(f, calls)
+
+		last := acquire(f.T, m)
+		require.NoError(f, last.Release())
+		require.False(f, isRevoked(last), "its end is no request")
 	})
 }
 
