@@ -34,7 +34,7 @@ var multilockScenarios = ofMultilock(
 		s.end()
 		s.release(held)
 	}},
-	scenario{name: "wait for one of three locks", play: func(s *stage) {
+	scenario{name: "wait for one of three locks", briefIn: "c", play: func(s *stage) {
 		held := s.get(s.parts(s.peers[0])[1])
 		m, done := s.multilock(s.client), make(chan error, 1)
 		s.begin()

@@ -3,6 +3,7 @@ package points_test
 import (
 	"context"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -80,7 +81,7 @@ var semaphoreScenarios = ofSemaphore(
 		s.waitsForRoom()
 		looks := s.looks()
 		s.release(first)
-		s.eventually(func() bool { return s.looks() > looks }, "another look at the permits")
+		s.looksAgain(looks)
 		s.hold(second)
 		s.release(second)
 		leases := s.grantedAll(waiter)
@@ -101,12 +102,13 @@ var semaphoreScenarios = ofSemaphore(
 		s.hasRead(s.pathsIn(turns)[1])
 		s.releaseAll(held)
 		next := s.grantedAll(ahead)
+		s.waitsForRoom()
 		s.waits(waiter)
-		s.releaseAll(next)
+		s.release(next[0])
 		lease := s.watched(s.granted(waiter))
 		s.end()
-		s.hold(lease)
-		s.release(lease)
+		s.hold(next[1], lease)
+		s.releaseAll([]*recipes.Lease{next[1], lease})
 	}},
 	scenario{name: "wait for a permit, disconnected before", play: func(s *stage) {
 		held := s.getAll(s.peers[0])
@@ -115,7 +117,7 @@ var semaphoreScenarios = ofSemaphore(
 		looks := s.looks()
 		s.beginAfterCut()
 		s.proxy.Cut()
-		s.eventually(func() bool { return s.looks() > looks }, "another look at the permits")
+		s.looksAgain(looks)
 		s.waits(waiter)
 		s.release(held[0])
 		lease := s.watched(s.granted(waiter))
@@ -141,8 +143,9 @@ var semaphoreScenarios = ofSemaphore(
 		ctx, cancel := context.WithCancel(s.ctx)
 		defer cancel()
 		s.begin()
+		var lists atomic.Int64
 		s.proxy.OnRequest(func(r faultproxy.Request) {
-			if faultproxy.OpPath("create2", taken)(r) {
+			if faultproxy.OpPath("getChildren2", taken)(r) && lists.Add(1) == 1+permits { // the latest behind a create
 				cancel()
 			}
 		})
@@ -326,4 +329,10 @@ func (s *stage) waitsForRoom() {
 		own := s.pathsIn(turns)
 		return s.looks() >= before+watch+after && len(own) > 0 && s.reads(own[len(own)-1]) > 0
 	}, "a waiter in its turn")
+}
+
+// looksAgain waits until the client has set another watch, and has looked for a permit after it.
+func (s *stage) looksAgain(looks int) {
+	const watch, after = 1, 1
+	s.eventually(func() bool { return s.looks() >= looks+watch+after }, "another look at the permits")
 }

@@ -31,6 +31,7 @@ type scenario struct {
 	beats      bool          // heartbeats are steps too
 	alone      string        // the one operation that is a step, where others race with it; "": all are
 	brief      bool          // reads are no steps: a hold may be over before its znode is read
+	briefIn    string        // a directory of brief holds; "": none
 	background bool          // what is left is deleted in the background
 
 	slowTurn bool                          // the turn for the permits is passed on so slowly that they are looked at again
@@ -135,7 +136,7 @@ func (s *stage) counts(r faultproxy.Request) bool {
 func (s *stage) isTimed(r faultproxy.Request) bool {
 	switch r.Op {
 	case "getData":
-		return s.brief
+		return s.brief || s.briefIn != "" && strings.HasPrefix(r.Path, path.Join(s.dir, s.briefIn)+"/")
 	case "getChildren2":
 		return s.passed.Load() && !s.slowTurn && path.Base(r.Path) == taken
 	default:
