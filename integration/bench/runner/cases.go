@@ -123,12 +123,14 @@ func crowdCost(n, sessions int) string {
 
 func drainCases() []Case {
 	one := Case{
-		Name: "drain-256", Title: "256 waiters in one process, released one after the other", Cost: "a commit, an event, a list",
+		Name: "drain-256", Title: "256 waiters on 8 sessions of one process, released one after the other", Cost: "a commit, an event, a list",
 		Peers: queues, Processes: 1, Sessions: crowdSessions, Load: load.Load{Locks: 1, Contenders: 256}, kind: drainKind{},
 	}
 	eight := one
 	eight.Name, eight.Title, eight.Processes = "drain-256-8p", "256 waiters in 8 processes, released one after the other", crowd
-	return []Case{one, eight}
+	shared := one
+	shared.Name, shared.Title, shared.Sessions = "drain-256-1s", "256 waiters on one session, released one after the other", 1
+	return []Case{shared, one, eight}
 }
 
 func latchCase(handovers int) Case {

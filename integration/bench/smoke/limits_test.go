@@ -28,6 +28,7 @@ type limit struct {
 }
 
 var (
+	two   = []string{"contended-2-8s", "contended-2-8p"}
 	few   = []string{"contended-8-8s", "contended-8-8p"}
 	many  = []string{"contended-64-8s", "contended-64-8p"}
 	crowd = []string{"contended-256-8s", "contended-256-8p"}
@@ -39,6 +40,8 @@ var limits = []limit{
 	{[]string{"pair"}, packets, 3.6, 3.01},
 	{[]string{"pair"}, trips, 2.3, 2.01},
 	{[]string{"pair"}, bytes, 1000, 0},
+	{two, requests, 5.4, 5.0},
+	{two, packets, 7.4, 6.0},
 	{few, requests, 5.4, 5.0},
 	{few, packets, 6.8, 6.0},
 	{many, requests, 5.0, 5.0},
@@ -46,6 +49,7 @@ var limits = []limit{
 	{crowd, requests, 4.4, 5.0},
 	{crowd, packets, 5.6, 6.0},
 	{[]string{"buyers-8s-0ms"}, requests, 4.7, 5.0},
+	{[]string{"drain-256-1s"}, requests, 1.2, 0},
 	{[]string{"drain-256", "drain-256-8p"}, requests, 1.7, 0},
 	{[]string{"drain-256", "drain-256-8p"}, events, 2.05, 0},
 }
