@@ -100,10 +100,16 @@ func (t *tally) add(v visit, wait time.Duration) {
 	_ = t.waits.RecordValue(max(1, wait.Microseconds()))
 }
 
+// longestVisit is how long a buyer goes on asking.
+const longestVisit = 5 * time.Minute
+
 // visit asks for one item until told that it is sold or sold out, for some
 // minutes at most. The buyer's name makes asking again safe: a purchase whose
 // answer was lost is not made twice.
 func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) {
+	// The context ends the visit to a service that is frozen, and never answers.
+	ctx, cancel := context.WithTimeout(ctx, longestVisit)
+	defer cancel()
 	query := url.Values{"buyer": {fmt.Sprintf("buyer-%04d", n)}}.Encode()
 	ask := func() (int, error) {
 		// The next service in turn, so that one that is down is not asked again.
@@ -135,7 +141,7 @@ func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) 
 			return 0, backoff.Permanent(fmt.Errorf("answer %s: %s", res.Status, a.Result))
 		}
 	}
-	v.status, v.err = backoff.Retry(ctx, ask, backoff.WithMaxElapsedTime(5*time.Minute))
+	v.status, v.err = backoff.Retry(ctx, ask, backoff.WithMaxElapsedTime(longestVisit))
 	return v
 }
 
