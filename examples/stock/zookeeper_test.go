@@ -70,8 +70,8 @@ func TestServiceStoppedForLongerThanItsSession(t *testing.T) {
 	requireSoundUnder(t, func(file string, victim *process, answered int64) {
 		switch answered {
 		case 50:
+			defer close(stopped)
 			stopBetweenWrites(t, file, victim)
-			close(stopped)
 		case 300:
 			// A hundred of the victim were in the queue, which has moved on past
 			// them: its session is over.

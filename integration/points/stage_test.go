@@ -31,7 +31,7 @@ type scenario struct {
 	beats      bool          // heartbeats are steps too
 	alone      string        // the one operation that is a step, where others race with it; "": all are
 	brief      bool          // reads are no steps: a hold may be over before its znode is read
-	briefIn    string        // a directory of brief holds; "": none
+	briefIn    string        // a directory of such holds, while other reads are steps; "": none
 	background bool          // what is left is deleted in the background
 
 	slowTurn bool                          // the turn for the permits is passed on so slowly that they are looked at again

@@ -71,6 +71,16 @@ func TestWaiterThatGivesUpHandsNothingOn(t *testing.T) {
 	})
 }
 
+// goesAhead checks that a lease keeps a waiter waiting, which is granted once the lease is released.
+func (f *fixture) goesAhead(lease *recipes.Lease, waiter <-chan result) {
+	f.Helper()
+	pass(time.Minute)
+	require.Empty(f, waiter)
+	f.stands(lease)
+	require.NoError(f, lease.Release())
+	require.NoError(f, f.granted(waiter).Release())
+}
+
 // A waiter whose own znode was deleted by somebody else does not take its turn, although it learns of the end of the
 // hold ahead: its successor is granted.
 func TestDeletedWaiterIsHandedNothing(t *testing.T) {
@@ -84,12 +94,7 @@ func TestDeletedWaiterIsHandedNothing(t *testing.T) {
 			pass(waited)
 			f.srv.Delete(f.queue()[1])
 			require.NoError(f, lease.Release())
-			granted := f.granted(third)
-			pass(time.Minute)
-			require.Empty(f, second) // it has joined again, at the tail
-			f.stands(granted)
-			require.NoError(f, granted.Release())
-			require.NoError(f, f.granted(second).Release())
+			f.goesAhead(f.granted(third), second)
 		})
 	}
 }
@@ -109,12 +114,7 @@ func TestHandedOnBeforeTheOwnZnodeIsKnown(t *testing.T) {
 		lease = f.granted(second)
 		f.srv.Delete(f.queue()[1])
 		require.NoError(f, lease.Release())
-		lease = f.granted(fourth)
-		pass(time.Minute)
-		require.Empty(f, third)
-		f.stands(lease)
-		require.NoError(f, lease.Release())
-		require.NoError(f, f.granted(third).Release())
+		f.goesAhead(f.granted(fourth), third)
 	})
 }
 
@@ -200,12 +200,7 @@ func TestTurnOfADeletedWaiterBehindTheOnlyOneAhead(t *testing.T) {
 			f.srv.Delete(lease.Path())
 		})
 		second := acquiring(f.Context(), f.mutex(client))
-		granted := f.granted(<-successor)
-		pass(time.Minute)
-		require.Empty(f, second) // it has joined again, at the tail
-		f.stands(granted)
-		require.NoError(f, granted.Release())
-		require.NoError(f, f.granted(second).Release())
+		f.goesAhead(f.granted(<-successor), second)
 	})
 }
 
@@ -218,11 +213,7 @@ func TestTurnOfOneWhoseNeighbourGivesUp(t *testing.T) {
 		second := f.waiting(f.Context(), f.mutex(f.client()))
 		f.beforeRead(client, func() { f.srv.Delete(f.queue()[1]) })
 		third := acquiring(f.Context(), f.mutex(client))
-		pass(time.Minute)
-		require.Empty(f, third)
-		f.stands(lease)
-		require.NoError(f, lease.Release())
-		require.NoError(f, f.granted(third).Release())
+		f.goesAhead(lease, third)
 		require.NoError(f, f.granted(second).Release()) // it has joined again
 	})
 }

@@ -88,8 +88,8 @@ func (s *Session) stopTimer(timer *time.Timer) {
 // false, and runs nothing, once Close has begun to wait for the campaigns.
 func (s *Session) RunCampaign(campaign func()) bool { return s.life.campaigns.Run(campaign) }
 
-// maxShortTasks bounds how many short tasks run at a time. As long as a session has less than fewUsers, their
-// stacks don't count, and two wake-ups less for each of them do.
+// maxShortTasks bounds how many short tasks run at a time. With less than fewUsers users of the session, large stacks
+// cost less than the two wake-ups that a goroutine of its own costs each task.
 const maxShortTasks, fewUsers = 16, 64
 
 // RunShortTask runs fn in a short-lived goroutine and waits for it, so that callers who then wait

@@ -140,7 +140,7 @@ func (l *Line) peekEvent(size int) (isOwn bool, err error) {
 	kind, _, path := d.Int32(), d.Int32(), d.String()
 	isWhole := d.Err() == nil
 	if isWhole && d.Len() == 0 && !l.hasConnWatch(kind, path) {
-		_, err = l.in.Discard(l.frameLeft) // mostly of the buffer
+		_, err = l.in.Discard(l.frameLeft) // reads only if the frame is longer than the buffer
 		l.frameLeft = 0
 		l.wire.owner.OnEvent(kind, path)
 		l.renewReadDeadline()
