@@ -103,11 +103,12 @@ func (t *tally) add(v visit, wait time.Duration) {
 // longestVisit is how long a buyer goes on asking.
 const longestVisit = 5 * time.Minute
 
-// visit asks for one item until told that it is sold or sold out, for some
-// minutes at most. The buyer's name makes asking again safe: a purchase whose
+// visit asks for one item until told that it is sold or sold out, for
+// longestVisit at most. The buyer's name makes asking again safe: a purchase whose
 // answer was lost is not made twice.
 func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) {
-	// The context ends the visit to a service that is frozen, and never answers.
+	// The retry looks at the clock between two requests alone, and a service
+	// that is frozen never answers.
 	ctx, cancel := context.WithTimeout(ctx, longestVisit)
 	defer cancel()
 	query := url.Values{"buyer": {fmt.Sprintf("buyer-%04d", n)}}.Encode()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -74,4 +77,23 @@ func TestLoadGivesUpOnOtherAnswers(t *testing.T) {
 	got := l.run(t.Context())
 	require.Equal(t, 3, got.unanswered)
 	require.EqualError(t, got.firstErr, "answer 404 Not Found: unknown goods")
+}
+
+// silent is the line to a service that does not answer.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A buyer gives up a service that never answers.
+func TestVisitToASilentService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &load{urls: []string{"http://service"}, goodsNo: goods}
+		began := time.Now()
+		v := l.visit(t.Context(), &http.Client{Transport: silent{}}, 0)
+		require.ErrorIs(t, v.err, context.DeadlineExceeded)
+		require.Equal(t, longestVisit, time.Since(began))
+	})
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"database/sql"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -67,11 +66,11 @@ func TestMariaDB(t *testing.T) {
 // still wait there.
 func TestServiceStoppedForLongerThanItsSession(t *testing.T) {
 	stopped := make(chan struct{})
-	requireSoundUnder(t, func(file string, victim *process, answered int64) {
+	requireSoundUnder(t, func(db *store, victim *process, answered int64) {
 		switch answered {
 		case 50:
 			defer close(stopped)
-			stopBetweenWrites(t, file, victim)
+			stopBetweenWrites(t, db, victim)
 		case 300:
 			// A hundred of the victim were in the queue, which has moved on past
 			// them: its session is over.
@@ -81,33 +80,24 @@ func TestServiceStoppedForLongerThanItsSession(t *testing.T) {
 	})
 }
 
-// stopBetweenWrites stops a process at a moment when it does not hold the lock of the database's file. SQLite has no
-// sessions that end: a writer that is stopped in its transaction keeps everybody else from writing until it goes on.
-func stopBetweenWrites(t *testing.T, file string, victim *process) {
+// stopBetweenWrites stops a process while it writes nothing to the database. SQLite has no sessions that end: a writer
+// that is stopped in its transaction keeps everybody else from writing until it goes on.
+func stopBetweenWrites(t *testing.T, db *store, victim *process) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file+"?_busy_timeout=500&_txlock=immediate")
+	tx, err := db.db.BeginTx(t.Context(), nil) // SQLite has one writer at a time
 	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	for {
-		require.NoError(t, victim.cmd.Process.Signal(syscall.SIGSTOP))
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(victim.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
-		require.NoError(t, err)
-		require.True(t, status.Stopped())
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err == nil {
-			require.NoError(t, tx.Rollback())
-			return
-		}
-		require.ErrorContains(t, err, "SQLITE_BUSY")
-		require.NoError(t, victim.cmd.Process.Signal(syscall.SIGCONT))
-	}
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	require.NoError(t, victim.cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	_, err = syscall.Wait4(victim.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	require.NoError(t, err)
+	require.True(t, status.Stopped())
 }
 
 // The buyers of a process that is killed go elsewhere. Whoever had bought there
 // without being told is told so there, and buys nothing twice.
 func TestServiceKilled(t *testing.T) {
-	requireSoundUnder(t, func(_ string, victim *process, answered int64) {
+	requireSoundUnder(t, func(_ *store, victim *process, answered int64) {
 		if answered == 50 {
 			require.NoError(t, victim.cmd.Process.Signal(syscall.SIGKILL))
 		}
@@ -115,8 +105,8 @@ func TestServiceKilled(t *testing.T) {
 }
 
 // requireSoundUnder runs the demo's load against three services. harm is called
-// for every buyer who got an answer, with the database's file and their number so far.
-func requireSoundUnder(t *testing.T, harm func(file string, victim *process, answered int64)) {
+// for every buyer who got an answer, with the database and their number so far.
+func requireSoundUnder(t *testing.T, harm func(db *store, victim *process, answered int64)) {
 	t.Helper()
 	o := options{
 		zk: servers(t), db: filepath.Join(t.TempDir(), "stock.db"), lock: true,
@@ -138,7 +128,7 @@ func requireSoundUnder(t *testing.T, harm func(file string, victim *process, ans
 		l.urls = append(l.urls, p.url)
 	}
 	var answered atomic.Int64
-	l.answered = func() { harm(o.db, processes[0], answered.Add(1)) }
+	l.answered = func() { harm(db, processes[0], answered.Add(1)) }
 
 	r := report{tally: l.run(t.Context()), lock: true, zooKeeper: "ZooKeeper", database: db.kind, items: 100, processes: 3}
 	r.left, err = db.read(t.Context(), goods)

@@ -71,7 +71,7 @@ func TestWaiterThatGivesUpHandsNothingOn(t *testing.T) {
 	})
 }
 
-// goesAhead checks that a lease keeps a waiter waiting, which is granted once the lease is released.
+// goesAhead checks that a waiter waits for as long as a lease is held, and is granted once that is released.
 func (f *fixture) goesAhead(lease *recipes.Lease, waiter <-chan result) {
 	f.Helper()
 	pass(time.Minute)
