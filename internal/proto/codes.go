@@ -23,6 +23,7 @@ const (
 	OpRemoveWatches   = 18
 	OpCreateContainer = 19
 	OpCreateTTL       = 21
+	OpMultiRead       = 22 // reads in one request; from 3.6
 	OpAuth            = 100
 	OpSetWatches      = 101
 	OpSetWatches2     = 105 // with persistent watches
@@ -73,6 +74,8 @@ func OpName(op int32) string {
 		return "createContainer"
 	case OpCreateTTL:
 		return "createTTL"
+	case OpMultiRead:
+		return "multiRead"
 	case OpAuth:
 		return "auth"
 	case OpSetWatches:

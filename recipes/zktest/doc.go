@@ -22,8 +22,8 @@
 //
 // The protocol of ZooKeeper 3.8: sessions with handshake, reconnect, ping, expiry and
 // close; create in all modes (persistent, ephemeral, sequential, container, TTL), delete,
-// exists, get, set, children, multi with check, sync; ACLs of the schemes world, digest,
-// ip and auth, enforced; watches for once, persistent and recursive ones, their removal, and
+// exists, get, set, children, multi with check, multiRead, sync; ACLs of the schemes world,
+// digest, ip and auth, enforced; watches for once, persistent and recursive ones, their removal, and
 // their renewal after a reconnect; TLS. So it serves the recipes of this module, Curator's,
 // kazoo's and whatever else needs no more than that. Zxids,
 // versions, sequence numbers, error codes and stats are the ones that a real server
@@ -127,8 +127,8 @@
 // # What it does not do
 //
 //   - Requests that no recipe needs are answered with Unimplemented, as a real server
-//     answers one that it does not know, and the connection ends: multi reads, the counts
-//     and lists of znodes below a path, reconfiguration, SASL.
+//     answers one that it does not know, and the connection ends: the counts and lists of
+//     znodes below a path, reconfiguration, SASL.
 //   - No four-letter words, no admin server, no quotas, no read-only mode.
 //   - No disk: when the server is closed, all is gone. Stop and Restart keep everything.
 //   - An ensemble shares one tree: its servers never lag behind each other unless they

@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Request is what a client sent. Of a Multi, Path is that of its first part.
+// Request is what a client sent. Of a Multi or a MultiRead, Path is that of its first part.
 type Request struct {
 	Time    time.Time // when it arrived
 	Server  string    // which one got it

@@ -195,6 +195,8 @@ func TestRequestTellsWhatWasAsked(t *testing.T) {
 		pass(time.Second)
 		c.did(create("/a", 0))
 		c.did(multi(part(check("/a"))))
+		c.did(reads(part(get("/a", false)), part(get("/b", false))))
+		c.did(reads())
 		c.did(ping())
 		c = c.again(w.dial(srv, at))
 		c.did(closing())
@@ -204,6 +206,8 @@ func TestRequestTellsWhatWasAsked(t *testing.T) {
 			"connect  " + at + " 0 0s",
 			"create /a " + at + " " + id + " 1s",
 			"multi /a " + at + " " + id + " 1s",
+			"multiRead /a " + at + " " + id + " 1s",
+			"multiRead  " + at + " " + id + " 1s",
 			"ping  " + at + " " + id + " 1s",
 			"connect  " + at + " " + id + " 1s",
 			"close  " + at + " " + id + " 1s",

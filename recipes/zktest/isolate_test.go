@@ -27,6 +27,10 @@ func TestIsolatedServerAnswersFromWhatItKnew(t *testing.T) {
 		require.Equal(w, before, lonely.did(syncing("/")).zxid)
 		require.Equal(w, []string{"zookeeper", "a"}, lonely.did(list("/", false)).body.Strings())
 		require.EqualValues(w, proto.CodeNoNode, lonely.call(exists("/b", false)).code)
+		answer = lonely.did(reads(part(get("/b", false)), part(get("/a", false))))
+		require.EqualValues(w, proto.OpError, answer.body.Int32())
+		require.True(w, answer.body.Skip(5+4+9), "of two headers and a code")
+		require.Equal(w, "x", string(answer.body.Buffer()))
 		require.Equal(w, "new", string(quorum.did(get("/a", false)).body.Buffer()))
 	})
 }

@@ -273,7 +273,7 @@ func (l *line) request(a *arrival) (Request, bool) {
 	switch r.Op {
 	case OpPing, OpClose, OpAuth, OpSetWatches, OpSetWatches2:
 		return r, true
-	case OpMulti:
+	case OpMulti, OpMultiRead:
 		d.Int32()
 		d.Bool()
 		d.Int32()

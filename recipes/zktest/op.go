@@ -25,6 +25,7 @@ const (
 	OpGetChildren2    Op = proto.OpGetChildren2
 	OpSync            Op = proto.OpSync
 	OpMulti           Op = proto.OpMulti
+	OpMultiRead       Op = proto.OpMultiRead
 	OpPing            Op = proto.OpPing
 	OpAuth            Op = proto.OpAuth
 	OpSetWatches      Op = proto.OpSetWatches
@@ -54,7 +55,7 @@ func (op Op) isWrite() bool {
 
 func (op Op) isRead() bool {
 	switch op {
-	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpSync, OpSetWatches,
+	case OpExists, OpGetData, OpGetACL, OpGetChildren, OpGetChildren2, OpMultiRead, OpSync, OpSetWatches,
 		OpSetWatches2, OpAddWatch, OpCheckWatches, OpRemoveWatches:
 		return true
 	default:

@@ -246,6 +246,8 @@ func multi(parts ...[]byte) request {
 	return request{proto.OpMulti, append(bytes.Join(parts, nil), proto.NewEncoder().Int32(-1).Bool(true).Int32(-1).Body()...)}
 }
 
+func reads(parts ...[]byte) request { return request{proto.OpMultiRead, multi(parts...).body} }
+
 func part(r request) []byte {
 	return proto.NewEncoder().Int32(r.op).Bool(false).Int32(-1).Raw(r.body).Body()
 }

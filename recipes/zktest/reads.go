@@ -19,10 +19,15 @@ func (l *line) read(op int32, d *proto.Decoder) (body *proto.Encoder, code int32
 	if d.Err() != nil {
 		return nil, proto.CodeMarshallingError
 	}
-	body = proto.NewEncoder()
 	if op == proto.OpSync {
-		return body.String(strings.ToValidUTF8(path, "\uFFFD")), proto.CodeOK
+		return proto.NewEncoder().String(strings.ToValidUTF8(path, "\uFFFD")), proto.CodeOK
 	}
+	return l.look(op, path, watch)
+}
+
+// look reads a znode.
+func (l *line) look(op int32, path string, watch bool) (body *proto.Encoder, code int32) {
+	body = proto.NewEncoder()
 	n := l.server.find(path)
 	if op == proto.OpExists {
 		switch {

@@ -149,7 +149,7 @@ func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last b
 	}
 	body, code := l.execute(int32(op), d)
 	e := header(xid, s.seenBy(l.server), code)
-	if body != nil && code == proto.CodeOK {
+	if body != nil {
 		e.Raw(body.Body())
 	}
 	return e.Frame(), false
@@ -165,6 +165,8 @@ func (l *line) execute(op int32, d *proto.Decoder) (body *proto.Encoder, code in
 		return nil, l.askWatches(op, d)
 	case op == proto.OpMulti:
 		return l.multi(d)
+	case op == proto.OpMultiRead:
+		return l.multiRead(d)
 	case Op(op).isWrite():
 		return l.write(op, d)
 	default:
