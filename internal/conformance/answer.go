@@ -45,13 +45,13 @@ func (r *Runner) result(op int32, body *proto.Decoder) string {
 		if code := body.Int32(); code != proto.CodeOK {
 			return fmt.Sprintf(" !%d", code)
 		}
-	case proto.OpMulti:
+	case proto.OpMulti, proto.OpMultiRead:
 		return r.multi(body)
 	}
 	return ""
 }
 
-// multi is the text of a transaction's results: " | create path=/x | check".
+// multi is the text of a transaction's results, or of several reads': " | create path=/x | check".
 func (r *Runner) multi(body *proto.Decoder) string {
 	var b strings.Builder
 	for {

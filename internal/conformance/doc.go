@@ -23,6 +23,8 @@
 //	a pipeline create /x; delete /x     several requests sent at once
 //	a cut create /x; delete /x the same, but the last one is sent in half, and the connection is cut
 //	a checks /x /y             a multi that checks several znodes, as the engine sends it
+//	a reads /x /y watch        a multiRead of the data of several znodes, or with "children" of these, each part with a watch
+//	a multiRead getData /x; getChildren /y     one of any parts
 //	a op code=42 hex=00        any operation with any body
 //	a bytes hex=ffffffff       anything, and the server is expected to hang up
 //	a partial hex=0000         the beginning of a frame

@@ -108,6 +108,8 @@ func (r *Runner) reply(s *session, q request, head header, body *proto.Decoder) 
 	text := ""
 	if head.code == proto.CodeOK || q.op == proto.OpMulti && body.Len() > 0 {
 		text = r.answer(q.op, body)
+	} else if q.op == proto.OpMultiRead && body.Len() > 0 { // an error, and the results before it: perhaps none
+		text = " with" + r.answer(q.op, body) + " | end"
 	} else if body.Len() > 0 {
 		text = fmt.Sprintf(" !%d bytes with an error", body.Len())
 	}

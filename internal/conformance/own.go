@@ -50,7 +50,7 @@ func (g *generator) flush() string {
 // own are requests that the engine sends together.
 func (g *generator) own() []string {
 	var parts []string
-	switch g.pick([]choice{{4, "join"}, {3, "leave"}, {3, "grant"}, {3, "look"}, {2, "watch"}, {2, "find"}, {1, "make"}}) {
+	switch g.pick([]choice{{4, "join"}, {3, "leave"}, {3, "grant"}, {3, "look"}, {2, "watch"}, {2, "between"}, {2, "find"}, {1, "make"}}) {
 	case "join":
 		parts = []string{"create2 " + g.below() + g.data() + " ephemeral sequential", "getChildren2 /r" + g.watch()}
 	case "leave":
@@ -64,6 +64,9 @@ func (g *generator) own() []string {
 			parts = append(parts, "getData "+g.path()+" watch")
 		}
 		parts = append(parts, "exists "+g.path()+" watch")
+	case "between":
+		kind := g.pick([]choice{{1, ""}, {2, " children"}})
+		parts = []string{"delete " + g.path(), "reads " + g.path() + " " + g.path() + " " + g.path() + kind + g.watch(), "getData " + g.path() + g.watch()}
 	case "find":
 		parts = []string{"sync " + g.path(), "getChildren2 " + g.path()}
 	default:
@@ -83,6 +86,25 @@ func checks(s Step) (parts []Step) {
 		if arg.Key == "" {
 			parts = append(parts, Step{Op: "check", Args: []Arg{arg, {Key: "v", Value: fmt.Sprint(-1)}}})
 		}
+	}
+	return parts
+}
+
+// reads makes the parts of a multiRead of several znodes.
+func reads(s Step) (parts []Step) {
+	op := "getData"
+	if s.has("children") {
+		op = "getChildren"
+	}
+	for _, arg := range s.Args {
+		if arg.Key != "" {
+			continue
+		}
+		part := Step{Op: op, Args: []Arg{arg}}
+		if s.has("watch") {
+			part.Args = append(part.Args, Arg{Key: "watch"})
+		}
+		parts = append(parts, part)
 	}
 	return parts
 }

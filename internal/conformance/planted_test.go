@@ -50,6 +50,12 @@ func TestDiffFindsOneRuleThatIsOff(t *testing.T) {
 			}
 			return reply
 		},
+		"the last result of a multiRead": func(op int32, reply []byte) []byte {
+			if last := len(reply) - 9 - 1; op == proto.OpMultiRead && last > 16 { // before the end mark
+				reply[last] ^= 1
+			}
+			return reply
+		},
 		"child events": func(op int32, reply []byte) []byte {
 			if op == event && reply[19] == proto.EventChildrenChanged {
 				return nil

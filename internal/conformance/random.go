@@ -79,6 +79,8 @@ func (g *generator) next() {
 	switch kind := g.pick(kinds()); kind {
 	case "multi":
 		g.step("%c multi %s", name, g.several(g.part, 3))
+	case "multiRead":
+		g.step("%c multiRead %s", name, g.several(g.readPart, 4))
 	case "pipeline":
 		g.step("%c pipeline %s", name, g.several(g.ordered, 16))
 	case "flush":
@@ -113,6 +115,7 @@ func kinds() []choice {
 	return []choice{
 		{300, "request"},
 		{100, "multi"},
+		{30, "multiRead"},
 		{500, "pipeline"},
 		{200, "flush"},
 		{20, "cut"},
@@ -143,6 +146,7 @@ func (g *generator) request() string {
 		{6, "getData"},
 		{5, "getChildren"},
 		{5, "getChildren2"},
+		{3, "reads " + g.path() + " " + g.path()},
 		{2, "getACL"},
 		{3, "setACL"},
 		{1, "sync"},
@@ -179,6 +183,14 @@ func (g *generator) part() string {
 		return "check " + g.path() + g.version()
 	}
 	return g.write()
+}
+
+// readPart is mostly a request that a multiRead may hold.
+func (g *generator) readPart() string {
+	if g.rnd.IntN(20) == 0 {
+		return g.pick([]choice{{1, "exists "}, {1, "getChildren2 "}, {1, "delete "}, {1, "check "}}) + g.path()
+	}
+	return g.pick([]choice{{2, "getData "}, {1, "getChildren "}}) + g.path() + g.watch()
 }
 
 // write is a request that changes the tree.

@@ -43,7 +43,7 @@ func TestRandomStepsDoEverything(t *testing.T) {
 	for _, op := range []string{
 		"create", "create2", "createContainer", "createTTL", "delete", "setData", "check", "exists", "getData",
 		"getChildren", "getChildren2", "getACL", "setACL", "sync", "auth", "multi", "pipeline", "connect", "close",
-		"drop", "reconnect", "op", "bytes", "wipe", "checks", "cut",
+		"drop", "reconnect", "op", "bytes", "wipe", "checks", "reads", "multiRead", "cut",
 	} {
 		require.Positive(t, ops[op], op)
 	}

@@ -45,6 +45,8 @@ func opcode(s Step) (int32, error) {
 		return proto.OpCheck, nil
 	case "multi", "checks":
 		return proto.OpMulti, nil
+	case "multiRead", "reads":
+		return proto.OpMultiRead, nil
 	case "auth":
 		return proto.OpAuth, nil
 	case "setWatches":
@@ -92,10 +94,12 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 			return err
 		}
 		e.Int32(int32(version))
-	case "multi":
+	case "multi", "multiRead":
 		return r.encodeMulti(e, s.Parts)
 	case "checks":
 		return r.encodeMulti(e, checks(s))
+	case "reads":
+		return r.encodeMulti(e, reads(s))
 	case "auth":
 		e.Int32(0).String(s.Args[0].Key).Buffer([]byte(s.Args[0].Value))
 	case "setWatches", "setWatches2":

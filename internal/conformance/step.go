@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,7 +12,7 @@ type Step struct {
 	Session string // "a"
 	Op      string // "create"
 	Args    []Arg  // in their order
-	Parts   []Step // of a multi, a pipeline and a cut; they name no session
+	Parts   []Step // of a multi, a multiRead, a pipeline and a cut; they name no session
 }
 
 // Arg is one word of a step: "/path" (no key), "watch" (no value) or "data=hello".
@@ -36,7 +37,7 @@ func ParseStep(text string) (Step, error) {
 	}
 	s := Step{Session: words[0].Key, Op: words[1].Key}
 	words = words[2:]
-	if s.Op != "multi" && s.Op != "pipeline" && s.Op != "cut" {
+	if !slices.Contains([]string{"multi", "multiRead", "pipeline", "cut"}, s.Op) {
 		s.Args = words
 		return s, nil
 	}

@@ -45,6 +45,7 @@ func TestAStepReadsAsItIsWritten(t *testing.T) {
 		`a create /x data="\""`,
 		"a multi",
 		"a multi create /x",
+		"a multiRead getData /x watch; getChildren /y",
 		"a pipeline extra=2 create /x; multi; delete /x v=7",
 	} {
 		step, err := conformance.ParseStep(text)
