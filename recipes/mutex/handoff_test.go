@@ -145,12 +145,12 @@ func TestRevocationThatTheSuccessorHasRead(t *testing.T) {
 	})
 }
 
-// beforeRead runs fn before the server reads a znode for a client the first time.
-func (f *fixture) beforeRead(client *recipes.Client, fn func()) {
+// before runs fn before the server executes an operation of a client for the first time.
+func (f *fixture) before(op zktest.Op, client *recipes.Client, fn func()) {
 	var once sync.Once
 	session := client.Conn().SessionID()
 	remove := f.srv.Inject(func(r zktest.Request) zktest.Fault {
-		if r.Op == zktest.OpGetData && r.Session == session {
+		if r.Op == op && r.Session == session {
 			once.Do(fn)
 		}
 		return zktest.Fault{}
@@ -167,7 +167,7 @@ func TestTurnBehindTheOnlyOneAhead(t *testing.T) {
 			lease, err := f.mutex(f.client()).Acquire(f.Context())
 			require.NoError(f, err)
 			if isTooLate {
-				f.beforeRead(client, func() { f.srv.Delete(lease.Path()) })
+				f.before(zktest.OpGetData, client, func() { f.srv.Delete(lease.Path()) })
 			}
 			requests := f.srv.Observe()
 			acquired := acquiring(f.Context(), f.mutex(client))
@@ -193,7 +193,7 @@ func TestTurnOfADeletedWaiterBehindTheOnlyOneAhead(t *testing.T) {
 		lease, err := f.mutex(f.client()).Acquire(f.Context())
 		require.NoError(f, err)
 		successor := make(chan (<-chan result), 1)
-		f.beforeRead(client, func() {
+		f.before(zktest.OpGetData, client, func() {
 			own := f.queue()[1]
 			successor <- f.waiting(f.Context(), f.mutex(f.client()))
 			f.srv.Delete(own)
@@ -211,7 +211,7 @@ func TestTurnOfOneWhoseNeighbourGivesUp(t *testing.T) {
 		lease, err := f.mutex(f.client()).Acquire(f.Context())
 		require.NoError(f, err)
 		second := f.waiting(f.Context(), f.mutex(f.client()))
-		f.beforeRead(client, func() { f.srv.Delete(f.queue()[1]) })
+		f.before(zktest.OpGetData, client, func() { f.srv.Delete(f.queue()[1]) })
 		third := acquiring(f.Context(), f.mutex(client))
 		f.goesAhead(lease, third)
 		require.NoError(f, f.granted(second).Release()) // it has joined again

@@ -45,5 +45,6 @@
 // order. A revocation that comes before the grant is told at the grant or, like the deletion of the znode by
 // somebody else, within 10 ms of it on a quick line: see ownnode.go. A second znode of one create, which the server
 // has executed twice, is found by its uuid and deleted. And when the only znode ahead has been
-// deleted, its waiter is granted without another look at the queue.
+// deleted, its waiter is granted without another look at the queue. In a long queue a waiter asks for the few znodes that may
+// be left ahead, if its session has held the lock shortly before: see between.go.
 package queue

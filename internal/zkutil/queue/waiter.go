@@ -26,6 +26,7 @@ type waiter struct {
 	failure   error // of that look
 
 	joined []Contender // the queue as it was when the znode had been created; nil: it has to be read
+	near   string      // names next ahead of the first blocker, with "/" between them; "": none are kept. See between.go
 
 	epoch     uint64         // of the connection when the queue was last read
 	owner     int64          // session of the own znode; 0: not known yet

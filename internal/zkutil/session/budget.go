@@ -38,9 +38,10 @@ type budget struct {
 	spare      *room              // one that is not in use, for the next directory; may be nil
 }
 
-// room is a directory as the budget sees it.
+// room is what the session knows of a directory in which it has contenders.
 type room struct {
 	dir     string
+	first   string        // name of the latest hold of this session that was granted as the first of its queue; "": none
 	bytes   int           // of its places and charges
 	calls   int           // with a place
 	unsent  int           // of these, those of whom nothing has been sent yet
@@ -276,6 +277,6 @@ func (b *budget) roomLocked(dir string) *room {
 func (b *budget) dropUnusedLocked(r *room) {
 	if r.isEmpty() && r.calls == 0 && b.rooms[r.dir] == r {
 		delete(b.rooms, r.dir)
-		r.dir, b.spare = "", r
+		r.dir, r.first, b.spare = "", "", r
 	}
 }

@@ -1,5 +1,16 @@
 package session
 
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
+)
+
+// A znode that is the first of its queue stays the first as long as it is there, because later znodes have higher numbers.
+// So once a hold of this session was the first, all contenders that were ahead of it are known to be gone, without a list.
+
 // IsFirst reports whether the znode that is watched is, or was, a hold of this session that was the first of its
 // queue. Once it was, nothing can be ahead of it.
 func (s *Session) IsFirst(w *Watch) bool {
@@ -21,10 +32,56 @@ func (s *Session) OnFirst(w *Watch) <-chan struct{} {
 	return w.onFirst
 }
 
-// noteFirstLocked is called when the znode has become a hold that is the first of its queue.
+// noteFirstLocked is called when a contender of ours has become a hold that is the first of its queue.
+func (s *Session) noteFirstLocked(path string) {
+	if w := s.watches[wire.WatchKey{Path: path, Kind: wire.WatchData}]; w != nil {
+		w.noteFirstLocked()
+	}
+	s.budget.noteFirst(path)
+}
+
 func (w *Watch) noteFirstLocked() {
 	if !w.isFirst && w.onFirst != nil {
 		close(w.onFirst)
 	}
 	w.isFirst = true
+}
+
+// LatestFirst returns the name of the latest hold of this session in a directory that was granted as the first of its
+// queue, "" if that is not known. It is known for as long as contenders of this session are there.
+func (s *Session) LatestFirst(dir string) string {
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.rooms[dir]; r != nil {
+		return r.first
+	}
+	return ""
+}
+
+// noteFirst notes the name for its directory, unless the znode is gone already.
+func (b *budget) noteFirst(path string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.nodes[path]; c != nil {
+		_, c.place.room.first = zkutil.Split(path)
+	}
+}
+
+// CanFindEach reports whether FindEach may be called. Servers before 3.6 don't know its request, and end the connection
+// as well: so the session does not ask again after such an answer, or after a connection that has ended before the answer. Where a
+// hold ends with the connection the session never asks.
+func (s *Session) CanFindEach() bool {
+	return s.wire != nil && !s.cfg.SuspendEnds && !s.lacksMultiRead.Load()
+}
+
+// FindEach asks in one request which of several znodes are there. The result has for each path why the server has refused it,
+// such as zk.ErrNoNode, and nil for a znode that is there and may be read. The request lists the children of the znodes:
+// ephemeral znodes have none, while their data may be long.
+func (s *Session) FindEach(ctx context.Context, paths []string) ([]error, error) {
+	a, err := s.run(ctx, &call{Request: wire.Request{Op: proto.OpMultiRead, Reads: paths}, what: "read", where: paths[0]})
+	if ctx.Err() == nil && (zkutil.IsUnimplemented(err) || zkutil.IsUnanswered(err)) {
+		s.lacksMultiRead.Store(true)
+	}
+	return a.Reads, err
 }

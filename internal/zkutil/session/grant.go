@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // Claim is a znode that is first in its queue, as it was last read.
@@ -88,8 +87,8 @@ func (s *Session) newHoldLocked(ctx context.Context, c Claim) *Entry {
 	}
 	s.holds[h.path] = h
 	s.live.nodes[h.path] = struct{}{}
-	if w := s.watches[wire.WatchKey{Path: h.path, Kind: wire.WatchData}]; w != nil && h.isFirst {
-		w.noteFirstLocked()
+	if h.isFirst {
+		s.noteFirstLocked(h.path)
 	}
 	s.noteHoldsLocked()
 	s.retainLocked()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -60,6 +61,8 @@ type Session struct {
 	timers     sync.Pool // of timers that are stopped, for waits that are mostly short
 	shared     sharedValues
 	budget     *budget // of ephemeral znodes
+
+	lacksMultiRead atomic.Bool // a server has refused one, or hung up: see CanFindEach
 
 	mu       sync.Mutex // protects everything below, and what other types name it for
 	conn     *zk.Conn

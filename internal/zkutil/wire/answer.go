@@ -62,7 +62,11 @@ func decodeAnswer(op, code int32, body []byte) (a Answer, ok bool) {
 		a.Stat = d.Stat()
 		return a, a.Children != nil && d.Err() == nil
 	case proto.OpMulti:
-		return a, decodeChecks(d, &a)
+		ok = decodeChecks(d, &a) // before a is returned: Go does not say which comes first in one statement
+		return a, ok
+	case proto.OpMultiRead:
+		ok = decodeReads(d, &a)
+		return a, ok
 	}
 	return a, d.Err() == nil
 }
@@ -82,25 +86,6 @@ func decodeTexts(d *proto.Decoder, frame string) []string {
 		}
 	}
 	return texts
-}
-
-// decodeChecks finds the first part of a Multi of checks that was refused. Parts before it have no error,
-// and those behind it have another one. It returns false for an answer that is malformed.
-func decodeChecks(d *proto.Decoder, a *Answer) (ok bool) {
-	for i := 0; d.Err() == nil; i++ {
-		kind, isEnd, _ := d.Int32(), d.Bool(), d.Int32()
-		switch {
-		case isEnd:
-			return d.Err() == nil
-		case kind == proto.OpError:
-			if code := d.Int32(); a.Err == nil && code != proto.CodeOK {
-				a.Refused, a.Err = i, errorOf(code)
-			}
-		case kind != proto.OpCheck:
-			return false
-		}
-	}
-	return false
 }
 
 // takeAnswer reads an answer to one of the engine's own requests, and hands it over. The frame begins with

@@ -51,7 +51,7 @@ func (f sentFrame) isProof() bool { return IsProof(f.op) }
 // isWrite reports whether the server needs the agreement of the quorum before it can answer.
 func (f sentFrame) isWrite() bool {
 	switch f.op {
-	case proto.OpGetData, proto.OpGetACL, proto.OpExists, proto.OpGetChildren, proto.OpGetChildren2, proto.OpPing,
+	case proto.OpGetData, proto.OpGetACL, proto.OpExists, proto.OpGetChildren, proto.OpGetChildren2, proto.OpMultiRead, proto.OpPing,
 		proto.OpSetWatches, proto.OpSetWatches2, proto.OpAddWatch, proto.OpCheckWatches, proto.OpRemoveWatches:
 		return false
 	default:

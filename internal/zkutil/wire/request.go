@@ -19,6 +19,7 @@ type Request struct {
 	Version int32    // −1: any
 	IsWatch bool     // a read that also sets a watch
 	Checks  []string // paths that a Multi checks
+	Reads   []string // paths whose children a MultiRead lists
 
 	To Receiver
 }
@@ -40,6 +41,7 @@ type Answer struct {
 	Data     []byte
 	Stat     zk.Stat
 	Children []string
+	Reads    []error         // why each read of a MultiRead was refused; nil: it was not
 	Refused  int             // index of the check that was the cause of Err, −1 if that is not known
 	Events   <-chan zk.Event // of the watch, where zk.Conn has set it
 }
@@ -64,9 +66,12 @@ func appendFrame(b []byte, xid int32, r *Request) []byte {
 	start := len(b)
 	e := proto.Extend(append(b, 0, 0, 0, 0))
 	e.Int32(xid).Int32(r.Op)
-	if r.Op == proto.OpMulti {
+	switch r.Op {
+	case proto.OpMulti:
 		appendChecks(&e, r.Checks)
-	} else {
+	case proto.OpMultiRead:
+		appendReads(&e, r.Reads)
+	default:
 		appendFields(&e, r)
 	}
 	b = e.Bytes()
@@ -87,14 +92,4 @@ func appendFields(e *proto.Encoder, r *Request) {
 		e.Bool(r.IsWatch)
 	case proto.OpSync: // the path alone
 	}
-}
-
-// appendChecks writes a Multi that checks whether znodes exist: each part with a header of operation,
-// end mark and error.
-func appendChecks(e *proto.Encoder, paths []string) {
-	const unused = -1
-	for _, path := range paths {
-		e.Int32(proto.OpCheck).Bool(false).Int32(unused).String(path).Int32(unused)
-	}
-	e.Int32(proto.OpError).Bool(true).Int32(unused)
 }
