@@ -22,18 +22,32 @@ func (j *referee) queueIn(dir string) []string {
 // numberOf is what the server has appended to a name.
 func numberOf(name string) string { return name[len(name)-10:] }
 
-// ahead is the path of a contender for which the one at path has to wait, "" if there is none.
-func (j *referee) ahead(path string) string {
+// aheadLocked is the path of a contender for which the one at path has to wait, "" if there is none.
+func (j *referee) aheadLocked(path string) string {
 	isShared := j.isShared(path)
 	for i, other := range j.queue() {
 		if i < j.recipe.Limit {
 			continue
 		}
-		if numberOf(other) < numberOf(path) && (!isShared || !j.isShared(other)) {
+		if numberOf(other) < numberOf(path) && (!isShared || !j.isShared(other)) && !j.isInVainLocked(other) {
 			return other
 		}
 	}
 	return ""
+}
+
+// isInVainLocked reports whether a contender can't be granted: it was created under an exclusive one, whose number it has, and
+// that had been taken away. One that joins sees that, and fails.
+func (j *referee) isInVainLocked(path string) bool {
+	if !j.isShared(path) || slices.ContainsFunc(j.heldLeases, func(t *heldLease) bool { return t.lease.Path() == path }) {
+		return false
+	}
+	for outer := range j.deleted {
+		if numberOf(outer) == numberOf(path) && !j.isShared(outer) {
+			return true
+		}
+	}
+	return false
 }
 
 // first is the path of the contender whose turn it is, if any.

@@ -137,10 +137,11 @@ func (j *referee) granted(c *contender, lock int, lease *recipes.Lease, outer *h
 }
 
 // hasKnownLocked reports whether a client must know by now of an event at that time: at the latest when
-// its trouble is over, or when it gives up a silent connection.
+// its trouble is over, or when zk.Conn gives up a silent connection, after 2T/3. The engine does that after T/3, but
+// not where a write is in flight: the silence may be that of a slow quorum.
 func (j *referee) hasKnownLocked(c *contender, at time.Time) bool {
 	silence := time.Since(at)
-	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout/3) && !j.isCutOffLocked(c)
+	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout*2/3) && !j.isCutOffLocked(c)
 }
 
 // mustHaveEndedLocked reports whether a hold that a client passes on can't have outlasted an event at that time: trust has
@@ -166,7 +167,7 @@ func (j *referee) checkGrantLocked(t *heldLease, czxid int64) {
 	if t.session != t.c.client.Conn().SessionID() {
 		j.reportFaultLocked("%s: granted a znode of another session", t.c)
 	}
-	if ahead := j.ahead(path); ahead != "" {
+	if ahead := j.aheadLocked(path); ahead != "" {
 		j.reportFaultLocked("%s: granted %s, but %s is ahead", t.c, path, ahead)
 	}
 	// Readers that hold the lock together may have been granted in any order.
