@@ -44,8 +44,8 @@ func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, pr
 		if err := p.beginBehind(ctx, c); err != nil {
 			return wire.Answer{}, err
 		}
+		list, listErr := p.wait(ctx) // first, because it comes behind the other answer: so the goroutine is woken once
 		a, err := c.wait(ctx)
-		list, listErr := p.wait(ctx)
 		created.Epoch = c.ticket.epoch
 		if err == nil && listErr == nil {
 			created.List, created.IsListed = list, true
