@@ -36,7 +36,7 @@ func TestReleaseWakesThoseItAdmits(t *testing.T) {
 		first := crowd(b, 5, reading)
 		between := crowd(b, 1, writing)
 		second := crowd(b, 5, reading)
-		bubble.Pass(2 * time.Second) // all watch their own znodes now
+		bubble.Pass(4 * time.Second) // all watch their own znodes now
 		log := b.Srv.Observe()
 		b.Release(writer)
 		for _, waiting := range first {
@@ -90,7 +90,7 @@ func TestWriterIsWokenByTheReaderThatItWatches(t *testing.T) {
 				_, write := lockOf(b, client)
 				waiting := bubble.Waiting(b, b.Context(), write.Acquire)
 				behind := crowd(b, 3, reading)
-				bubble.Pass(2 * time.Second) // all watch their own znodes now
+				bubble.Pass(4 * time.Second) // all watch their own znodes now
 				log := b.Srv.Observe()
 				for i := c.first; i >= 0 && i < readers; i += c.step {
 					require.Empty(b, waiting)

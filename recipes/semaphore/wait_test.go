@@ -27,7 +27,7 @@ func TestReleaseWakesTheFirst(t *testing.T) {
 			clients = append(clients, client)
 			waiting = append(waiting, bubble.Waiting(b, b.Context(), semaphoreOf(b, client, 1).Acquire))
 		}
-		bubble.Pass(2 * time.Second) // all watch their own znodes now
+		bubble.Pass(4 * time.Second) // all watch their own znodes now
 		log := b.Srv.Observe()
 		b.Release(held)
 		lease := bubble.Granted(b, waiting[0])
@@ -56,7 +56,7 @@ func TestWaiterIsLeftInPeace(t *testing.T) {
 		all := bubble.Waiting(b, b.Context(), many(semaphoreOf(b, b.Client(recipes.WithSessionTimeout(time.Hour)), 3), 3))
 		client := b.Client(recipes.WithSessionTimeout(time.Hour))
 		waiting := bubble.Waiting(b, b.Context(), semaphoreOf(b, client, 3).Acquire)
-		bubble.Pass(2 * time.Second) // it watches its own znode now
+		bubble.Pass(4 * time.Second) // it watches its own znode now
 		log := b.Srv.Observe()
 		b.Release(one) // not enough for the one ahead
 		_, err := s.TryAcquire(b.Context())

@@ -16,7 +16,7 @@ import (
 // shows whether its own znode is there. So a contender whose znode is gone is not granted after its successor.
 
 // farFromTurn is how long a waiter has no watch on its own znode while its turn is far away.
-const farFromTurn = time.Second
+const farFromTurn = 3 * time.Second
 
 // settlingTime is how long a waiter goes on without a watch on its own znode. One whose turn comes by an event alone
 // has it from the start: see watchBlocker. One that is next and may miss events soon has it, a candidate at once.
