@@ -92,6 +92,8 @@ var phases = []struct {
 	{"session just expired", false, false, func(t *testing.T, s *stage) func() {
 		t.Helper()
 		leads(t, s)
+		s.proxy.Refuse(true) // see Expire
+		defer s.proxy.Refuse(false)
 		require.NoError(t, zkadmin.Expire(testkit.Context(t), ensemble.Shared(t).Server(0), s.client.Conn().SessionID()))
 		return nil
 	}},

@@ -23,6 +23,10 @@ const maxFrame = 1 << 16
 // Expire ends the session, as the server would after its timeout: its ephemeral nodes are gone when Expire returns, and
 // its client is told at its next handshake. It joins the session with the password that follows from the id and closes
 // it, so it needs nothing but the id (zk.Conn.SessionID).
+//
+// A client that comes back at the very moment of that join may be let in: then the server ends the session, but not this
+// connection, and drops without a word what comes over it. Its client gives it up when it has been silent for 2T/3. A test that
+// can't wait for that keeps the client away in the meantime.
 func Expire(ctx context.Context, server string, sessionID int64) error {
 	for cutOff := false; ; {
 		err := closeAs(ctx, server, sessionID, sessionPassword(sessionID))
