@@ -41,7 +41,7 @@ func (f *fixture) judgeTerms(t *testing.T) {
 			record[i].To = judge.Open
 		}
 		for _, rival := range r.rivals {
-			require.True(t, f.blindAt(rival) || f.harmedBefore(r, rival.at), "%s says that it leads beside %s", rival.who.id, r)
+			require.True(t, f.isBlind(rival) || f.harmedBefore(r, rival.answered), "%s says that it leads beside %s", rival.who.id, r)
 		}
 	}
 	for _, breach := range judge.Terms(record, 0) {
@@ -54,11 +54,11 @@ func (f *fixture) judgeTerms(t *testing.T) {
 	}
 }
 
-// blindAt reports whether a sighting is that of a term that somebody else has ended.
-func (f *fixture) blindAt(s sighting) bool {
-	return slices.ContainsFunc(f.log.terms, func(r *seenTerm) bool {
-		return r.by == s.who && f.blind(r) && r.began.Before(s.at) && !r.ended.Before(s.at)
-	})
+// isBlind reports whether a sighting is that of a term that somebody else has ended: of the first one of the contender that had
+// not ended before. Its work may have begun a little later.
+func (f *fixture) isBlind(s sighting) bool {
+	i := slices.IndexFunc(f.log.terms, func(r *seenTerm) bool { return r.by == s.who && !r.ended.Before(s.asked) })
+	return i >= 0 && f.blind(f.log.terms[i])
 }
 
 // harmedBefore reports whether somebody else had begun to end the term itself before an instant: then the next leader may be

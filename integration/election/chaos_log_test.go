@@ -39,10 +39,10 @@ func (r *seenTerm) over() time.Time {
 	return r.ended
 }
 
-// sighting is somebody who said at some time that they lead.
+// sighting is somebody who said at some time that they lead. On a busy machine a question may take milliseconds.
 type sighting struct {
-	who *contender
-	at  time.Time
+	who             *contender
+	asked, answered time.Time
 }
 
 func (r *seenTerm) String() string {

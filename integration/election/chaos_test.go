@@ -163,8 +163,12 @@ func (f *fixture) rivals(r *seenTerm) []sighting {
 	var seen []sighting
 	for _, p := range f.groups {
 		for _, c := range p.contenders {
-			if at := time.Now(); c != r.by && c.participant != nil && c.HasLeadership() && r.lease.Context().Err() == nil {
-				seen = append(seen, sighting{c, at})
+			if c == r.by || c.participant == nil {
+				continue
+			}
+			asked, leads := time.Now(), c.HasLeadership()
+			if answered := time.Now(); leads && r.lease.Context().Err() == nil {
+				seen = append(seen, sighting{c, asked, answered})
 			}
 		}
 	}
