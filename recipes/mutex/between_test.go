@@ -311,6 +311,7 @@ func TestCloseWhileAsking(t *testing.T) {
 // whileAsking calls fn while the second waiter of a long queue asks who is left ahead of it. The third waiter is of another
 // client.
 func whileAsking(t *testing.T, fn func(f *fixture, q *longQueue)) {
+	t.Helper()
 	inBubble(t, func(f *fixture) {
 		q := newLongQueue(f, 2)
 		q.waiters = append(q.waiters, f.waiting(f.Context(), f.mutex(f.client())))
