@@ -1,0 +1,25 @@
+package session
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
+)
+
+// An answer that has come counts each time, even if the caller's context has ended.
+func TestAnswerThatHasComeCounts(t *testing.T) {
+	s := &Session{}
+	s.life.open = t.Context()
+	c := &call{s: s, done: make(chan struct{}), answer: wire.Answer{Path: "/a"}}
+	close(c.done)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		a, err := c.wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "/a", a.Path)
+	}
+}
