@@ -120,8 +120,13 @@ func (c *call) Receive(a wire.Answer) {
 	s.life.calls.Done()
 }
 
-// wait waits for the answer for as long as ctx lasts.
+// wait waits for the answer for as long as ctx lasts. An answer that has come counts, even if ctx has ended since.
 func (c *call) wait(ctx context.Context) (wire.Answer, error) {
+	select {
+	case <-c.done:
+		return c.answer, c.answer.Err
+	default:
+	}
 	var closing <-chan struct{}
 	if !c.isCleanUp {
 		closing = c.s.life.open.Done()
