@@ -55,10 +55,10 @@ func (f *fixture) judgeTerms(t *testing.T) {
 }
 
 // isBlind reports whether a sighting is that of a term that somebody else has ended: of the first one of the contender that had
-// not ended before. Its work may have begun a little later.
+// not ended before. Its work may have begun a little later than it was seen.
 func (f *fixture) isBlind(s sighting) bool {
 	i := slices.IndexFunc(f.log.terms, func(r *seenTerm) bool { return r.by == s.who && !r.ended.Before(s.asked) })
-	return i >= 0 && f.blind(f.log.terms[i])
+	return i >= 0 && f.blind(f.log.terms[i]) && f.log.terms[i].began.Before(s.answered.Add(slack))
 }
 
 // harmedBefore reports whether somebody else had begun to end the term itself before an instant: then the next leader may be

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // queue are the paths of the contenders in the server's order.
@@ -36,18 +37,17 @@ func (j *referee) aheadLocked(path string) string {
 	return ""
 }
 
-// isInVainLocked reports whether a contender can't be granted: it was created under an exclusive one, whose number it has, and
-// that had been taken away. One that joins sees that, and fails.
+// isInVainLocked reports whether a contender can't be granted: it was created under an exclusive one of its session, whose number
+// it has, and that had been taken away just before. One that joins sees that, and fails.
 func (j *referee) isInVainLocked(path string) bool {
-	if !j.isShared(path) || slices.ContainsFunc(j.heldLeases, func(t *heldLease) bool { return t.lease.Path() == path }) {
-		return false
+	_, stat, _ := j.srv.Get(path)
+	isOuter := func(t *heldLease) bool {
+		gone, isDeleted := j.deleted[t.lease.Path()]
+		return isDeleted && time.Since(gone) < 2*j.timeout && j.isExclusive(t) && t.c.client.Conn().SessionID() == stat.EphemeralOwner &&
+			numberOf(t.lease.Path()) == numberOf(path)
 	}
-	for outer := range j.deleted {
-		if numberOf(outer) == numberOf(path) && !j.isShared(outer) {
-			return true
-		}
-	}
-	return false
+	isHeld := func(t *heldLease) bool { return t.lease.Path() == path }
+	return j.isShared(path) && slices.ContainsFunc(j.heldLeases, isOuter) && !slices.ContainsFunc(j.heldLeases, isHeld)
 }
 
 // first is the path of the contender whose turn it is, if any.

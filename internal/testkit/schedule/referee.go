@@ -137,8 +137,8 @@ func (j *referee) granted(c *contender, lock int, lease *recipes.Lease, outer *h
 }
 
 // hasKnownLocked reports whether a client must know by now of an event at that time: at the latest when
-// its trouble is over, or when zk.Conn gives up a silent connection, after 2T/3. The engine does that after T/3, but
-// not where a write is in flight: the silence may be that of a slow quorum.
+// its trouble is over, or when zk.Conn gives up a silent connection, after 2T/3. The engine does that sooner, but not
+// while nothing is held and a write is in flight, perhaps one that has not arrived: the silence may be that of a slow quorum.
 func (j *referee) hasKnownLocked(c *contender, at time.Time) bool {
 	silence := time.Since(at)
 	return silence > 0 && (c.calmFrom.Before(time.Now()) || silence > j.timeout*2/3) && !j.isCutOffLocked(c)
