@@ -25,12 +25,12 @@
 //  3. No ghost: after a failed attempt its znode exists at most until the session ends.
 //     While the session lives, the znode is deleted in the background until that is
 //     confirmed.
-//  4. No herd: a waiter watches its own znode and the one ahead. One release wakes one
-//     waiter, however long the queue is.
+//  4. No herd: a waiter watches the znode ahead and, if it is the next or has waited for
+//     3 s, its own. One release wakes one waiter, however long the queue is.
 //  5. FIFO: leases are granted in the order in which the server numbered the
 //     requests.
-//  6. A lease is granted only if its znode is in the list and belongs to the live
-//     session.
+//  6. A lease is granted only if the server has shown that its znode is there, with
+//     nobody ahead who excludes it, and belongs to the live session.
 //  7. A session that is lost while waiting is replaced: a new znode at the tail,
 //     under the retry policy, bounded by the caller's context. A waiter whose session
 //     survives keeps its position.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -107,6 +108,7 @@ func TestSomebodyIsLeftBetween(t *testing.T) {
 		require.Empty(f, second)
 		require.NoError(f, lease.Release())
 		q.leave(ahead[1])
+		require.Equal(f, 2, requests.Count(zktest.OpMultiRead))
 		pass(time.Minute)
 		require.Empty(f, second)
 		q.leave(ahead[0])
@@ -119,15 +121,22 @@ func TestTheHoldIsLeftBetween(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		q := newLongQueue(f, 2)
 		lease := q.firstLease()
+		requests := f.srv.Observe()
 		q.leave(q.ahead[1]...)
+		require.Equal(f, 1, requests.Count(zktest.OpMultiRead))
 		f.goesAhead(lease, q.waiters[1])
 	})
 }
 
-// Before its client has held the lock, a waiter in a long queue knows no contender that was the first. It lists the queue.
+// Before its client has held the lock, a waiter in a long queue knows no contender that was the first, even if the client holds
+// another lock. It lists the queue.
 func TestNoFirstBetween(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		q := newLongQueue(f, 1)
+		other, err := mutex.New(q.client, "/locks/b")
+		require.NoError(f, err)
+		_, err = other.Acquire(f.Context())
+		require.NoError(f, err)
 		last := len(q.ahead[0]) - 1
 		requests := f.srv.Observe()
 		q.leave(q.ahead[0][last])
@@ -169,10 +178,10 @@ func TestHiddenZnodeBetween(t *testing.T) {
 	})
 }
 
-// A client asks a server without multiRead once, even if the answer is lost when the server ends the connection. Later waiters
-// of the client list the queue.
+// A client asks a server without multiRead once, or twice if the answer is lost when the server ends the connection. Later
+// waiters of the client list the queue.
 func TestServerWithoutMultiRead(t *testing.T) {
-	for _, answers := range []bool{true, false} {
+	for answers, asks := range map[bool]int{true: 1, false: 2} {
 		inBubble(t, func(f *fixture) {
 			var asked atomic.Int32
 			remove := f.srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -188,7 +197,7 @@ func TestServerWithoutMultiRead(t *testing.T) {
 				return zktest.Fault{Refusal: zktest.RefuseUnimplemented}
 			})
 			defer remove()
-			q := newLongQueue(f, 3)
+			q := newLongQueue(f, 4)
 			lease := q.firstLease()
 			for i, next := range q.waiters[1:] {
 				require.NoError(f, lease.Release())
@@ -196,7 +205,7 @@ func TestServerWithoutMultiRead(t *testing.T) {
 				lease = f.granted(next)
 			}
 			require.NoError(f, lease.Release())
-			require.EqualValues(f, 1, asked.Load())
+			require.EqualValues(f, asks, asked.Load())
 		})
 	}
 }
@@ -239,11 +248,11 @@ func TestNoMultiReadWhereASuspensionEnds(t *testing.T) {
 	})
 }
 
-// A waiter that loses its connection while it asks lists the queue over the next connection.
+// A waiter that loses its connection while it asks lists the queue over the next connection. The next waiter asks again.
 func TestThoseBetweenAcrossConnections(t *testing.T) {
 	for _, lost := range []zktest.Loss{zktest.RequestLost, zktest.ReplyLost} {
 		inBubble(t, func(f *fixture) {
-			q := newLongQueue(f, 2)
+			q := newLongQueue(f, 5)
 			lease := q.firstLease()
 			f.lose(zktest.OpMultiRead, q.client, lost)
 			require.NoError(f, lease.Release())
@@ -253,6 +262,15 @@ func TestThoseBetweenAcrossConnections(t *testing.T) {
 			require.Equal(f, lease.Path(), f.queue()[0])
 			require.Equal(f, 1, requests.Count(zktest.OpMultiRead))
 			require.NotZero(f, countLists(requests)) // or two: the first may meet the end of the connection
+			for i, next := range q.waiters[2:] {
+				if i == 1 {
+					f.lose(zktest.OpMultiRead, q.client, lost) // not the second in a row
+				}
+				require.NoError(f, lease.Release())
+				q.leave(q.ahead[i+2]...)
+				lease = f.granted(next)
+				require.Equal(f, i+2, requests.Count(zktest.OpMultiRead))
+			}
 			require.NoError(f, lease.Release())
 		})
 	}
@@ -267,24 +285,32 @@ func (f *fixture) lose(op zktest.Op, client *recipes.Client, lost zktest.Loss) {
 	f.Cleanup(drop(op, 1, session))
 }
 
-// An Acquire that is cancelled while it asks leaves no znode. Its client asks again at the next turn.
+// An Acquire that is cancelled while it asks leaves no znode. However often that happens, its client asks again at the next turn.
 func TestCancelWhileAsking(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		q := newLongQueue(f, 1)
-		ctx, cancel := context.WithCancel(f.Context())
-		q.join(ctx, 3)
-		q.join(f.Context(), 3)
+		var cancels []func()
+		for range 3 {
+			ctx, cancel := context.WithCancel(f.Context())
+			q.join(ctx, 1)
+			cancels = append(cancels, cancel)
+		}
+		q.join(f.Context(), 1)
 		require.NoError(f, q.firstLease().Release())
-		stop := f.srv.Delay(zktest.OpMultiRead, time.Second, q.client.Conn().SessionID())
-		q.leave(q.ahead[1]...)
-		require.Empty(f, q.waiters[1])
-		cancel()
-		require.ErrorIs(f, f.outcome(q.waiters[1]).err, context.Canceled)
-		stop()
 		requests := f.srv.Observe()
-		q.leave(q.ahead[2]...)
-		require.NoError(f, f.granted(q.waiters[2]).Release())
-		require.Equal(f, 1, requests.Count(zktest.OpMultiRead))
+		stop := f.srv.Delay(zktest.OpMultiRead, time.Second, q.client.Conn().SessionID())
+		for i, cancel := range cancels {
+			q.leave(q.ahead[i+1]...)
+			require.Empty(f, q.waiters[i+1])
+			require.Equal(f, i+1, requests.Count(zktest.OpMultiRead))
+			cancel()
+			require.ErrorIs(f, f.outcome(q.waiters[i+1]).err, context.Canceled)
+			pass(2 * time.Second) // nothing is held back any more
+		}
+		stop()
+		last := len(q.waiters) - 1
+		q.leave(q.ahead[last]...)
+		require.NoError(f, f.granted(q.waiters[last]).Release())
 		require.Empty(f, f.queue())
 	})
 }

@@ -49,6 +49,6 @@
 // # Concurrency
 //
 // An InterProcessMutex is immutable and may be used by any number of goroutines.
-// A waiter watches its own znode and the one ahead. While it waits it sends no requests beside the
-// heartbeats of its session.
+// A waiter watches the znode ahead and, if it is the next or has waited for 3 s, its own. While it waits it sends
+// no other requests beside those that keep its session.
 package mutex

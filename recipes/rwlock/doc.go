@@ -49,8 +49,8 @@
 // # Concurrency
 //
 // An InterProcessReadWriteLock is immutable, and so are its locks. They may be used by any number of
-// goroutines. A waiter watches its own znode and the one that it waits for. While it waits it sends no
-// requests beside the heartbeats of its session.
+// goroutines. A waiter watches the znode that it waits for and, if it is the next or has waited for 3 s, its own. While it
+// waits it sends no other requests beside those that keep its session.
 //
 // # Source
 //

@@ -41,7 +41,8 @@
 // # Concurrency
 //
 // Semaphores are immutable and may be used by any number of goroutines. One that waits behind others
-// watches its own znode and the one ahead, and sends no requests beside the heartbeats of its session.
+// watches the znode ahead and, if it is the next or has waited for 3 s, its own. It sends no other requests beside
+// those that keep its session.
 //
 // # Source
 //

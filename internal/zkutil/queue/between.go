@@ -16,11 +16,11 @@ import (
 // from that hold to the blocker can still be ahead. One request with a short answer asks whether they, and the own znode, are
 // there. If one of them is there, the waiter lists the queue.
 //
-// So a waiter that joins a long queue keeps the names next ahead of its blocker. Later contenders stand behind the waiter.
+// So a waiter that joins a long queue keeps the names next ahead of its blocker. Later contenders are behind the waiter.
 
 const (
 	longQueue = 64 // contenders ahead of the blocker, from which on names are kept: a shorter list costs no more
-	maxNear   = 16 // names are kept
+	maxNear   = 16 // how many names are kept
 )
 
 // keepNear keeps the names next ahead of the first blocker that the waiter has. Its later blockers are among these names, or
@@ -48,14 +48,15 @@ func (w *waiter) readBetween(ctx context.Context) (isNobodyLeft bool) {
 	if first < 0 {
 		return false
 	}
-	paths := []string{w.path}
+	var paths []string
 	for _, name := range names[first:] {
 		paths = append(paths, zkutil.Join(w.q.Dir, name))
 	}
-	refusals, err := w.s.FindEach(ctx, paths)
-	if err != nil || len(refusals) != len(paths) {
+	refusals, err := w.s.FindEach(ctx, append(paths, w.path))
+	if err != nil || len(refusals) != len(paths)+1 {
 		return false
 	}
+	ahead, own := refusals[:len(paths)], refusals[len(paths)]
 	mayBeThere := func(refusal error) bool { return !errors.Is(refusal, zk.ErrNoNode) } // also a znode that may not be read
-	return refusals[0] == nil && !slices.ContainsFunc(refusals[1:], mayBeThere)
+	return own == nil && !slices.ContainsFunc(ahead, mayBeThere)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // A watch on the own znode costs a request, and an event when the znode goes. A short wait behind several others, and
-// a short hold, do without. A waiter without it does not take its turn by an event alone: it lists the queue, which
-// shows whether its own znode is there. So a contender whose znode is gone is not granted after its successor.
+// a short hold, do without. A waiter without it does not take its turn by an event alone: it lists the queue, or
+// asks as readBetween does, which shows whether its own znode is there. So a contender whose znode is gone is not granted after its successor.
 
 // farFromTurn is how long a waiter has no watch on its own znode while its turn is far away.
 const farFromTurn = 3 * time.Second

@@ -62,21 +62,21 @@ func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
 //     a list of its own queue, and the name has a uuid: so the hold was one in this queue, and not in an earlier
 //     directory with the same path.
 //     All contenders that were ahead of a hold that was the first are gone, and later ones have higher numbers.
-//     AcquireUnder alone puts a znode ahead of others. Queues that have to wait for such a znode have AlwaysList. A
+//     AcquireUnder alone puts a znode ahead of others, a reader's. Queues that have to wait for readers have AlwaysList. A
 //     foreign contender with a negative number comes first whenever it comes: one in the list makes isNext false.
 //  3. Nobody who is between the blocker and the waiter makes the waiter wait, because the rule said so of the
 //     queue behind the blocker (isNext). That queue was listed after the waiter's own create. So everybody who is
 //     ahead was in it, and from there they can only go.
 //  4. The own znode was there when the blocker had gone. The server tells every event in order, and has not told of
 //     the deletion of the own znode before that of the blocker, or before the answer that there is no blocker; or
-//     the own znode was read after that, as readBetween does. If it were gone, a successor might have been granted
-//     already.
+//     the own znode was read after that; readBetween reads it behind those of all who were ahead. If it were gone, a
+//     successor might have been granted already.
 //
 // The own znode is watched right behind the only blocker, or was before; look asks whether its watch stands when the
 // answer about the blocker has come. Else it is read when the blocker has become a hold of this session, while it is
 // held, unless a successor of the same session watches it already. So mostly nothing is sent after the deletion.
 // Session.Grant checks which session owns the own znode, and that the connection is that of the latest look: another
-// server might be behind what the event of the blocker has told.
+// server might be behind what the event of the blocker has reported.
 func (w *waiter) takeTurn(ctx context.Context) (isOurTurn bool, err error) {
 	if !w.isNext || !w.blockerWatch.IsGone() || !w.s.TellsEveryEvent() {
 		return false, nil

@@ -38,7 +38,7 @@ type budget struct {
 	spare      *room              // one that is not in use, for the next directory; may be nil
 }
 
-// room is what the session knows of a directory in which it has contenders.
+// room is what the session knows of a directory in which it has contenders: what they cost, and which of them was first.
 type room struct {
 	dir     string
 	first   string        // name of the latest hold of this session that was granted as the first of its queue; "": none

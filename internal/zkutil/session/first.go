@@ -48,7 +48,8 @@ func (w *Watch) noteFirstLocked() {
 }
 
 // LatestFirst returns the name of the latest hold of this session in a directory that was granted as the first of its
-// queue, "" if that is not known. It is known for as long as contenders of this session are there.
+// queue, "" if that is not known. It is known for as long as this session has contenders there, or attempts under way: the session
+// of zk.Conn may be another one by then, and the hold was the first all the same.
 func (s *Session) LatestFirst(dir string) string {
 	b := s.budget
 	b.mu.Lock()
@@ -69,19 +70,28 @@ func (b *budget) noteFirst(path string) {
 }
 
 // CanFindEach reports whether FindEach may be called. Servers before 3.6 don't know its request, and end the connection
-// as well: so the session does not ask again after such an answer, or after a connection that has ended before the answer. Where a
-// hold ends with the connection the session never asks.
+// as well: so the session does not ask again after such an answer. That answer may be lost with the connection: so it does not ask
+// again either once two answers in a row were lost. Where a hold ends with the connection it never asks.
 func (s *Session) CanFindEach() bool {
-	return s.wire != nil && !s.cfg.SuspendEnds && !s.lacksMultiRead.Load()
+	return s.wire != nil && !s.cfg.SuspendEnds && s.multiReadsLost.Load() < enoughLost
 }
+
+const enoughLost = 2 // answers to a multiRead in a row, to tell that the server may not know it
 
 // FindEach asks in one request which of several znodes are there. The result has for each path why the server has refused it,
 // such as zk.ErrNoNode, and nil for a znode that is there and may be read. The request lists the children of the znodes:
 // ephemeral znodes have none, while their data may be long.
 func (s *Session) FindEach(ctx context.Context, paths []string) ([]error, error) {
+	lost := s.multiReadsLost.Load()
 	a, err := s.run(ctx, &call{Request: wire.Request{Op: proto.OpMultiRead, Reads: paths}, what: "read", where: paths[0]})
-	if ctx.Err() == nil && (zkutil.IsUnimplemented(err) || zkutil.IsUnanswered(err)) {
-		s.lacksMultiRead.Store(true)
+	switch {
+	case ctx.Err() != nil:
+	case zkutil.IsUnimplemented(err):
+		s.multiReadsLost.Store(enoughLost)
+	case zkutil.IsUnanswered(err):
+		s.multiReadsLost.CompareAndSwap(lost, lost+1) // once for all that one connection has lost
+	default:
+		s.multiReadsLost.Store(0)
 	}
 	return a.Reads, err
 }

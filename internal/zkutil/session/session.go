@@ -62,7 +62,7 @@ type Session struct {
 	shared     sharedValues
 	budget     *budget // of ephemeral znodes
 
-	lacksMultiRead atomic.Bool // a server has refused one, or hung up: see CanFindEach
+	multiReadsLost atomic.Int32 // in a row: see CanFindEach
 
 	mu       sync.Mutex // protects everything below, and what other types name it for
 	conn     *zk.Conn

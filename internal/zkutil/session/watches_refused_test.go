@@ -196,7 +196,7 @@ func TestNoTurnOnAGoneZnode(t *testing.T) {
 		between := fixture.AcquireLater(ctx, fixture.MutexOn(other, "/m"))
 		fixture.Pass(time.Second)
 		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-		fixture.Pass(2 * time.Second) // so that it watches its own znode
+		fixture.Settle() // so that it watches its own znode
 		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
 		srv.Stop(srv.A)
 		cancel()
