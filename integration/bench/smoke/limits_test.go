@@ -34,7 +34,7 @@ var (
 	crowd = []string{"contended-256-8s", "contended-256-8p"}
 )
 
-// limits leave room for a hold of more than 3 ms, and a wait of more than 1 s, on a slow machine: either reads its znode.
+// limits leave room for a hold of more than 3 ms, and a wait of more than 3 s, on a slow machine: either reads its znode.
 var limits = []limit{
 	{[]string{"pair"}, requests, 3.3, 3.01},
 	{[]string{"pair"}, packets, 3.6, 3.01},
