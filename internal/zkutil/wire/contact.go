@@ -206,6 +206,17 @@ func (c *contact) readSentAt() time.Time {
 	return inFlight[i].sentAt
 }
 
+// isAnswerLost reports whether a request of the engine's own has no answer, although a later ping was answered just now, and
+// although it was sent T/3 ago: answers come in order, but no other client relies on that for pings.
+func (c *contact) isAnswerLost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inFlight := c.inFlight.all()
+	own := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.to != nil })
+	ping := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.op == proto.OpPing })
+	return own >= 0 && own < ping && c.now().Sub(inFlight[own].sentAt) > zkutil.ReadPatience(c.timeout)
+}
+
 // isPingDue reports whether an idle session has to ping now, and not only after another interval: T/4 without a
 // frame is too long.
 func (c *contact) isPingDue(interval, timeout time.Duration) bool {

@@ -65,8 +65,8 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		err := l.takeAnswer(request, zxid, code)
 		l.extendReadDeadline() // zk.Conn does so for its own frames alone
 		return true, err
-	case xid == proto.XidPing && request.op == proto.OpPing && !isExpected:
-		return false, l.failMalformed() // an answer before this one is missing, and nothing else would tell
+	case xid == proto.XidPing && !isExpected && l.contact.isAnswerLost():
+		return false, l.failMalformed() // nothing else would tell
 	case xid >= 0:
 		if code == proto.CodeOK {
 			l.layout = newLayout(headerSize, size-(headerSize-4), answerParts(request.op))
