@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A server that loses the answers to a create and to the list behind it, and goes on answering pings, is left: answers come in the
-// order of the requests, so the answer to a ping shows that the others are missing.
+// A client leaves a server that loses the answers to a create and to the list behind it, and goes on answering pings. Answers come
+// in the order of the requests, so that of a ping shows that the others are lost.
 func TestLostAnswersBesideAnsweredPings(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client := f.client()

@@ -48,8 +48,8 @@ func (w *Watch) noteFirstLocked() {
 }
 
 // LatestFirst returns the name of the latest hold of this session in a directory that was granted as the first of its
-// queue, "" if that is not known. It is known for as long as this session has contenders there, or attempts under way: the session
-// of zk.Conn may be another one by then, and the hold was the first all the same.
+// queue, "" if that is not known. It is known for as long as this session has contenders there, or attempts under way. The hold may
+// be one of an earlier session of zk.Conn: it was the first all the same.
 func (s *Session) LatestFirst(dir string) string {
 	b := s.budget
 	b.mu.Lock()
@@ -69,14 +69,15 @@ func (b *budget) noteFirst(path string) {
 	}
 }
 
-// CanFindEach reports whether FindEach may be called. Servers before 3.6 don't know its request, and end the connection
-// as well: so the session does not ask again after such an answer. That answer may be lost with the connection: so it does not ask
-// again either once two answers in a row were lost. Where a hold ends with the connection it never asks.
+// enoughLost is after how many lost answers in a row the server is taken for one that does not know the request of FindEach.
+const enoughLost = 2
+
+// CanFindEach reports whether FindEach may be called. Servers before 3.6 don't know its request, say so, and end the
+// connection. The session does not ask again then, or after enoughLost connections that have ended before the answer. Where a hold
+// ends with the connection it never asks.
 func (s *Session) CanFindEach() bool {
 	return s.wire != nil && !s.cfg.SuspendEnds && s.multiReadsLost.Load() < enoughLost
 }
-
-const enoughLost = 2 // answers to a multiRead in a row, to tell that the server may not know it
 
 // FindEach asks in one request which of several znodes are there. The result has for each path why the server has refused it,
 // such as zk.ErrNoNode, and nil for a znode that is there and may be read. The request lists the children of the znodes:
@@ -90,7 +91,7 @@ func (s *Session) FindEach(ctx context.Context, paths []string) ([]error, error)
 		s.multiReadsLost.Store(enoughLost)
 	case zkutil.IsUnanswered(err):
 		s.multiReadsLost.CompareAndSwap(lost, lost+1) // once for all that one connection has lost
-	default:
+	case err == nil: // not if it was not sent
 		s.multiReadsLost.Store(0)
 	}
 	return a.Reads, err

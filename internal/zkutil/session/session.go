@@ -62,7 +62,7 @@ type Session struct {
 	shared     sharedValues
 	budget     *budget // of ephemeral znodes
 
-	multiReadsLost atomic.Int32 // in a row: see CanFindEach
+	multiReadsLost atomic.Int32 // answers, in a row: see CanFindEach
 
 	mu       sync.Mutex // protects everything below, and what other types name it for
 	conn     *zk.Conn

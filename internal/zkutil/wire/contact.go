@@ -206,8 +206,8 @@ func (c *contact) readSentAt() time.Time {
 	return inFlight[i].sentAt
 }
 
-// isAnswerLost reports whether a request of the engine's own has no answer, although a later ping was answered just now, and
-// although it was sent T/3 ago: answers come in order, but no other client relies on that for pings.
+// isAnswerLost is asked when a ping was answered ahead of an earlier request. It reports whether the answer to a request of the
+// engine's own is lost: answers come in order. But no other client relies on that for pings, so the request has T/3 first.
 func (c *contact) isAnswerLost() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,7 +66,7 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		l.extendReadDeadline() // zk.Conn does so for its own frames alone
 		return true, err
 	case xid == proto.XidPing && !isExpected && l.contact.isAnswerLost():
-		return false, l.failMalformed() // nothing else would tell
+		return false, l.failMalformed() // while a write is in flight, nothing else ends the wait
 	case xid >= 0:
 		if code == proto.CodeOK {
 			l.layout = newLayout(headerSize, size-(headerSize-4), answerParts(request.op))
