@@ -17,6 +17,7 @@ type What string
 const (
 	Called     What = "called"     // an attempt to acquire began: Text is what may end it without a lease, Value after how long
 	Granted    What = "granted"    // and ended with a lease; Text tells a read lock under the write lock
+	Part       What = "part"       // one of several locks that are acquired as one was
 	Failed     What = "failed"     // or without: Text says why
 	Reacquired What = "reacquired" // the lease's context was used to acquire again; Token is the inner lease's
 	Unnested   What = "unnested"   // that failed, though the context stands: Text says why

@@ -318,3 +318,40 @@ func TestLeavesAServer(t *testing.T) {
 		require.Contains(t, fmt.Sprint(v.Violations), "which is there", name)
 	}
 }
+
+// Who acquires several locks as one is told of the first when he has it, whether or not he ever has the others.
+func TestPartOfSeveralLocks(t *testing.T) {
+	const patient, late = 20 * second, 12 * second
+	for name, tt := range map[string]struct {
+		part    int64 // 0: never
+		granted bool
+		late    bool
+	}{
+		"in time, and the others late":         {patient + second, true, false},
+		"in time, and the others never":        {patient + second, false, false},
+		"late, and the others at once":         {patient + late, true, true},
+		"never, and the znode goes in the end": {0, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := told(10)
+			if tt.granted {
+				h.lease(1, 200, patient+late, patient+late+second)
+			} else {
+				h.Lives = append(h.Lives, &Life{
+					Path: fencedPath + "/znode-200", Token: 200, Gone: (patient + late) / ms, GoneBy: 2001, End: Deleted, Session: 1,
+				})
+			}
+			l := h.Lives[len(h.Lives)-1]
+			l.Created = patient / ms
+			if tt.part != 0 {
+				h.Events = append(h.Events, Event{What: Part, By: "p1", Proc: 1, Path: fencedPath, Token: 200, Znode: l.Path, At: tt.part})
+			}
+			violations := fmt.Sprint(Judge(h).Violations)
+			if tt.late {
+				require.Contains(t, violations, "was not told")
+			} else {
+				require.Equal(t, "[]", violations)
+			}
+		})
+	}
+}

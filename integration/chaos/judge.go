@@ -107,7 +107,7 @@ func (v *Verdict) behind(h *History, l, before *Life, hold *Hold, procs map[int6
 		v.violation(hold.Granted, hold.Path, "%s: %s holds token %d while znode %d is ahead", hold.Path, hold.By, hold.Token, before.Token)
 	}
 	if proc, known := procs[l.Session]; known && (before == nil || before.Gone != 0) {
-		v.told(h, l, hold, proc, before)
+		v.told(h, l, proc, before)
 	}
 }
 
@@ -139,21 +139,36 @@ func (v *Verdict) logged(h *History) (granted map[*Life]*Hold, procs map[int64]i
 			procs[hold.Life.Session] = hold.Proc
 		}
 	}
+	h.hear(granted)
 	return granted, procs
+}
+
+// hear notes when the owner of each znode knew that it was his turn: at the grant, or, of several locks that are acquired as
+// one, when he had this one.
+func (h *History) hear(granted map[*Life]*Hold) {
+	lives := h.byPath()
+	for l, hold := range granted {
+		l.Heard = hold.Granted
+	}
+	for _, e := range h.Events {
+		if l := lives[e.Znode]; e.What == Part && l != nil {
+			l.Heard = e.At // before the grant of all, if there was one
+		}
+	}
 }
 
 // ms is how the servers' logs count.
 const ms = int64(time.Millisecond)
 
 // told: whoever is first in a quiet queue gets the lock, or leaves because he wants to.
-func (v *Verdict) told(h *History, l *Life, hold *Hold, proc int, before *Life) {
+func (v *Verdict) told(h *History, l *Life, proc int, before *Life) {
 	from, to := h.monotonic(l.Created), h.end()
 	if before != nil {
 		from = max(from, h.monotonic(before.Gone))
 	}
 	switch {
-	case hold != nil:
-		to = hold.Granted
+	case l.Heard != 0:
+		to = l.Heard
 	case l.End == Expired: // since that fault there may have been nobody to be told
 		to = h.lastFault(proc, h.monotonic(l.Gone))
 	case l.Gone != 0:

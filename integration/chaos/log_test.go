@@ -95,11 +95,11 @@ func TestReadLog(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Len(t, all, 9, name)
 		require.Equal(t, []*Life{
-			{"/l/a", 10, 1000, 1008, 18, Expired, 7},
-			{"/l/b", 11, 1001, 1005, 15, Deleted, 8},
-			{"/l/c", 12, 1002, 1006, 16, Robbed, 8},
-			{"/l/d", 13, 1003, 1007, 17, Closed, 9},
-			{"/l/e", 14, 1004, 1007, 17, Closed, 9},
+			{"/l/a", 10, 1000, 1008, 18, Expired, 7, 0},
+			{"/l/b", 11, 1001, 1005, 15, Deleted, 8, 0},
+			{"/l/c", 12, 1002, 1006, 16, Robbed, 8, 0},
+			{"/l/d", 13, 1003, 1007, 17, Closed, 9, 0},
+			{"/l/e", 14, 1004, 1007, 17, Closed, 9, 0},
 		}, lives(all), name)
 	}
 	all, err := readLog([]byte("ZKLG"))

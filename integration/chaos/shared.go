@@ -147,6 +147,27 @@ func (c *contender) permits(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// part records when one of several locks is acquired, which may be long before all are.
+type part struct {
+	multilock.Locker
+	*contender
+}
+
+func (p part) Acquire(ctx context.Context) (*recipes.Lease, error) {
+	return p.heard(p.Locker.Acquire(ctx))
+}
+
+func (p part) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
+	return p.heard(p.Locker.TryAcquire(ctx))
+}
+
+func (p part) heard(lease *recipes.Lease, err error) (*recipes.Lease, error) {
+	if err == nil {
+		p.note(Event{What: Part, Token: lease.FencingToken(), Znode: lease.Path()})
+	}
+	return lease, err
+}
+
 // both holds two locks as one: a mutex, and a semaphore mutex.
 func (c *contender) both(ctx context.Context) error {
 	first, err := mutex.New(c.client, firstPath, mutex.WithID(c.name))
@@ -157,12 +178,12 @@ func (c *contender) both(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, err := multilock.New(first, second)
+	other := *c
+	other.name, other.path = c.name+"+", secondPath
+	m, err := multilock.New(part{first, c}, part{second, &other})
 	if err != nil {
 		return err
 	}
-	other := *c
-	other.name, other.path = c.name+"+", secondPath
 	for last := false; !last && ctx.Err() == nil; linger(c.upTo(30*time.Millisecond), ctx.Done()) {
 		last = c.finishing()
 		var lease *multilock.Lease

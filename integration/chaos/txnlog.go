@@ -27,6 +27,7 @@ type Life struct {
 	GoneBy  int64 // the transaction that removed it
 	End     End
 	Session int64 // its owner
+	Heard   int64 // when its owner had the lock of it, on the monotonic clock; 0: never
 }
 
 // End is how a znode went.
