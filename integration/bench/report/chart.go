@@ -54,18 +54,12 @@ var colors = map[string]color.Color{
 	peer.Raw:       color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// drawCharts writes a file for each chart of which the run has a case, and returns those charts.
-func (r *Report) drawCharts(dir string) (drawn []chart, err error) {
+// drawCharts writes a file for each chart of which the run has a case, and returns those charts. It leaves out each chart with
+// another case that is shown: there the page has a table, and the new chart would not have it.
+func (r *Report) drawCharts(dir string, isShown func(name string) bool) (drawn []chart, err error) {
 	for _, c := range charts {
-		var sections []Section
-		for _, name := range c.cases {
-			for _, s := range r.sections {
-				if s.Case.Name == name {
-					sections = append(sections, s)
-				}
-			}
-		}
-		if len(sections) == 0 {
+		sections := r.measured(c.cases)
+		if len(sections) == 0 || slices.ContainsFunc(c.cases, func(name string) bool { return isShown(name) && len(r.measured([]string{name})) == 0 }) {
 			continue
 		}
 		if err := c.draw(filepath.Join(dir, c.file+".svg"), sections); err != nil {
@@ -74,6 +68,19 @@ func (r *Report) drawCharts(dir string) (drawn []chart, err error) {
 		drawn = append(drawn, c)
 	}
 	return drawn, nil
+}
+
+// measured returns the sections of those of the cases that the run has.
+func (r *Report) measured(cases []string) []Section {
+	var sections []Section
+	for _, name := range cases {
+		for _, s := range r.sections {
+			if s.Case.Name == name {
+				sections = append(sections, s)
+			}
+		}
+	}
+	return sections
 }
 
 func (c chart) draw(file string, sections []Section) error {

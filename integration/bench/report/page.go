@@ -15,7 +15,8 @@ import (
 //	<!-- bench chart pair -->
 //	<!-- end chart pair -->
 //
-// What was not measured, and what the page does not have, leaves it as it is.
+// What was not measured, and what the page does not have, leaves it as it is; so does a chart of several cases of which the page
+// has a table that this run does not replace.
 func (r *Report) UpdatePage(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -25,11 +26,11 @@ func (r *Report) UpdatePage(file string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	drawn, err := r.drawCharts(dir)
+	page := string(text)
+	drawn, err := r.drawCharts(dir, func(name string) bool { return block(page, name) != "" })
 	if err != nil {
 		return err
 	}
-	page := string(text)
 	for _, s := range r.sections {
 		page, err = replaceBlock(page, s.Case.Name, s.Markdown(), err)
 	}
@@ -44,6 +45,13 @@ func (r *Report) UpdatePage(file string) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// block returns what stands between the two lines of a name.
+func block(page, name string) string {
+	_, rest, _ := strings.Cut(page, "<!-- bench "+name+" -->\n")
+	text, _, _ := strings.Cut(rest, "<!-- end "+name+" -->")
+	return text
 }
 
 // replaceBlock replaces what stands between the two lines of a name, if the page has them. After an earlier error it does nothing.

@@ -65,6 +65,24 @@ func TestPageKeepsWhatWasNotMeasured(t *testing.T) {
 	require.Contains(t, string(chart), "zk.Lock")
 }
 
+// A chart of two cases is drawn anew only by a run that has both, once the page has both tables.
+func TestPageKeepsAChartThatWouldLoseACase(t *testing.T) {
+	r, _ := filled()
+	file := filepath.Join(t.TempDir(), "page.md")
+	const page = "<!-- bench chart pair -->\n<!-- end chart pair -->\n<!-- bench pair -->\n<!-- end pair -->\n<!-- bench pair-fsync -->\nold\n<!-- end pair-fsync -->\n"
+	require.NoError(t, os.WriteFile(file, []byte(page), 0o600))
+	require.NoError(t, r.UpdatePage(file))
+	require.NoFileExists(t, filepath.Join(filepath.Dir(file), "page", "pair.svg"))
+
+	other := r.sections[0]
+	other.Case.Name = "pair-fsync"
+	r.sections = append(r.sections, other)
+	require.NoError(t, r.UpdatePage(file))
+	chart, err := os.ReadFile(filepath.Join(filepath.Dir(file), "page", "pair.svg"))
+	require.NoError(t, err)
+	require.Contains(t, string(chart), "pair-fsync")
+}
+
 func TestPageWithoutAnEndIsRefused(t *testing.T) {
 	r, _ := filled()
 	file := filepath.Join(t.TempDir(), "page.md")
