@@ -40,11 +40,12 @@
 // # Source
 //
 // The algorithm is that of ZooKeeper's lock recipe and of Curator's LockInternals, and so are the
-// names of the znodes: "_c_<uuid>-lock-<number>". Four things differ from Curator. The znode is
+// names of the znodes: "_c_<uuid>-lock-<number>". Five things differ from Curator. The znode is
 // created and the queue read in one round trip, because a server answers the requests of a session in their
-// order. A revocation that comes before the grant is told at the grant or, like the deletion of the znode by
+// order; a session that was alone with its lock for a while does not read it at all, see session/alone.go. A revocation
+// that comes before the grant is told at the grant or, like the deletion of the znode by
 // somebody else, within 10 ms of it on a quick line: see ownnode.go. A second znode of one create, which the server
-// has executed twice, is found by its uuid and deleted. And when the only znode ahead has been
-// deleted, its waiter is granted without another look at the queue. In a long queue a waiter asks for the few znodes that may
-// be left ahead, if its session has held the lock shortly before: see between.go.
+// has executed twice, is found by its uuid and deleted. When the only znode ahead has been
+// deleted, its waiter is granted without another look at the queue. And in a long queue a waiter asks for the few znodes
+// that may be left ahead, if its session has held the lock shortly before: see between.go.
 package queue

@@ -168,8 +168,8 @@ func (q *Queue) joinAndWait(ctx context.Context, place *session.Place, mayWait b
 	return w.awaitHold(ctx)
 }
 
-// joinTail creates the znode of a waiter, which is the last of the queue, reads the queue behind that, and
-// looks at it. An error of the look is left to awaitHold.
+// joinTail creates the znode of a waiter, which is the last of the queue, reads the queue behind that, unless nobody can be
+// ahead, and looks at it. An error of the look is left to awaitHold.
 func (w *waiter) joinTail(ctx context.Context, place *session.Place) error {
 	q, s := w.q, w.s
 	created, err := session.CreateAndList(ctx, s, place, q.Dir, q.Prefix, q.data(), q.parse)
@@ -186,11 +186,18 @@ func (w *waiter) joinTail(ctx context.Context, place *session.Place) error {
 		return zkutil.ErrSequenceExhausted
 	}
 	w.token, w.owner, w.epoch = created.Token, created.Owner, created.Epoch
-	if created.Owner != 0 {
+	switch {
+	case created.Owner == 0:
+	case created.IsAlone:
+		w.joined = []Contender{w.self}
+	default:
 		w.joined = created.List
 	}
 	q.reportJoined(w.path)
 	w.failure, w.hasLooked = w.look(ctx), true
+	if w.failure == nil && w.isFirst {
+		s.NoteFirst(q.Dir, w.path, created.Before)
+	}
 	return nil
 }
 

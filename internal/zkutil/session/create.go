@@ -23,11 +23,14 @@ type Created[T any] struct {
 
 	IsListed bool
 	List     T // the children of its directory, as they were after its creation; zero unless IsListed
+
+	IsAlone bool   // at its creation there was no child with a lower number: see alone.go
+	Before  *Watch // on its directory, from before the create was sent; nil: there was none
 }
 
 // CreateAndList creates an ephemeral-sequential znode dir/_c_<uuid>-<prefix>, and the parents that are
 // missing, and lists dir with ListChildren. Mostly that takes one round trip. A list that has failed is no
-// error. When the create fails it leaves nothing behind:
+// error. Where this session was alone for a while there is no list. When the create fails it leaves nothing behind:
 //
 //   - After a lost answer it searches for the uuid, as Curator's protected create does. The znode that
 //     it finds may belong to a session that has expired: the caller checks the owner.
@@ -40,6 +43,12 @@ func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, pr
 	var created Created[T]
 	a, err := s.createProtected(ctx, place, dir, prefix, data, func(ctx context.Context, c *call) (wire.Answer, error) {
 		created = Created[T]{}
+		var isLikely bool
+		if created.Before, isLikely = s.startAlone(dir); isLikely {
+			a, err := s.run(ctx, c)
+			created.Epoch, created.IsAlone = c.ticket.epoch, err == nil && s.isAlone(dir, a.Path, created.Before)
+			return a, err
+		}
 		p := &pendingList[T]{s: s, key: listKey{dir, prefix}, parse: parse}
 		if err := p.beginBehind(ctx, c); err != nil {
 			return wire.Answer{}, err

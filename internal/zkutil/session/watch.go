@@ -257,6 +257,7 @@ func (s *Session) fireWatches(path string, event zk.EventType) {
 
 // loseWatchesLocked fires all watches: they stood at the server of another connection.
 func (s *Session) loseWatchesLocked() {
+	s.alone.clear()
 	for key, w := range s.watches {
 		delete(s.watches, key)
 		w.event = zk.EventNotWatching

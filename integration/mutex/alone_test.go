@@ -1,0 +1,95 @@
+package mutex_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// A client that was alone with a lock does not list its queue. A stranger at another server replaces the lock's directory, in one
+// transaction, by one in which the numbers go on and the stranger is first. Whoever comes behind that does not get the lock.
+func TestDirectoryReplacedUnderAClientThatIsAlone(t *testing.T) {
+	servers := ensemble.New(t, ensemble.Config{Nodes: 3})
+	proxy := faultproxy.New(t, servers.Server(0))
+	client := testclient.Dial(t, []string{proxy.Addr()}, recipes.WithSessionTimeout(longSession))
+	stranger := testkit.Conn(t, []string{servers.Server(1)}, longSession)
+	path := testkit.Path(t)
+	m := newMutex(t, client, path)
+	first, behind := 0, 0 // rounds in which the client came before the stranger, and behind
+	for range 60 {
+		last := leftAlone(t, m, proxy)
+		replaced := make(chan error, 1)
+		go func() { replaced <- replaceDirectory(stranger, path, last) }() // ends with the transaction; joined below
+		for range rand.IntN(4) {
+			_, _, err := stranger.Exists("/") // so that they meet in different ways
+			require.NoError(t, err)
+		}
+		lease, err := m.TryAcquire(testkit.Context(t))
+		if err := <-replaced; err == nil {
+			behind++
+		} else {
+			require.ErrorIs(t, err, zk.ErrNotEmpty)
+			first++
+		}
+		if err == nil {
+			require.Len(t, namesIn(t, stranger, path), 1, "the stranger is ahead")
+			require.NoError(t, lease.Release())
+		} else {
+			require.ErrorIs(t, err, recipes.ErrNotAcquired)
+		}
+		for _, name := range namesIn(t, stranger, path) {
+			require.NoError(t, stranger.Delete(path+"/"+name, -1))
+		}
+		require.NoError(t, stranger.Delete(path, -1))
+	}
+	t.Logf("first in %d rounds, behind in %d", first, behind)
+	require.Positive(t, behind)
+}
+
+// leftAlone acquires and releases until the client does without a list, and returns its latest number.
+func leftAlone(t *testing.T, m *mutex.InterProcessMutex, proxy *faultproxy.Proxy) (number int) {
+	t.Helper()
+	testkit.Eventually(t, func() bool {
+		proxy.ResetCounts()
+		lease := acquire(t, m)
+		require.NoError(t, lease.Release())
+		var err error
+		number, err = strconv.Atoi(lease.Path()[len(lease.Path())-10:])
+		require.NoError(t, err)
+		return requests(proxy)["getChildren2"] == 0
+	}, "an acquisition without a list")
+	return number
+}
+
+// replaceDirectory puts another directory in the place of an empty one. There a contender has a number, and nobody is ahead of it.
+func replaceDirectory(conn *zk.Conn, path string, number int) error {
+	acl := zk.WorldACL(zk.PermAll)
+	ops := []any{&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: acl}}
+	for i := range number {
+		child := fmt.Sprintf("%s/x%d", path, i)
+		ops = append(ops, &zk.CreateRequest{Path: child, Acl: acl}, &zk.DeleteRequest{Path: child, Version: -1})
+	}
+	ops = append(ops, &zk.CreateRequest{Path: path + "/lock-", Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence})
+	_, err := conn.Multi(ops...)
+	return err
+}
+
+func namesIn(t *testing.T, conn *zk.Conn, path string) []string {
+	t.Helper()
+	_, err := conn.Sync(path)
+	require.NoError(t, err)
+	names, _, err := conn.Children(path)
+	require.NoError(t, err)
+	return names
+}

@@ -1,0 +1,95 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
+)
+
+// A contender with the next number is alone only if everything is known that alone.go asks for.
+func TestIsAlone(t *testing.T) {
+	standing := func() *Watch { return &Watch{fired: make(chan struct{})} }
+	watch := standing()
+	const base, next = "/d/_c_x-lock-0000000006", "/d/_c_y-lock-0000000007"
+	for name, tt := range map[string]struct {
+		change   func(s *Session, a *alone)
+		path     string
+		before   *Watch
+		isLikely bool
+		isAlone  bool
+	}{
+		"alone":                 {nil, next, watch, true, true},
+		"not enough in a row":   {func(_ *Session, a *alone) { a.inARow = enoughAlone - 1 }, next, watch, false, true},
+		"the base is there":     {func(s *Session, _ *alone) { s.budget.nodes[base] = &charge{} }, next, watch, false, false},
+		"somebody in between":   {nil, "/d/_c_y-lock-0000000008", watch, true, false},
+		"a lower number":        {nil, "/d/_c_y-lock-0000000006", watch, true, false},
+		"no number":             {nil, "/d/_c_y-lock--000000007", watch, true, false},
+		"the watch has fired":   {func(_ *Session, a *alone) { close(a.watch.fired) }, next, nil, false, false},
+		"a watch since the try": {nil, next, standing(), true, false},
+		"a watch since the base": {
+			func(_ *Session, a *alone) { a.before = nil }, next, watch, false, false,
+		},
+		"another watch since the base": {
+			func(_ *Session, a *alone) { a.before = standing() }, next, watch, false, false,
+		},
+		"no watch": {func(_ *Session, a *alone) { a.before, a.watch = nil, nil }, next, nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Session{budget: newBudget(1000), alone: aloneIn{dirs: map[string]*alone{}}}
+			own := standing()
+			a := &alone{path: base, number: 6, before: own, inARow: enoughAlone, isWatched: true, watch: own}
+			s.alone.dirs["/d"], s.alone.watches = a, 1
+			if tt.change != nil {
+				tt.change(s, a)
+			}
+			before := tt.before
+			if before == watch {
+				before = a.watch
+			}
+			_, isLikely := s.startAlone("/d")
+			require.Equal(t, tt.isLikely, isLikely)
+			require.Equal(t, tt.isAlone, s.isAlone("/d", tt.path, before))
+			require.False(t, s.isAlone("/e", tt.path, before))
+		})
+	}
+}
+
+// What a session remembers of directories is bounded, and goes with the connection.
+func TestAloneIsBounded(t *testing.T) {
+	s := &Session{wire: &wire.Wire{}, budget: newBudget(1000), alone: aloneIn{dirs: map[string]*alone{}}}
+	s.alone.watches = maxAlone / 2
+	for i := range maxAlone / 2 {
+		s.alone.dirs[fmt.Sprint("/watched/", i)] = &alone{isWatched: true}
+	}
+	for i := range 3 * maxAlone {
+		for number := range 2 * enoughAlone {
+			s.NoteFirst(fmt.Sprint("/d/", i), fmt.Sprintf("/d/%d/_c_x-lock-%010d", i, number), nil)
+		}
+		require.LessOrEqual(t, len(s.alone.dirs), maxAlone)
+	}
+	require.Equal(t, 2*enoughAlone-1, s.alone.of(fmt.Sprint("/d/", 3*maxAlone-1)).inARow)
+	require.NotNil(t, s.alone.of("/watched/0"), "its watch stands")
+	require.Equal(t, maxAlone/2, s.alone.watches)
+
+	fired := &Watch{fired: make(chan struct{})}
+	close(fired.fired)
+	s.alone.dirs["/watched/0"].watch = fired
+	require.Nil(t, s.alone.of("/watched/0"))
+	require.Equal(t, maxAlone/2-1, s.alone.watches, "there is room for another")
+
+	s.loseWatchesLocked()
+	require.Empty(t, s.alone.dirs)
+	require.Zero(t, s.alone.watches)
+}
+
+func TestNumberOf(t *testing.T) {
+	for path, number := range map[string]int64{
+		"/d/_c_x-lock-0000000012": 12, "/d/2147483647": 2147483647, "0000000000": 0, "/d/lock--0000000001": 1,
+		"": -1, "/d/lock": -1, "000000012": -1, "/d/lock-000000x012": -1, "/d/lock+000000012": -1, "/d/lock--000000012": -1,
+	} {
+		require.Equal(t, number, numberOf(path), path)
+	}
+}

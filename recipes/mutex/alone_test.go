@@ -1,0 +1,199 @@
+package mutex_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// enoughAlone is after how many acquisitions with nobody in between a client no longer lists the queue.
+const enoughAlone = 4
+
+// settle acquires and releases until the client no longer lists the queue.
+func (f *fixture) settle(m *mutex.InterProcessMutex) {
+	f.Helper()
+	for range enoughAlone {
+		require.NoError(f, acquire(f.T, m).Release())
+		pass(moment)
+	}
+}
+
+// requests are the operations of one acquisition and its release.
+func (f *fixture) requests(m *mutex.InterProcessMutex) []zktest.Op {
+	f.Helper()
+	log := f.srv.Observe()
+	defer log.Stop()
+	require.NoError(f, acquire(f.T, m).Release())
+	return operations(log)
+}
+
+var (
+	withList    = []zktest.Op{zktest.OpCreate2, zktest.OpGetChildren2, zktest.OpDelete}
+	withoutList = []zktest.Op{zktest.OpCreate2, zktest.OpDelete}
+)
+
+// Who is alone with a lock pays for a create and a delete. Whoever comes in between makes him list the queue again.
+func TestAlone(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client := f.troubled()
+		m, other := f.mutex(client), f.mutex(f.client())
+		for range enoughAlone {
+			require.Subset(f, f.requests(m), withList)
+			pass(moment)
+		}
+		for range 3 {
+			require.Equal(f, withoutList, f.requests(m))
+			require.Equal(f, withoutList, f.requests(f.mutex(client)), "another mutex of the client")
+
+			require.NoError(f, acquire(f.T, other).Release())
+			require.Equal(f, withList, f.requests(m), "the other was in between")
+			for range enoughAlone - 1 {
+				require.Equal(f, withList, f.requests(m))
+			}
+		}
+		require.Equal(f, withoutList, f.requests(m))
+		f.cutAndReconnect(client)
+		for range enoughAlone {
+			require.Subset(f, f.requests(m), withList, "the watch on the directory is gone with the connection")
+			pass(moment)
+		}
+		require.Equal(f, withoutList, f.requests(m))
+	})
+}
+
+// Where a client knows not enough to be the first, it is not.
+func TestNotAlone(t *testing.T) {
+	for name, come := range map[string]func(f *fixture, client *recipes.Client, m *mutex.InterProcessMutex){
+		"somebody holds the lock": func(f *fixture, _ *recipes.Client, _ *mutex.InterProcessMutex) {
+			acquire(f.T, f.mutex(f.client()))
+		},
+		"the client holds it itself": func(f *fixture, _ *recipes.Client, m *mutex.InterProcessMutex) {
+			acquire(f.T, m)
+		},
+		"the client holds it, and others were there": func(f *fixture, client *recipes.Client, _ *mutex.InterProcessMutex) {
+			require.NoError(f, acquire(f.T, f.mutex(f.client())).Release())
+			acquire(f.T, f.mutex(client))
+		},
+		"a znode that somebody has named by hand": func(f *fixture, _ *recipes.Client, _ *mutex.InterProcessMutex) {
+			f.srv.Put(lock+"/by-hand-lock-0000000000", nil)
+		},
+		"another directory of the same name, with the same numbers": func(f *fixture, _ *recipes.Client, _ *mutex.InterProcessMutex) {
+			f.replaceDirectory(enoughAlone - 1)
+			acquire(f.T, f.mutex(f.client()))
+		},
+		"another directory, while the client is away": func(f *fixture, client *recipes.Client, _ *mutex.InterProcessMutex) {
+			over := f.outage()
+			f.replaceDirectory(enoughAlone - 1)
+			acquire(f.T, f.mutex(f.client()))
+			states, stop := client.Subscribe()
+			defer stop()
+			over()
+			for state := range states {
+				if state == recipes.Reconnected {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				client := f.troubled()
+				m := f.mutex(client)
+				f.settle(m)
+				come(f, client, m)
+				_, err := f.mutex(client).TryAcquire(f.Context())
+				require.ErrorIs(f, err, recipes.ErrNotAcquired)
+			})
+		})
+	}
+}
+
+// replaceDirectory deletes the lock's directory with all that is there, and makes another one that goes on with a number.
+func (f *fixture) replaceDirectory(next int32) {
+	f.srv.Delete(lock)
+	f.srv.Put(lock, nil)
+	f.srv.SetSequence(lock, next)
+}
+
+// Two callers who come together are numbered one behind the other. The second one waits.
+func TestTwoAloneTogether(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client := f.troubled()
+		m := f.mutex(client)
+		f.settle(m)
+		defer f.srv.Delay(zktest.OpCreate2, time.Second)() // so that both have asked before either is answered
+		first := acquiring(f.Context(), m)
+		synctest.Wait()
+		second := acquiring(f.Context(), f.mutex(client))
+		lease := f.granted(first)
+		pass(10 * time.Second)
+		require.Empty(f, second)
+		require.NoError(f, lease.Release())
+		require.NoError(f, f.granted(second).Release())
+	})
+}
+
+// Whatever happens between the acquisitions of a client, it gets the lock if and only if nobody is ahead.
+func TestAloneAmongStrangers(t *testing.T) {
+	for seed := range uint64(200) {
+		inBubble(t, func(f *fixture) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			client, stranger := f.troubled(), f.client()
+			last := 0 // number of the client
+			for range 30 {
+				f.settle(f.mutex(client))
+				last += enoughAlone
+				f.intrude(r, client, stranger, last)
+				isFree := len(f.queue()) == 0
+				lease, err := f.mutex(client).TryAcquire(f.Context())
+				if !isFree {
+					require.ErrorIs(f, err, recipes.ErrNotAcquired, "seed %d", seed)
+					f.srv.Delete(lock)
+					last = 0
+					continue
+				}
+				require.NoError(f, err, "seed %d", seed)
+				require.Equal(f, []string{lease.Path()}, f.queue(), "seed %d", seed)
+				number, err := strconv.Atoi(lease.Path()[len(lease.Path())-10:])
+				require.NoError(f, err)
+				last = number
+				require.NoError(f, lease.Release())
+			}
+		})
+	}
+}
+
+// intrude has strangers, the servers or an operator do something while a client does not have the lock.
+func (f *fixture) intrude(r *rand.Rand, client, stranger *recipes.Client, last int) {
+	f.Helper()
+	m := f.mutex(stranger)
+	switch r.IntN(8) {
+	case 0:
+	case 1:
+		acquire(f.T, m)
+	case 2:
+		require.NoError(f, acquire(f.T, m).Release())
+	case 3:
+		f.replaceDirectory(int32(last + r.IntN(3)))
+		acquire(f.T, m)
+	case 4:
+		f.replaceDirectory(int32(last + r.IntN(3)))
+	case 5:
+		f.srv.Put(fmt.Sprintf("%s/by-hand-lock-%010d", lock, r.IntN(last+1)), nil)
+	case 6:
+		f.cutAndReconnect(client)
+	case 7:
+		f.expireUnheard(client)
+		acquire(f.T, m)
+	}
+	pass(moment)
+}
