@@ -1,6 +1,7 @@
 package mutex_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -83,6 +85,16 @@ func TestNotAlone(t *testing.T) {
 			require.NoError(f, acquire(f.T, f.mutex(f.client())).Release())
 			acquire(f.T, f.mutex(client))
 		},
+		"somebody holds the lock, and the client gave up again and again": func(f *fixture, _ *recipes.Client, m *mutex.InterProcessMutex) {
+			acquire(f.T, f.mutex(f.client()))
+			for range 2 * enoughAlone {
+				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+				_, err := m.Acquire(ctx)
+				cancel()
+				require.ErrorIs(f, err, context.DeadlineExceeded)
+				pass(moment)
+			}
+		},
 		"a znode that somebody has named by hand": func(f *fixture, _ *recipes.Client, _ *mutex.InterProcessMutex) {
 			f.srv.Put(lock+"/by-hand-lock-0000000000", nil)
 		},
@@ -122,6 +134,44 @@ func (f *fixture) replaceDirectory(next int32) {
 	f.srv.Delete(lock)
 	f.srv.Put(lock, nil)
 	f.srv.SetSequence(lock, next)
+}
+
+// What a client remembers counts for a session timeout.
+func TestAloneLongAgo(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		m := f.mutex(f.client())
+		f.settle(m)
+		pass(testclient.SessionTimeout - time.Second)
+		require.Equal(f, withoutList, f.requests(m))
+		pass(testclient.SessionTimeout)
+		log := f.srv.Observe()
+		require.NoError(f, acquire(f.T, m).Release())
+		require.Equal(f, 1, log.Count(zktest.OpGetChildren2))
+		require.Equal(f, withoutList, f.requests(m))
+	})
+}
+
+// A client that may not watch the directory lists the queue, and asks for the watch again and again.
+func TestAloneWithoutAWatch(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		m := f.mutex(f.client())
+		allow := f.srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData && r.Path == lock {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		log := f.srv.Observe()
+		const times = 10 * (enoughAlone - 1)
+		for range times {
+			require.Subset(f, f.requests(m), withList)
+			pass(moment)
+		}
+		require.Equal(f, times/(enoughAlone-1), log.Count(zktest.OpGetData))
+		allow()
+		f.settle(m)
+		require.Equal(f, withoutList, f.requests(m))
+	})
 }
 
 // Two callers who come together are numbered one behind the other. The second one waits.

@@ -197,6 +197,26 @@ func TestWriterBehindAReader(t *testing.T) {
 	})
 }
 
+// A client that was alone as the owner of a mutex on the same path was not alone as a writer: the two locks don't see each other.
+func TestWriterBesideAMutex(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		_, write := lockOf(b, client)
+		b.Release(bubble.Acquire(b, write.Acquire)) // which has checked the layout
+		_, other := lockOf(b, b.Client())
+		held := bubble.Acquire(b, other.Acquire)
+		m, err := mutex.New(client, lock)
+		require.NoError(b, err)
+		for range 8 {
+			b.Release(bubble.Acquire(b, m.Acquire))
+			bubble.Pass(bubble.Moment)
+		}
+		_, err = write.TryAcquire(b.Context())
+		require.ErrorIs(b, err, recipes.ErrNotAcquired)
+		b.Release(held)
+	})
+}
+
 // The guard of a transaction holds for readers as well.
 func TestCheck(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {

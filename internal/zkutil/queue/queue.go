@@ -38,7 +38,8 @@ type Queue struct {
 	Rule     Rule
 	KeepNode bool // the znode of a hold stays when the hold ends, until Candidate.Vacate
 	// AlwaysList is for a queue in which a contender can come ahead of a waiter: see AcquireUnder. No
-	// waiter is granted without a listing that was made after its predecessor had gone.
+	// waiter is granted without a listing that was made after its predecessor had gone. (One that had none need not list: a contender
+	// that comes ahead raises the counter of the directory, as all do.)
 	AlwaysList bool
 	ShowOwn    bool // Participants returns only contenders with the same prefix
 
@@ -196,7 +197,7 @@ func (w *waiter) joinTail(ctx context.Context, place *session.Place) error {
 	q.reportJoined(w.path)
 	w.failure, w.hasLooked = w.look(ctx), true
 	if w.failure == nil && w.isFirst {
-		s.NoteFirst(q.Dir, w.path, created.Before)
+		s.NoteFirst(q.Dir, q.Prefix, w.path, created.Before)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"time"
 )
 
 // Most locks are wanted by one session for a while. There a new contender need not list its directory to know that it is the first:
@@ -13,16 +14,20 @@ import (
 // number. A deletion does not. So a new contender of number n is the first of its queue if all of this is known:
 //
 //  1. The session had a contender of number n−1 in this directory. So nobody has created a child in between.
-//  2. When that was first, nobody was ahead of it: by a list behind its create, or by this same argument.
+//  2. When that was first, nobody of the same queue was ahead of it: by a list behind its create, or by this same argument.
 //  3. It is gone.
 //  4. It was in the same directory, and not in one of the same name that was deleted since, where numbers begin anew: a watch on
-//     the directory stood before its create was sent, and has not fired by the answer to the create of n. The session has to be told
-//     of every event, before the answers to later requests. A watch of another connection has fired.
+//     the directory stood before its create was sent, and has not fired by the answer to the create of n. An own connection tells
+//     of an event before the answers to later requests. When it is replaced, everything here is forgotten.
 //
-// Without the list a guess that is wrong costs a round trip. So the session guesses only after enoughAlone contenders in a row.
+// Servers from 3.8.4 on keep an event from a session that may not read the znode any more (ZOOKEEPER-4799). So what is remembered
+// counts for a session timeout T only: whoever takes READ on a directory away has to wait for T before he replaces it.
+//
+// Without the list a guess that is wrong costs a round trip. So the session guesses only behind enoughAlone contenders in a row.
 
 const (
-	// enoughAlone is after how many contenders in a row with nobody in between a session leaves out the list.
+	// enoughAlone is behind how many contenders, each with the number before and nobody ahead, a session leaves out the list. The
+	// first in the row is not counted.
 	enoughAlone = 3
 	// maxAlone bounds the directories of which a session remembers its latest contender. Half of them may have a watch, which
 	// stands until it fires.
@@ -31,16 +36,18 @@ const (
 
 // alone is what a session remembers of a directory where its latest contender was the first.
 type alone struct {
-	path   string // of that contender
+	prefix string // of the contender: those with the same one are in the same queue
+	path   string
 	number int64
-	before *Watch // on the directory, from before the create of that contender was sent; nil: there was none
-	inARow int    // contenders before it, each with the number before
+	at     time.Time // when it was the first
+	before *Watch    // on the directory, from before the create of that contender was sent; nil: there was none
+	inARow int       // contenders before it, each with the number before
 
 	isWatched bool   // watch was asked for
 	watch     *Watch // on the directory; nil: none stands yet
 }
 
-// aloneIn remembers the latest contenders of a session that were alone in their directories. Guarded by Session.mu.
+// aloneIn remembers the latest contenders of a session that were the first in their directories. Guarded by Session.mu.
 type aloneIn struct {
 	dirs    map[string]*alone
 	watches int // how many of dirs are watched
@@ -52,15 +59,12 @@ func (m *aloneIn) clear() {
 	m.watches = 0
 }
 
-// of returns what is remembered of a directory, nil for nothing.
-func (m *aloneIn) of(dir string) *alone {
-	a := m.dirs[dir]
-	if a != nil && a.watch != nil && a.watch.HasFired() {
+// forget forgets a directory, because its watch has fired.
+func (m *aloneIn) forget(dir string) {
+	if a := m.dirs[dir]; a != nil && a.isWatched {
 		delete(m.dirs, dir)
 		m.watches--
-		return nil
 	}
-	return a
 }
 
 // add returns what is to be remembered of a directory of which nothing is yet.
@@ -75,27 +79,29 @@ func (m *aloneIn) add(dir string) *alone {
 
 // startAlone returns the watch that stands on a directory before the create of a contender, nil if there is none, and whether the
 // contender is likely to be numbered right behind one of ours that is gone.
-func (s *Session) startAlone(dir string) (before *Watch, isLikely bool) {
+func (s *Session) startAlone(dir, prefix string) (before *Watch, isLikely bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.alone.of(dir)
+	a := s.alone.dirs[dir]
 	if a == nil {
 		return nil, false
 	}
-	return a.watch, a.inARow >= enoughAlone && a.isProvenLocked(s)
+	return a.watch, a.inARow >= enoughAlone && s.isProvenLocked(a, prefix)
 }
 
-// isProvenLocked reports whether the next number is that of a contender which is alone.
-func (a *alone) isProvenLocked(s *Session) bool {
-	return a.watch != nil && a.watch == a.before && s.budget.isGone(a.path)
+// isProvenLocked reports whether the next number is that of the first of a queue. A znode that budget does not know was counted
+// there before NoteFirst, and is gone.
+func (s *Session) isProvenLocked(a *alone, prefix string) bool {
+	isFresh := s.clock.now().Sub(a.at) < s.live.timeout
+	return a.watch != nil && a.watch == a.before && a.prefix == prefix && isFresh && s.budget.isGone(a.path)
 }
 
 // isAlone reports whether a contender was the first of its queue when it was created: see the top of this file. before is the watch
 // that stood before its create was sent.
-func (s *Session) isAlone(dir, path string, before *Watch) bool {
+func (s *Session) isAlone(dir, prefix, path string, before *Watch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.alone.of(dir)
+	a := s.alone.dirs[dir]
 	if a == nil {
 		return false
 	}
@@ -103,27 +109,27 @@ func (s *Session) isAlone(dir, path string, before *Watch) bool {
 	if !isNext {
 		a.inARow = 0
 	}
-	return isNext && a.watch == before && a.isProvenLocked(s)
+	return isNext && a.watch == before && s.isProvenLocked(a, prefix)
 }
 
-// NoteFirst notes that a contender was the first of its queue when it joined.
-func (s *Session) NoteFirst(dir, path string, before *Watch) {
+// NoteFirst notes that a contender was the first of its queue when it joined. prefix and before are those of its create.
+func (s *Session) NoteFirst(dir, prefix, path string, before *Watch) {
 	number := numberOf(path)
 	if s.wire == nil || number < 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.alone.of(dir)
+	a := s.alone.dirs[dir]
 	if a == nil {
 		a = s.alone.add(dir)
 	}
-	if a.number+1 == number {
+	if a.number+1 == number && a.prefix == prefix {
 		a.inARow++
 	} else {
 		a.inARow = 0
 	}
-	a.path, a.number, a.before = path, number, before
+	a.prefix, a.path, a.number, a.at, a.before = prefix, path, number, s.clock.now(), before
 	if a.inARow >= enoughAlone-1 && !a.isWatched && s.alone.watches < maxAlone/2 {
 		a.isWatched = true
 		s.alone.watches++
@@ -131,14 +137,19 @@ func (s *Session) NoteFirst(dir, path string, before *Watch) {
 	}
 }
 
-// watchAlone sets the watch on a directory. Where that is refused the session goes on with lists.
+// watchAlone sets the watch on a directory, by a read: so the session may read the directory, and is told. Where that fails the
+// session goes on with lists, and tries again after enoughAlone more.
 func (s *Session) watchAlone(ctx context.Context, dir string, a *alone) {
 	watch, err := s.Watch(ctx, dir)
-	if err != nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.alone.dirs[dir] != a {
+		return // the watch has fired since, or the connection was replaced
+	}
+	if err != nil {
+		s.alone.forget(dir)
+		return
+	}
 	a.watch = watch
 }
 
@@ -155,7 +166,7 @@ func numberOf(path string) int64 {
 	return number
 }
 
-// isGone reports whether a znode of ours is known to be gone.
+// isGone reports whether a znode of ours, which was counted once, is known to be gone.
 func (b *budget) isGone(path string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ type Created[T any] struct {
 	IsListed bool
 	List     T // the children of its directory, as they were after its creation; zero unless IsListed
 
-	IsAlone bool   // at its creation there was no child with a lower number: see alone.go
+	IsAlone bool   // at its creation nobody of its queue was ahead: see alone.go
 	Before  *Watch // on its directory, from before the create was sent; nil: there was none
 }
 
@@ -44,9 +44,9 @@ func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, pr
 	a, err := s.createProtected(ctx, place, dir, prefix, data, func(ctx context.Context, c *call) (wire.Answer, error) {
 		created = Created[T]{}
 		var isLikely bool
-		if created.Before, isLikely = s.startAlone(dir); isLikely {
+		if created.Before, isLikely = s.startAlone(dir, prefix); isLikely {
 			a, err := s.run(ctx, c)
-			created.Epoch, created.IsAlone = c.ticket.epoch, err == nil && s.isAlone(dir, a.Path, created.Before)
+			created.Epoch, created.IsAlone = c.ticket.epoch, err == nil && s.isAlone(dir, prefix, a.Path, created.Before)
 			return a, err
 		}
 		p := &pendingList[T]{s: s, key: listKey{dir, prefix}, parse: parse}

@@ -251,6 +251,9 @@ func (s *Session) fireWatches(path string, event zk.EventType) {
 			delete(s.watches, key)
 			w.event = event
 			close(w.fired)
+			if kind == wire.WatchData {
+				s.alone.forget(path)
+			}
 		}
 	}
 }
