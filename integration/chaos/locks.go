@@ -38,6 +38,33 @@ func (c *contender) fenced(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// inBursts holds the lock many times in a row, so that its client is alone there for a while, and then leaves it to others.
+func (c *contender) inBursts(ctx context.Context) error {
+	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
+	if err != nil {
+		return err
+	}
+	const longest = 30
+	left := 0 // of the burst
+	for last := false; !last && ctx.Err() == nil; left-- {
+		if left <= 0 {
+			linger(c.upTo(2*time.Second), ctx.Done())
+			left = 1 + c.rand.IntN(longest)
+		}
+		last = c.finishing()
+		c.call(unlimited, 0)
+		lease := c.acquire(ctx, m.Acquire)
+		if lease == nil {
+			last = false
+			continue
+		}
+		c.guard(ctx, lease)
+		c.work(lease, time.Millisecond)
+		c.release(lease)
+	}
+	return ctx.Err()
+}
+
 // work goes on for up to a time, or now and then for long enough to be interrupted by a
 // fault. Some are slow to see that they have lost the lock, and write all the same.
 func (c *contender) work(lease *recipes.Lease, upTo time.Duration) {

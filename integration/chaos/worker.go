@@ -41,13 +41,14 @@ const (
 	firstPath     = "/chaos/first"     // a mutex, the first part of a multilock
 	secondPath    = "/chaos/second"    // a semaphore mutex, the second part
 	cohortPath    = "/chaos/cohort"    // passed on inside each process, in SQL
+	burstsPath    = "/chaos/bursts"    // by one process many times in a row, then by another
 	standbyPath   = "/chaos/standby"   // by sessions of their own, that wait for long
 	registerPath  = "/register"        // the guarded znode
 )
 
 var paths = []string{
 	fencedPath, mixedPath, revokedPath, latchPath, selectorPath, readWritePath, permitsPath, firstPath, secondPath, cohortPath,
-	standbyPath,
+	burstsPath, standbyPath,
 }
 
 // Paths are those of all locks.
@@ -155,6 +156,7 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 		{cohortPath, (*contender).inCohort},
 		{cohortPath, (*contender).inCohort},
 		{cohortPath, (*contender).inCohort},
+		{burstsPath, (*contender).inBursts},
 	}
 	errs := make([]error, len(bodies)+1)
 	var closeStandbys func() error
