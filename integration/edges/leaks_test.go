@@ -121,7 +121,8 @@ type survivor struct {
 func newSurvivor(t *testing.T, server string) *survivor {
 	t.Helper()
 	w := &survivor{t: t, server: server, root: testkit.Path(t), conn: stranger(t, server), client: connect(t, server, brisk())}
-	blocker := acquire(t, newMutex(t, connect(t, server), w.root+"/held"))
+	const calm = 40 * time.Second // the blocker's lease outlives a machine that stands still for many seconds
+	blocker := acquire(t, newMutex(t, connect(t, server, recipes.WithSessionTimeout(calm)), w.root+"/held"))
 	ctx, cancel := context.WithCancel(t.Context())
 	waiter := acquiring(ctx, newMutex(t, w.client, w.root+"/held"))
 	t.Cleanup(func() {
