@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
@@ -15,12 +16,14 @@ import (
 
 // The requests of an uncontended acquisition are part of what users pay for.
 func TestAcquireAndRelease(t *testing.T) {
-	client, proxy := proxied(t)
 	path := testkit.Path(t)
-	m := newMutex(t, client, path)
-	require.NoError(t, acquire(t, m).Release(), "the first one makes the parent")
+	require.NoError(t, acquire(t, newMutex(t, direct(t), path)).Release(), "the first one makes the parent")
 
+	var m *mutex.InterProcessMutex
+	var proxy *faultproxy.Proxy
 	isBrief := func() bool {
+		client, p := proxied(t) // each time another: one that is alone for a while lists no queue
+		m, proxy = newMutex(t, client, path), p
 		proxy.ResetCounts()
 		require.NoError(t, acquire(t, m).Release())
 		return requests(proxy)["getData"] == 0
