@@ -319,7 +319,7 @@ func TestLeavesAServer(t *testing.T) {
 	}
 }
 
-// Who acquires several locks as one is told of the first when he has it, whether or not he ever has the others.
+// A contender for several locks as one has his turn at the first when he has that, also if he never has the others.
 func TestPartOfSeveralLocks(t *testing.T) {
 	const patient, late = 20 * second, 12 * second
 	for name, tt := range map[string]struct {

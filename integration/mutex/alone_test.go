@@ -18,7 +18,7 @@ import (
 )
 
 // A client that was alone with a lock does not list its queue. A stranger at another server replaces the lock's directory, in one
-// transaction, by one in which the numbers go on and the stranger is first. Whoever comes behind that does not get the lock.
+// transaction, by one in which the numbers go on and the stranger is first. A client that comes behind that does not get the lock.
 func TestDirectoryReplacedUnderAClientThatIsAlone(t *testing.T) {
 	servers := ensemble.New(t, ensemble.Config{Nodes: 3})
 	proxy := faultproxy.New(t, servers.Server(0))

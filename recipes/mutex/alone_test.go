@@ -43,7 +43,7 @@ var (
 	withoutList = []zktest.Op{zktest.OpCreate2, zktest.OpDelete}
 )
 
-// Who is alone with a lock pays for a create and a delete. Whoever comes in between makes him list the queue again.
+// A client that is alone with a lock sends a create and a delete. Another one in between makes it list the queue again.
 func TestAlone(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client := f.troubled()

@@ -21,7 +21,7 @@ import (
 //     of an event before the answers to later requests. When it is replaced, everything here is forgotten.
 //
 // Servers from 3.8.4 on keep an event from a session that may not read the znode any more (ZOOKEEPER-4799). So what is remembered
-// counts for a session timeout T only: whoever takes READ on a directory away has to wait for T before he replaces it.
+// counts for a session timeout T only, and T has to pass between taking READ on a directory away and replacing it.
 //
 // Without the list a guess that is wrong costs a round trip. So the session guesses only behind enoughAlone contenders in a row.
 
@@ -137,7 +137,7 @@ func (s *Session) NoteFirst(dir, prefix, path string, before *Watch) {
 	}
 }
 
-// watchAlone sets the watch on a directory, by a read: so the session may read the directory, and is told. Where that fails the
+// watchAlone sets the watch on a directory, by a read: so the session may read the directory, and gets its events. Where that fails the
 // session goes on with lists, and tries again after enoughAlone more.
 func (s *Session) watchAlone(ctx context.Context, dir string, a *alone) {
 	watch, err := s.Watch(ctx, dir)
