@@ -63,3 +63,20 @@ func Split(path string) (dir, name string) {
 	i := strings.LastIndexByte(path, '/')
 	return max(path[:i], "/"), path[i+1:]
 }
+
+// NumberDigits is how many digits a server appends to the name of a sequential znode, if the number is not negative.
+const NumberDigits = 10
+
+// NumberOf returns the number that the last ten digits of a name or a path are, and whether it has them.
+func NumberOf(name string) (number int64, ok bool) {
+	if len(name) < NumberDigits {
+		return 0, false
+	}
+	for _, digit := range []byte(name[len(name)-NumberDigits:]) {
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+		number = 10*number + int64(digit-'0')
+	}
+	return number, true
+}

@@ -87,3 +87,14 @@ func TestJoinAndSplit(t *testing.T) {
 	require.Equal(t, "/", dir)
 	require.Empty(t, name)
 }
+
+func TestNumberOf(t *testing.T) {
+	for path, want := range map[string]int64{
+		"/d/_c_x-lock-0000000012": 12, "/d/2147483647": 2147483647, "0000000000": 0, "/d/lock--0000000001": 1,
+		"": -1, "/d/lock": -1, "000000012": -1, "/d/lock-000000x012": -1, "/d/lock+000000012": -1, "/d/lock--000000012": -1,
+	} {
+		number, ok := NumberOf(path)
+		require.Equal(t, want >= 0, ok, path)
+		require.Equal(t, max(want, 0), number, path)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,67 @@ func (f *fixture) replaceDirectory(next int32) {
 	f.srv.Delete(lock)
 	f.srv.Put(lock, nil)
 	f.srv.SetSequence(lock, next)
+}
+
+// A create without a list that fails half way leaves nothing behind, and the next attempt does not rest on it.
+func TestAloneInterrupted(t *testing.T) {
+	ends := map[string]struct {
+		end     func(f *fixture, client *recipes.Client, cancel func())
+		failure error // nil: the attempt goes on
+		over    bool  // for the client
+	}{
+		"cancelled":       {end: func(_ *fixture, _ *recipes.Client, cancel func()) { cancel() }, failure: context.Canceled},
+		"closed":          {end: func(f *fixture, client *recipes.Client, _ func()) { require.NoError(f, client.Close()) }, failure: recipes.ErrClosed, over: true},
+		"cut off":         {end: func(f *fixture, client *recipes.Client, _ func()) { f.srv.Disconnect(client.Conn().SessionID()) }},
+		"session expired": {end: func(f *fixture, client *recipes.Client, _ func()) { f.srv.Expire(client.Conn().SessionID()) }},
+	}
+	for name, tt := range ends {
+		for _, lost := range []zktest.Loss{0, zktest.RequestLost, zktest.ReplyLost} {
+			t.Run(fmt.Sprint(name, ", ", lost), func(t *testing.T) {
+				inBubble(t, func(f *fixture) {
+					client := f.troubled()
+					m := f.mutex(client)
+					f.settle(m)
+					f.once(zktest.OpCreate2, zktest.Fault{Lost: lost, Delay: 100 * time.Millisecond})
+					log := f.srv.Observe()
+					ctx, cancel := context.WithCancel(f.Context())
+					defer cancel()
+					done := acquiring(ctx, m)
+					pass(moment)
+					require.Empty(f, done)
+					require.Equal(f, []zktest.Op{zktest.OpCreate2}, operations(log), "it is the create without a list that is interrupted")
+					tt.end(f, client, cancel)
+					got := f.outcome(done)
+					if tt.failure == nil {
+						require.NoError(f, got.err)
+						require.Equal(f, []string{got.lease.Path()}, f.queue())
+						require.NoError(f, got.lease.Release())
+					} else {
+						require.ErrorIs(f, got.err, tt.failure)
+					}
+					pass(testclient.SessionTimeout)
+					require.Empty(f, f.queue())
+					other := acquire(f.T, f.mutex(f.client()))
+					if !tt.over {
+						_, err := m.TryAcquire(f.Context())
+						require.ErrorIs(f, err, recipes.ErrNotAcquired)
+					}
+					require.NoError(f, other.Release())
+				})
+			})
+		}
+	}
+}
+
+// once does something to the next request of an operation.
+func (f *fixture) once(op zktest.Op, fault zktest.Fault) {
+	var isDone atomic.Bool
+	f.srv.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Op != op || isDone.Swap(true) {
+			return zktest.Fault{}
+		}
+		return fault
+	})
 }
 
 // What a client remembers counts for a session timeout.

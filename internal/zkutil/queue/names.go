@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
 // Markers stand before the number in the names of contenders: those of our recipes and of Curator's
@@ -30,8 +32,8 @@ type Contender struct {
 
 // newContender returns the contender with a name, and reports whether it is one.
 func newContender(name string, markers []string) (Contender, bool) {
-	if number, ok := trailingNumber(name); ok {
-		before := name[:len(name)-numberDigits]
+	if number, ok := zkutil.NumberOf(name); ok {
+		before := name[:len(name)-zkutil.NumberDigits]
 		for _, marker := range markers {
 			if strings.HasSuffix(before, marker) { // as nearly always
 				return Contender{name, name[len(before):], number}, true
@@ -40,23 +42,6 @@ func newContender(name string, markers []string) (Contender, bool) {
 	}
 	sequence, ok := sequenceOf(name, markers)
 	return Contender{name, sequence, -1}, ok
-}
-
-// numberDigits is how many digits a server appends to a name, if the number is not negative.
-const numberDigits = 10
-
-// trailingNumber returns the number that the last ten digits of a name are.
-func trailingNumber(name string) (number int64, ok bool) {
-	if len(name) < numberDigits {
-		return 0, false
-	}
-	for _, digit := range []byte(name[len(name)-numberDigits:]) {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		number = 10*number + int64(digit-'0')
-	}
-	return number, true
 }
 
 // HasMarker reports whether marker stands before the number in the name.

@@ -3,8 +3,9 @@ package session
 import (
 	"context"
 	"maps"
-	"strconv"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
 // Most locks are wanted by one session for a while. There a new contender need not list its directory to know that it is the first:
@@ -77,9 +78,9 @@ func (m *aloneIn) add(dir string) *alone {
 	return a
 }
 
-// startAlone returns the watch that stands on a directory before the create of a contender, nil if there is none, and whether the
-// contender is likely to be numbered right behind one of ours that is gone.
-func (s *Session) startAlone(dir, prefix string) (before *Watch, isLikely bool) {
+// mayBeAlone is asked before the create of a contender. It returns the watch that stands on the directory, nil if there is none, and
+// whether the contender is likely to be numbered right behind one of ours that is gone.
+func (s *Session) mayBeAlone(dir, prefix string) (before *Watch, isLikely bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.alone.dirs[dir]
@@ -105,7 +106,8 @@ func (s *Session) isAlone(dir, prefix, path string, before *Watch) bool {
 	if a == nil {
 		return false
 	}
-	isNext := numberOf(path) == a.number+1
+	number, isNumbered := zkutil.NumberOf(path)
+	isNext := isNumbered && number == a.number+1
 	if !isNext {
 		a.inARow = 0
 	}
@@ -114,8 +116,8 @@ func (s *Session) isAlone(dir, prefix, path string, before *Watch) bool {
 
 // NoteFirst notes that a contender was the first of its queue when it joined. prefix and before are those of its create.
 func (s *Session) NoteFirst(dir, prefix, path string, before *Watch) {
-	number := numberOf(path)
-	if s.wire == nil || number < 0 {
+	number, isNumbered := zkutil.NumberOf(path)
+	if s.wire == nil || !isNumbered {
 		return
 	}
 	s.mu.Lock()
@@ -151,19 +153,6 @@ func (s *Session) watchAlone(ctx context.Context, dir string, a *alone) {
 		return
 	}
 	a.watch = watch
-}
-
-// numberOf returns the number that the server has appended to the name of a znode, −1 if that is not ten digits.
-func numberOf(path string) int64 {
-	if len(path) < sequenceLength {
-		return -1
-	}
-	digits := path[len(path)-sequenceLength:]
-	number, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || number < 0 || digits[0] == '+' {
-		return -1
-	}
-	return number
 }
 
 // isGone reports whether a znode of ours, which was counted once, is known to be gone.

@@ -65,7 +65,7 @@ func TestIsAlone(t *testing.T) {
 			if before == watch {
 				before = a.watch
 			}
-			_, isLikely := s.startAlone("/d", "lock-")
+			_, isLikely := s.mayBeAlone("/d", "lock-")
 			require.Equal(t, tt.isLikely, isLikely)
 			require.Equal(t, tt.isAlone, s.isAlone("/d", "lock-", tt.path, before))
 			require.False(t, s.isAlone("/e", "lock-", tt.path, before))
@@ -102,13 +102,4 @@ func TestAloneIsBounded(t *testing.T) {
 	s.loseWatchesLocked()
 	require.Empty(t, s.alone.dirs)
 	require.Zero(t, s.alone.watches)
-}
-
-func TestNumberOf(t *testing.T) {
-	for path, number := range map[string]int64{
-		"/d/_c_x-lock-0000000012": 12, "/d/2147483647": 2147483647, "0000000000": 0, "/d/lock--0000000001": 1,
-		"": -1, "/d/lock": -1, "000000012": -1, "/d/lock-000000x012": -1, "/d/lock+000000012": -1, "/d/lock--000000012": -1,
-	} {
-		require.Equal(t, number, numberOf(path), path)
-	}
 }

@@ -6,16 +6,15 @@ import (
 )
 
 const (
-	lengthField    = 4 // of a path in a transaction
-	uuidLength     = 36
-	sequenceLength = 10 // of a number that the server appends
-	leastBytes     = len("/"+Protection) + uuidLength + len("-") + sequenceLength + lengthField
+	lengthField = 4 // of a path in a transaction
+	uuidLength  = 36
+	leastBytes  = len("/"+Protection) + uuidLength + len("-") + zkutil.NumberDigits + lengthField
 )
 
 // BytesOf is what an ephemeral-sequential znode of ours costs the budget: the length of its path, and four
 // bytes that say how long it is.
 func BytesOf(dir, prefix string) int {
-	return len(zkutil.Join(dir, Protection)) + uuidLength + len("-") + len(prefix) + sequenceLength + lengthField
+	return len(zkutil.Join(dir, Protection)) + uuidLength + len("-") + len(prefix) + zkutil.NumberDigits + lengthField
 }
 
 // charge is what one znode costs that may exist. It has one owner: the create until that is answered, then

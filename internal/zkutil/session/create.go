@@ -21,8 +21,7 @@ type Created[T any] struct {
 	Owner int64  // its session
 	Epoch uint64 // of the connection on which it was created
 
-	IsListed bool
-	List     T // the children of its directory, as they were after its creation; zero unless IsListed
+	List T // the children of its directory, as they were after its creation; zero if they are not known
 
 	IsAlone bool   // at its creation nobody of its queue was ahead: see alone.go
 	Before  *Watch // on its directory, from before the create was sent; nil: there was none
@@ -44,7 +43,7 @@ func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, pr
 	a, err := s.createProtected(ctx, place, dir, prefix, data, func(ctx context.Context, c *call) (wire.Answer, error) {
 		created = Created[T]{}
 		var isLikely bool
-		if created.Before, isLikely = s.startAlone(dir, prefix); isLikely {
+		if created.Before, isLikely = s.mayBeAlone(dir, prefix); isLikely {
 			a, err := s.run(ctx, c)
 			created.Epoch, created.IsAlone = c.ticket.epoch, err == nil && s.isAlone(dir, prefix, a.Path, created.Before)
 			return a, err
@@ -57,7 +56,7 @@ func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, pr
 		a, err := c.wait(ctx)
 		created.Epoch = c.ticket.epoch
 		if err == nil && listErr == nil {
-			created.List, created.IsListed = list, true
+			created.List = list
 		}
 		return a, err
 	})

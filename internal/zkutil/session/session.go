@@ -100,7 +100,8 @@ func newSession(cfg Config) *Session {
 		cfg: cfg, clock: &clock{suspended: cfg.Suspended}, scope: zkutil.NewScope(),
 		budget: newBudget(cfg.MaxBytes), life: newLifecycle(), hangUp: newHangUp(), live: newLiveness(cfg.SessionTimeout),
 		shortTasks: make(chan struct{}, maxShortTasks), holds: map[string]*Hold{},
-		watches: map[wire.WatchKey]*Watch{}, alone: aloneIn{dirs: map[string]*alone{}}, listings: listings{running: map[listKey]*listing{}}, readers: map[*reader]struct{}{},
+		watches: map[wire.WatchKey]*Watch{}, alone: aloneIn{dirs: map[string]*alone{}},
+		listings: listings{running: map[listKey]*listing{}}, readers: map[*reader]struct{}{},
 		shared: sharedValues{values: map[any]any{}},
 	}
 	s.logs, s.traceCalls = s.Callbacks(), s.Callbacks()
