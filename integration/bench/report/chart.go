@@ -54,12 +54,13 @@ var colors = map[string]color.Color{
 	peer.Raw:       color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// drawCharts writes a file for each chart of which the run has a case, and returns those charts. It leaves out each chart with
-// another case that is shown: there the page has a table, and the new chart would not have it.
+// drawCharts writes a file for each chart of which the run has a case, and returns those charts. It leaves out a chart that
+// would lose a case: one that is shown already, and that the run does not have.
 func (r *Report) drawCharts(dir string, isShown func(name string) bool) (drawn []chart, err error) {
 	for _, c := range charts {
-		sections := r.measured(c.cases)
-		if len(sections) == 0 || slices.ContainsFunc(c.cases, func(name string) bool { return isShown(name) && len(r.measured([]string{name})) == 0 }) {
+		isLost := func(name string) bool { return isShown(name) && len(r.measured(name)) == 0 }
+		sections := r.measured(c.cases...)
+		if len(sections) == 0 || slices.ContainsFunc(c.cases, isLost) {
 			continue
 		}
 		if err := c.draw(filepath.Join(dir, c.file+".svg"), sections); err != nil {
@@ -71,7 +72,7 @@ func (r *Report) drawCharts(dir string, isShown func(name string) bool) (drawn [
 }
 
 // measured returns the sections of those of the cases that the run has.
-func (r *Report) measured(cases []string) []Section {
+func (r *Report) measured(cases ...string) []Section {
 	var sections []Section
 	for _, name := range cases {
 		for _, s := range r.sections {

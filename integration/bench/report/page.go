@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,11 @@ func (r *Report) UpdatePage(file string) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	page := string(text)
-	drawn, err := r.drawCharts(dir, func(name string) bool { return block(page, name) != "" })
+	isShown := func(name string) bool {
+		from, to, _, _ := find(page, name) // an error is that of replaceBlock, if the case was measured
+		return from < to
+	}
+	drawn, err := r.drawCharts(dir, isShown)
 	if err != nil {
 		return err
 	}
@@ -47,23 +52,26 @@ func (r *Report) UpdatePage(file string) error {
 	return nil
 }
 
-// block returns what stands between the two lines of a name.
-func block(page, name string) string {
-	_, rest, _ := strings.Cut(page, "<!-- bench "+name+" -->\n")
-	text, _, _ := strings.Cut(rest, "<!-- end "+name+" -->")
-	return text
+// find returns from where to where the text between the two lines of a name goes, and whether the page has them.
+func find(page, name string) (from, to int, found bool, err error) {
+	begin, end := "<!-- bench "+name+" -->\n", "<!-- end "+name+" -->"
+	before, rest, found := strings.Cut(page, begin)
+	if !found {
+		return 0, 0, false, nil
+	}
+	text, _, found := strings.Cut(rest, end)
+	if !found {
+		return 0, 0, false, fmt.Errorf("no %s", end)
+	}
+	from = len(before) + len(begin)
+	return from, from + len(text), true, nil
 }
 
 // replaceBlock replaces what stands between the two lines of a name, if the page has them. After an earlier error it does nothing.
 func replaceBlock(page, name, text string, earlier error) (string, error) {
-	begin, end := "<!-- bench "+name+" -->\n", "<!-- end "+name+" -->"
-	before, rest, found := strings.Cut(page, begin)
+	from, to, found, err := find(page, name)
 	if !found || earlier != nil {
-		return page, earlier
+		return page, cmp.Or(earlier, err)
 	}
-	_, after, found := strings.Cut(rest, end)
-	if !found {
-		return page, fmt.Errorf("no %s", end)
-	}
-	return before + begin + text + end + after, nil
+	return page[:from] + text + page[to:], nil
 }
