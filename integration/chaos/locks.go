@@ -13,13 +13,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
 
-// fenced holds the lock, mostly for a moment, and writes behind it.
-func (c *contender) fenced(ctx context.Context) error {
-	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
+// again acquires and releases a lock until the process is to finish, and then once more. each is given each lease, and pause says how long
+// to stay away behind it.
+func (c *contender) again(ctx context.Context, client *recipes.Client, pause func() time.Duration, each func(*recipes.Lease)) error {
+	m, err := mutex.New(client, c.path, mutex.WithID(c.name))
 	if err != nil {
 		return err
 	}
-	for last := false; !last && ctx.Err() == nil; linger(c.upTo(30*time.Millisecond), ctx.Done()) {
+	for last := false; !last && ctx.Err() == nil; linger(pause(), ctx.Done()) {
 		last = c.finishing()
 		c.call(unlimited, 0)
 		lease := c.acquire(ctx, m.Acquire)
@@ -27,42 +28,41 @@ func (c *contender) fenced(ctx context.Context) error {
 			last = false
 			continue
 		}
+		each(lease)
+		c.release(lease)
+	}
+	return ctx.Err()
+}
+
+// fenced holds the lock, mostly for a moment, and writes behind it.
+func (c *contender) fenced(ctx context.Context) error {
+	pause := func() time.Duration { return c.upTo(30 * time.Millisecond) }
+	return c.again(ctx, c.client, pause, func(lease *recipes.Lease) {
 		c.guard(ctx, lease)
 		c.work(lease, time.Millisecond)
 		c.guard(ctx, lease) // lost or not: the row knows
 		if lease.Context().Err() != nil || c.rand.IntN(3) == 0 {
 			c.mark(lease) // and so do the servers
 		}
-		c.release(lease)
-	}
-	return ctx.Err()
+	})
 }
 
 // inBursts holds the lock many times in a row, so that its client is alone there for a while, and then leaves it to others.
 func (c *contender) inBursts(ctx context.Context) error {
-	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
-	if err != nil {
-		return err
-	}
 	const longest = 30
 	left := 0 // of the burst
-	for last := false; !last && ctx.Err() == nil; left-- {
-		if left <= 0 {
-			linger(c.upTo(2*time.Second), ctx.Done())
-			left = 1 + c.rand.IntN(longest)
+	pause := func() time.Duration {
+		if left > 0 {
+			left--
+			return 0
 		}
-		last = c.finishing()
-		c.call(unlimited, 0)
-		lease := c.acquire(ctx, m.Acquire)
-		if lease == nil {
-			last = false
-			continue
-		}
+		left = c.rand.IntN(longest)
+		return c.upTo(2 * time.Second)
+	}
+	return c.again(ctx, c.client, pause, func(lease *recipes.Lease) {
 		c.guard(ctx, lease)
 		c.work(lease, time.Millisecond)
-		c.release(lease)
-	}
-	return ctx.Err()
+	})
 }
 
 // work goes on for up to a time, or now and then for long enough to be interrupted by a

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
 // standbysOfAProcess is how many sessions of each process stand by: with four processes there are fifty and two. Each waits for
@@ -49,22 +48,7 @@ func (w *worker) standBy(ctx context.Context) (closeAll func() error, err error)
 
 // standBy waits for the lock, and holds it for a while, again and again.
 func (c *contender) standBy(ctx context.Context, client *recipes.Client) error {
-	m, err := mutex.New(client, c.path, mutex.WithID(c.name))
-	if err != nil {
-		return err
-	}
-	for last := false; !last && ctx.Err() == nil; linger(c.upTo(15*time.Millisecond), ctx.Done()) {
-		last = c.finishing()
-		c.call(unlimited, 0)
-		lease := c.acquire(ctx, m.Acquire)
-		if lease == nil {
-			last = false
-			continue
-		}
-		c.lead(lease)
-		c.release(lease)
-	}
-	return ctx.Err()
+	return c.again(ctx, client, func() time.Duration { return c.upTo(15 * time.Millisecond) }, c.lead)
 }
 
 // lead holds the lock for a while, unless the lease ends or the process is to finish.
