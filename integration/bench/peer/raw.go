@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -143,4 +144,37 @@ func (c *rawContender) await(ctx context.Context, znode string) error {
 
 func (c *rawContender) Unlock() error {
 	return c.conn.call(proto.OpDelete, proto.NewEncoder().String(c.own).Int32(-1).Body())
+}
+
+// rawCandidate stands from its creation on: a contender that leads when it has locked.
+type rawCandidate struct {
+	contender Contender
+	elected   chan struct{}
+	at        time.Time // valid once elected is closed
+	err       error     // likewise
+}
+
+func (s rawSession) Candidate(ctx context.Context, path string) (Candidate, error) {
+	contender, err := s.Contender(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	c := &rawCandidate{contender: contender, elected: make(chan struct{})}
+	go func() { // ends with the election; Resign waits for it
+		c.err = contender.Lock(ctx)
+		c.at = time.Now()
+		close(c.elected)
+	}()
+	return c, nil
+}
+
+func (c *rawCandidate) Elected() <-chan struct{} { return c.elected }
+func (c *rawCandidate) ElectedAt() time.Time     { return c.at }
+
+func (c *rawCandidate) Resign() error {
+	<-c.elected
+	if c.err != nil {
+		return c.err
+	}
+	return c.contender.Unlock()
 }

@@ -23,7 +23,7 @@ var (
 	limits  = []string{peer.Pipelined, peer.Raw}
 	queues  = []string{peer.Ours, peer.ZKLock, peer.Curator, peer.Etcd, peer.Pipelined, peer.Raw}
 	onZK    = []string{peer.Ours, peer.ZKLock, peer.Curator}
-	latches = []string{peer.Ours, peer.Curator, peer.Etcd}
+	latches = []string{peer.Ours, peer.Curator, peer.Etcd, peer.Raw}
 )
 
 // Cases returns all cases. In the short form loads are smaller and the longest cases are left out; the figures are of the same

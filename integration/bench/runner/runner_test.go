@@ -147,7 +147,7 @@ func TestWaitersAreWeighed(t *testing.T) {
 
 func TestLatchIsHandedOver(t *testing.T) {
 	results, _ := runOn(t, Case{
-		Name: "latch", Peers: []string{peer.Ours}, Processes: 1, Sessions: 2, Load: load.Load{Locks: 1, Contenders: 2}, kind: latchKind{}, handovers: 5,
+		Name: "latch", Peers: []string{peer.Ours, peer.Raw}, Processes: 1, Sessions: 2, Load: load.Load{Locks: 1, Contenders: 2}, kind: latchKind{}, handovers: 5,
 	}, 1)
 	require.Equal(t, metricHandoff, results[0].Values[0].Metric)
 }

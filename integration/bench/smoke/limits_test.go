@@ -34,7 +34,7 @@ var (
 	crowd = []string{"contended-256-8s", "contended-256-8p"}
 )
 
-// limits leave room for a hold of more than 3 ms, and a wait of more than 3 s, on a slow machine: either reads its znode.
+// limits leave room for a hold of more than 6 ms, and a wait of more than 3 s, on a slow machine: either reads its znode.
 var limits = []limit{
 	{[]string{"pair"}, requests, 2.3, 2.05},
 	{[]string{"pair"}, packets, 2.6, 2.05},
