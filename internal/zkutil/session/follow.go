@@ -16,7 +16,7 @@ const Revocation = "__REVOKE__"
 
 // WatchOwnAfter is how long a hold is not followed, and mostly has no watch on its own znode: most are over by then.
 // A deletion or a revocation is told within 10 ms on a quick line.
-const WatchOwnAfter = 3 * time.Millisecond
+const WatchOwnAfter = 6 * time.Millisecond
 
 // newHolds are the holds that are not followed yet, the earliest first. One timer does for all, because each change
 // of a timer may wake another thread. Guarded by Session.mu.
