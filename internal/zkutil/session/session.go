@@ -54,9 +54,8 @@ type Session struct {
 	wire       *wire.Wire   // nil on an adopted connection
 	life       lifecycle
 	hangUp     hangUp
-	shortTasks chan struct{} // of RunShortTask
-	logs       *Callbacks    // of the handler behind cfg.Logger
-	traceCalls *Callbacks    // of cfg.Traces: losses and changes of the state
+	logs       *Callbacks // of the handler behind cfg.Logger
+	traceCalls *Callbacks // of cfg.Traces: losses and changes of the state
 	listings   listings
 	timers     sync.Pool // of timers that are stopped, for waits that are mostly short
 	shared     sharedValues
@@ -64,19 +63,20 @@ type Session struct {
 
 	multiReadsLost atomic.Int32 // answers, in a row: see CanFindEach
 
-	mu       sync.Mutex // protects everything below, and what other types name it for
-	conn     *zk.Conn
-	state    State
-	link     link
-	shown    shown
-	live     liveness
-	changes  zkutil.Changes   // of state and link
-	holds    map[string]*Hold // by their znodes
-	newHolds newHolds
-	watches  map[wire.WatchKey]*Watch
-	alone    aloneIn
-	readers  map[*reader]struct{} // the subscriptions
-	proving  chan struct{}        // closed when the proof that is under way was answered; nil: there is none
+	mu         sync.Mutex // protects everything below, and what other types name it for
+	conn       *zk.Conn
+	state      State
+	link       link
+	shown      shown
+	live       liveness
+	changes    zkutil.Changes   // of state and link
+	holds      map[string]*Hold // by their znodes
+	newHolds   newHolds
+	watches    map[wire.WatchKey]*Watch
+	alone      aloneIn
+	shortTasks shortTasks
+	readers    map[*reader]struct{} // the subscriptions
+	proving    chan struct{}        // closed when the proof that is under way was answered; nil: there is none
 }
 
 // link is the connection, as zk.Conn's events tell of it. Guarded by Session.mu.
@@ -99,8 +99,7 @@ func newSession(cfg Config) *Session {
 	s := &Session{
 		cfg: cfg, clock: &clock{suspended: cfg.Suspended}, scope: zkutil.NewScope(),
 		budget: newBudget(cfg.MaxBytes), life: newLifecycle(), hangUp: newHangUp(), live: newLiveness(cfg.SessionTimeout),
-		shortTasks: make(chan struct{}, maxShortTasks), holds: map[string]*Hold{},
-		watches: map[wire.WatchKey]*Watch{}, alone: aloneIn{dirs: map[string]*alone{}},
+		holds: map[string]*Hold{}, watches: map[wire.WatchKey]*Watch{}, alone: aloneIn{dirs: map[string]*alone{}},
 		listings: listings{running: map[listKey]*listing{}}, readers: map[*reader]struct{}{},
 		shared: sharedValues{values: map[any]any{}},
 	}

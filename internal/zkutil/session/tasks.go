@@ -87,30 +87,3 @@ func (s *Session) stopTimer(timer *time.Timer) {
 // RunCampaign runs a campaign for leadership: the session stands until it has returned. It reports
 // false, and runs nothing, once Close has begun to wait for the campaigns.
 func (s *Session) RunCampaign(campaign func()) bool { return s.life.campaigns.Run(campaign) }
-
-// maxShortTasks bounds how many short tasks run at a time. With less than fewUsers users of the session, large stacks
-// cost less than the two wake-ups that a goroutine of its own costs each task.
-const maxShortTasks, fewUsers = 16, 64
-
-// RunShortTask runs fn in a short-lived goroutine and waits for it, so that callers who then wait
-// for hours keep a small stack. At most 16 run at once. With few users of the session it just runs fn.
-func (s *Session) RunShortTask(ctx context.Context, fn func() error) (err error) {
-	if s.hasFewUsers() {
-		return fn()
-	}
-	select {
-	case s.shortTasks <- struct{}{}:
-	case <-ctx.Done():
-		return zkutil.Interrupted(ctx, nil)
-	case <-s.life.open.Done():
-		return zkutil.ErrClosed
-	}
-	done := make(chan struct{})
-	go func() { // ends with fn; joined below
-		defer close(done)
-		err = fn()
-	}()
-	<-done
-	<-s.shortTasks
-	return err
-}

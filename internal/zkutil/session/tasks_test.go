@@ -54,6 +54,58 @@ func TestShortTasksOfManyUsers(t *testing.T) {
 	})
 }
 
+// Short tasks begin in the order of their calls. One that has begun is waited for when its caller's context ends, because it may use
+// what the caller has. One that has not begun never begins then.
+func TestShortTasksBeginInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
+		const users = 100
+		for range users {
+			s.Retain()
+			defer s.Release()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		goOn, began, errs := make(chan struct{}), make(chan int, users), make(chan error, users)
+		begin := func(ctx context.Context, i int) {
+			go func() { // ends with goOn or ctx; joined below
+				errs <- s.RunShortTask(ctx, func() error {
+					began <- i
+					<-goOn
+					return nil
+				})
+			}()
+			synctest.Wait()
+		}
+		for i := range users {
+			if i%2 == 0 {
+				begin(t.Context(), i)
+			} else {
+				begin(ctx, i)
+			}
+		}
+		few := len(began)
+		require.Equal(t, 16, few)
+		cancel()
+		synctest.Wait()
+		require.Len(t, errs, (users-few)/2, "those that have begun are waited for")
+		for range (users - few) / 2 {
+			require.ErrorIs(t, <-errs, context.Canceled)
+		}
+		for range few + (users-few)/2 {
+			goOn <- struct{}{}
+			synctest.Wait() // so one task begins at a time
+			require.NoError(t, <-errs)
+		}
+		close(began)
+		before := -1
+		for i := range began {
+			require.Greater(t, i, before)
+			require.True(t, i < few || i%2 == 0, i)
+			before = i
+		}
+	})
+}
+
 // In a session with few users there is no slot to wait for.
 func TestShortTasksOfFewUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,13 +51,6 @@ func (s *Session) Retain() {
 	s.retainLocked()
 }
 
-// hasFewUsers reports whether less than fewUsers waits, holds and requests need the session.
-func (s *Session) hasFewUsers() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.live.users < fewUsers
-}
-
 // Release ends what Retain began.
 func (s *Session) Release() {
 	s.mu.Lock()
