@@ -176,7 +176,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
 	o.Settled = r.settle(Now())
-	r.look(ctx, o.History, false)
+	r.look(ctx, o.History)
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
 	}
@@ -263,10 +263,6 @@ func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 	for i, clients := range [][]*client{r.clients[:half], r.clients[half:]} {
 		hands = append(hands, n.clientHand(rand.New(rand.NewPCG(r.Seed, uint64(2+i))), clients))
 	}
-	hands = append(hands, func(ctx context.Context) error {
-		r.keepLooking(ctx, h)
-		return nil
-	})
 	for i := range bouts {
 		if i > 0 {
 			r.rest(ctx, h)
@@ -282,7 +278,7 @@ func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 func (r *run) rest(ctx context.Context, h *History) {
 	for range looks {
 		pause(ctx, lull/looks)
-		r.look(ctx, h, false)
+		r.look(ctx, h)
 	}
 }
 
