@@ -10,8 +10,8 @@ import (
 // cost less than the wake-ups between two goroutines.
 const maxShortTasks, fewUsers = 16, 64
 
-// shortTasks are run by a few goroutines. One that has run a task runs the next, because its stack has grown by then,
-// which costs a new goroutine more than everything else. It ends when no task is waiting. Guarded by Session.mu.
+// shortTasks are run by a few goroutines. One that has run a task runs the next, because its stack has grown by then:
+// a new one would copy its stack twice. It ends when no task is waiting. Guarded by Session.mu.
 type shortTasks struct {
 	waiting []*shortTask // the earliest first; some may be withdrawn
 	running int          // goroutines
