@@ -87,7 +87,7 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 	t.Setenv("STOCK_DB", "")
 	t.Setenv("TMPDIR", t.TempDir())
 
-	status, stdout, stderr := command(t)
+	status, stdout, stderr := command(t, "-log", "error") // a busy machine can make a holder take a second, which is a warning
 	require.Equal(t, exitSound, status, stderr)
 	require.Empty(t, stderr)
 	require.Contains(t, stdout, "SQLite, one lock for each goods number on an embedded ZooKeeper\n")
@@ -102,7 +102,7 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 func TestDemoWithCohortsSellsEachItemOnce(t *testing.T) {
 	t.Setenv("ZKRECIPES_SERVERS", "")
 	t.Setenv("STOCK_DB", "")
-	status, stdout, stderr := command(t, "-cohort", "-buyers", "600", "-items", "100", "-think", "500us")
+	status, stdout, stderr := command(t, "-cohort", "-buyers", "600", "-items", "100", "-think", "500us", "-log", "error")
 	require.Equal(t, exitSound, status, stderr)
 	require.Empty(t, stderr)
 	require.Contains(t, stdout, "an embedded ZooKeeper, a cohort in each process\n")
