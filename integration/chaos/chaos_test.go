@@ -141,7 +141,7 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	fmt.Fprintf(&s, "  row: written, refused      %d, %d\n", v.Happened[chaos.Wrote], v.Happened[chaos.Refused])
 	fmt.Fprintf(&s, "  znode: written, refused    %d, %d\n", v.Happened[chaos.Marked], v.Happened[chaos.Unmarked])
 	fmt.Fprintf(&s, "  overlaps nobody could see  %v\n", v.Excused)
-	fmt.Fprintf(&s, "  views of the servers       %d, with %d znodes that were gone\n", v.Views, len(v.Ghosts))
+	fmt.Fprintf(&s, "  views of the servers       %d, with %d znodes that were gone; %d amid faults\n", v.Views, len(v.Ghosts), v.Glances)
 	for _, g := range v.Ghosts {
 		fmt.Fprintf(&s, "    server %d, of processes %v: %s, gone for %v, %s\n", g.View.Server, g.View.Procs, g.Path, o.History.GoneFor(g), g.End)
 	}

@@ -22,7 +22,8 @@ type Verdict struct {
 	Excused    map[string]int   // overlaps, by the fault that nobody could know of
 	Happened   map[What]int     // events
 	Quiet      time.Duration    // for how long at least the nemesis has left each process alone at some time
-	Views      int              // of what a server shows
+	Views      int              // of what a server shows while nothing is harmed
+	Glances    int              // the same, amid faults
 	Ghosts     []Ghost          // among that
 	Disputed   map[*Life]string // znodes about which the servers contradict each other, and what shows it
 	Nearest    time.Duration    // from a context's end to the next grant, where the session expired; 0: none

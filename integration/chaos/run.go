@@ -176,7 +176,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
 	o.Settled = r.settle(Now())
-	r.look(ctx, o.History)
+	r.look(ctx, o.History, false)
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
 	}
@@ -263,6 +263,10 @@ func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 	for i, clients := range [][]*client{r.clients[:half], r.clients[half:]} {
 		hands = append(hands, n.clientHand(rand.New(rand.NewPCG(r.Seed, uint64(2+i))), clients))
 	}
+	hands = append(hands, func(ctx context.Context) error {
+		r.keepLooking(ctx, h)
+		return nil
+	})
 	for i := range bouts {
 		if i > 0 {
 			r.rest(ctx, h)
@@ -278,7 +282,7 @@ func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 func (r *run) rest(ctx context.Context, h *History) {
 	for range looks {
 		pause(ctx, lull/looks)
-		r.look(ctx, h)
+		r.look(ctx, h, false)
 	}
 }
 

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,29 +13,41 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// View is what one server shows while nothing is harmed. Servers that have heard of each
-// other for a while agree, or ZooKeeper breaks its word: see Ghosts.
+// View is what one server shows. While nothing is harmed, servers that have heard of each other for a
+// while agree, or ZooKeeper breaks its word: see Ghosts.
 type View struct {
-	At     int64
-	Server int
-	Procs  []int               // whose lines lead there
-	Queues map[string][]string // the names below each lock's path
+	At         int64
+	AmidFaults bool // the server may be behind for as long as it likes
+	Server     int
+	Procs      []int               // whose lines lead there
+	Queues     map[string][]string // the names below each lock's path
+	Changed    map[string]int64    // the transaction that has changed each queue last, by the server's account
 }
 
 // viewIn is how long a server may take to show everything.
 const viewIn = 2 * time.Second
 
+// lookEvery is how often servers are asked amid faults.
+const lookEvery = 5 * time.Second
+
+// keepLooking records what the servers show amid faults, until ctx ends.
+func (r *run) keepLooking(ctx context.Context, h *History) {
+	for pause(ctx, lookEvery); ctx.Err() == nil; pause(ctx, lookEvery) {
+		r.look(ctx, h, true)
+	}
+}
+
 // look records what each server shows that answers in time.
-func (r *run) look(ctx context.Context, h *History) {
+func (r *run) look(ctx context.Context, h *History, amidFaults bool) {
 	ctx, cancel := context.WithTimeout(ctx, viewIn)
 	defer cancel()
 	views := make([]*View, len(r.servers.Servers()))
 	var all sync.WaitGroup
 	for i, server := range r.servers.Servers() {
 		all.Go(func() {
-			queues, err := show(ctx, server)
+			queues, changed, err := show(ctx, server)
 			if err == nil {
-				views[i] = &View{At: Now(), Server: i, Procs: r.connected(i), Queues: queues}
+				views[i] = &View{At: Now(), AmidFaults: amidFaults, Server: i, Procs: r.connected(i), Queues: queues, Changed: changed}
 			}
 		})
 	}
@@ -56,24 +69,28 @@ func (r *run) connected(server int) (procs []int) {
 	return procs
 }
 
-// show lists the queues as a server has them.
-func show(ctx context.Context, server string) (map[string][]string, error) {
+// show lists the queues as a server has them, each with the transaction that has changed it last.
+func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
 	conn, _, err := zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var closed sync.Once
 	end := func() { closed.Do(conn.Close) }
 	defer end()
 	defer context.AfterFunc(ctx, end)()
-	queues := make(map[string][]string)
+	queues, changed = make(map[string][]string), make(map[string]int64)
 	for _, dir := range dirs() {
-		queues[dir], _, err = conn.Children(dir)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
-			return nil, err
+		names, stat, err := conn.Children(dir)
+		switch {
+		case err == nil:
+			changed[dir] = stat.Pzxid
+		case !errors.Is(err, zk.ErrNoNode): // the container may have been reaped
+			return nil, nil, err
 		}
+		queues[dir] = names
 	}
-	return queues, nil
+	return queues, changed, nil
 }
 
 // Ghost is a znode that a server shows though it is gone.
@@ -87,6 +104,9 @@ type Ghost struct {
 func (h *History) Ghosts() (all []Ghost) {
 	lives := h.byPath()
 	for _, view := range h.Views {
+		if view.AmidFaults {
+			continue
+		}
 		for dir, names := range view.Queues {
 			for _, name := range names {
 				if l := lives[dir+"/"+name]; l != nil && l.Gone != 0 && h.monotonic(l.Gone) < view.At-toldLate {
@@ -104,27 +124,41 @@ func (h *History) GoneFor(g Ghost) time.Duration {
 }
 
 // Disputed are the znodes about which the servers contradict each other, and what shows it: by the logs
-// of the majority each was there, and stayed, and yet a server did not have it for longer than it may be
-// behind, or the leader refused a check because it was gone. Nobody can say then who holds what it stands for.
+// of the majority each was there, and yet a server that has to have it does not, or the leader refused a
+// check because it was gone. Nobody can say then who holds what it stands for.
 func (h *History) Disputed() map[*Life]string {
 	all := h.refused()
+	views := slices.SortedFunc(slices.Values(h.Views), func(a, b View) int { return cmp.Compare(a.At, b.At) })
 	for _, l := range h.Lives {
-		from, to := h.monotonic(l.Created)+toldLate, h.end()
+		created, gone := h.monotonic(l.Created), h.end()
 		if l.Gone != 0 {
-			to = h.monotonic(l.Gone)
+			gone = h.monotonic(l.Gone)
 		}
-		if from >= to {
-			continue // mostly, and then without a look at all the views
-		}
-		for _, view := range h.Views {
-			names, shown := view.Queues[directory(l.Path)]
-			if shown && from < view.At && view.At < to && !slices.Contains(names, path.Base(l.Path)) {
+		first, _ := slices.BinarySearchFunc(views, created, func(v View, at int64) int { return cmp.Compare(v.At, at) })
+		for _, view := range views[first:] {
+			if view.At >= gone {
+				break
+			}
+			if view.lacks(l) && (view.hasCreated(l) || !view.AmidFaults && view.At > created+toldLate) {
 				all[l] = fmt.Sprintf("server %d, of processes %v, lacks it", view.Server, view.Procs)
 				break
 			}
 		}
 	}
 	return all
+}
+
+// lacks reports whether the server does not show a znode.
+func (v *View) lacks(l *Life) bool {
+	names, shown := v.Queues[directory(l.Path)]
+	return shown && !slices.Contains(names, path.Base(l.Path))
+}
+
+// hasCreated reports whether the server has to have a znode, however far it is behind: by its own account it has executed
+// a later transaction of the same queue than the create, and none that is as late as the end.
+func (v *View) hasCreated(l *Life) bool {
+	changed := v.Changed[directory(l.Path)]
+	return changed >= l.Token && (l.GoneBy == 0 || changed < l.GoneBy)
 }
 
 // refused are the znodes that were there by the logs when a client left its server because it showed
@@ -158,7 +192,14 @@ func (h *History) isThere(l *Life, at int64) bool {
 
 // views: nobody leaves a server that shows what is there.
 func (v *Verdict) views(h *History) {
-	v.Views, v.Ghosts, v.Disputed = len(h.Views), h.Ghosts(), h.Disputed()
+	v.Ghosts, v.Disputed = h.Ghosts(), h.Disputed()
+	for _, view := range h.Views {
+		if view.AmidFaults {
+			v.Glances++
+		} else {
+			v.Views++
+		}
+	}
 	lives := h.byPath()
 	for _, e := range h.Events {
 		if e.What != Haunted {
