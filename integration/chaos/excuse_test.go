@@ -258,29 +258,36 @@ func TestDisputedZnodes(t *testing.T) {
 	}
 }
 
-// Amid faults a server may be behind. It lacks a znode only if it has executed a later transaction of the same queue.
+// Amid faults a server may be behind. It lacks a znode only if it has executed a later transaction of the same queue, and if a server
+// shows the znode after that.
 func TestDisputedAmidFaults(t *testing.T) {
 	for name, tt := range map[string]struct {
 		shows      string
 		changed    int64 // counted from the create
+		then       string
 		isDisputed bool
 	}{
-		"a later transaction":      {"znode-109", 5, true},
-		"the create itself":        {"znode-109", 0, true},
-		"the server is behind":     {"znode-109", -1, false},
-		"it has deleted the znode": {"znode-109", 40, false},
-		"it has the znode":         {"znode-105", 0, false},
-		"the queue is not there":   {"znode-109", -105, false},
+		"a later transaction":      {"znode-109", 5, "znode-105", true},
+		"the create itself":        {"znode-109", 0, "znode-105", true},
+		"no server has it":         {"znode-109", 5, "znode-109", false},
+		"the server is behind":     {"znode-109", -1, "znode-105", false},
+		"it has deleted the znode": {"znode-109", 40, "znode-105", false},
+		"it has the znode":         {"znode-105", 0, "znode-105", false},
+		"the queue is not there":   {"znode-109", -105, "znode-105", false},
 	} {
 		h := told(10)
 		l := h.Lives[5]
 		l.Gone, l.GoneBy = h.Lives[9].Gone+2000, l.Token+40
-		h.Views = []View{{
-			At: h.monotonic(l.Created) + toldLate + 1, AmidFaults: true, Server: 2,
-			Queues: map[string][]string{fencedPath: {tt.shows}}, Changed: map[string]int64{fencedPath: l.Token + tt.changed},
-		}}
+		at := h.monotonic(l.Created) + toldLate + 1
+		h.Views = []View{
+			{At: at + 1, AmidFaults: true, Server: 1, Queues: map[string][]string{fencedPath: {tt.then}}},
+			{
+				At: at, AmidFaults: true, Server: 2,
+				Queues: map[string][]string{fencedPath: {tt.shows}}, Changed: map[string]int64{fencedPath: l.Token + tt.changed},
+			},
+		}
 		v := Judge(h)
-		require.Equal(t, 1, v.Glances, name)
+		require.Equal(t, 2, v.Glances, name)
 		require.Zero(t, v.Views, name)
 		require.Equal(t, tt.isDisputed, len(v.Disputed) == 1, name)
 	}

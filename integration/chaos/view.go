@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path"
 	"slices"
 	"sync"
@@ -71,7 +72,14 @@ func (r *run) connected(server int) (procs []int) {
 
 // show lists the queues as a server has them, each with the transaction that has changed it last.
 func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
-	conn, _, err := zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		line, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = line.Close() }) // zk.Conn waits for a paused server's handshake
+		}
+		return line, err
+	}
+	conn, _, err := zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}), zk.WithDialer(dial))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,32 +134,44 @@ func (h *History) GoneFor(g Ghost) time.Duration {
 // Disputed are the znodes about which the servers contradict each other, and what shows it: by the logs
 // of the majority each was there, and yet a server that has to have it does not, or the leader refused a
 // check because it was gone. Nobody can say then who holds what it stands for.
+//
+// What a server lacks amid faults counts only if a server shows the znode after that, because the logs lack transactions that
+// servers have got by a snapshot: one of them may have been its end.
 func (h *History) Disputed() map[*Life]string {
 	all := h.refused()
 	views := slices.SortedFunc(slices.Values(h.Views), func(a, b View) int { return cmp.Compare(a.At, b.At) })
 	for _, l := range h.Lives {
-		created, gone := h.monotonic(l.Created), h.end()
-		if l.Gone != 0 {
-			gone = h.monotonic(l.Gone)
-		}
-		first, _ := slices.BinarySearchFunc(views, created, func(v View, at int64) int { return cmp.Compare(v.At, at) })
-		for _, view := range views[first:] {
-			if view.At >= gone {
-				break
-			}
-			if view.lacks(l) && (view.hasCreated(l) || !view.AmidFaults && view.At > created+toldLate) {
-				all[l] = fmt.Sprintf("server %d, of processes %v, lacks it", view.Server, view.Procs)
-				break
-			}
+		if v := h.lackedBy(l, views); v != nil {
+			all[l] = fmt.Sprintf("server %d, of processes %v, lacks it", v.Server, v.Procs)
 		}
 	}
 	return all
 }
 
-// lacks reports whether the server does not show a znode.
-func (v *View) lacks(l *Life) bool {
-	names, shown := v.Queues[directory(l.Path)]
-	return shown && !slices.Contains(names, path.Base(l.Path))
+// lackedBy returns the view of a server that has to have a znode and does not, nil if there is none. The views are in the
+// order of their times.
+func (h *History) lackedBy(l *Life, views []View) *View {
+	created, gone := h.monotonic(l.Created), h.end()
+	if l.Gone != 0 {
+		gone = h.monotonic(l.Gone)
+	}
+	var lacking *View // the first one that is not calm
+	first, _ := slices.BinarySearchFunc(views, created, func(v View, at int64) int { return cmp.Compare(v.At, at) })
+	for i := first; i < len(views) && views[i].At < gone; i++ {
+		v := &views[i]
+		names, isShown := v.Queues[directory(l.Path)]
+		hasIt := slices.Contains(names, path.Base(l.Path))
+		switch {
+		case hasIt && lacking != nil:
+			return lacking
+		case hasIt || !isShown:
+		case !v.AmidFaults && v.At > created+toldLate:
+			return v
+		case lacking == nil && v.hasCreated(l):
+			lacking = v
+		}
+	}
+	return nil
 }
 
 // hasCreated reports whether the server has to have a znode, however far it is behind: by its own account it has executed
