@@ -8,7 +8,7 @@ import (
 
 // maxShortTasks bounds how many short tasks run at a time. With less than fewUsers users of the session, large stacks
 // cost less than the wake-ups between two goroutines.
-const maxShortTasks, fewUsers = 16, 64
+const maxShortTasks, fewUsers = 32, 64
 
 // shortTasks are run by a few goroutines. One that has run a task runs the next, because its stack has grown by then:
 // a new one would copy its stack twice. It ends when no task is waiting. Guarded by Session.mu.
@@ -31,7 +31,7 @@ func (t *shortTask) run() {
 }
 
 // RunShortTask runs fn in another goroutine and waits for it, so that callers who then wait for hours keep a small
-// stack. At most 16 run at once, and begin in the order of the calls. With few users of the session it just runs fn. When ctx or the
+// stack. At most 32 run at once, and begin in the order of the calls. With few users of the session it just runs fn. When ctx or the
 // session ends while fn waits for others, fn does not run.
 //
 // fn must end soon after ctx, and when the session closes, because Close waits for it: so it waits for no request that cleans up.

@@ -84,7 +84,7 @@ func TestShortTasksBeginInOrder(t *testing.T) {
 			}
 		}
 		few := len(began)
-		require.Equal(t, 16, few)
+		require.Equal(t, 32, few)
 		cancel()
 		synctest.Wait()
 		require.Len(t, errs, (users-few)/2, "those that have begun are waited for")
