@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,11 @@ func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
+// withoutLongHolds leaves out the warning of a hold of more than a second, which a busy machine can cause.
+func withoutLongHolds(stderr string) string {
+	return regexp.MustCompile(`(?m)^.* msg="waiting for a lock that the same client holds" .*\n`).ReplaceAllString(stderr, "")
+}
+
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return lines[len(lines)-1]
@@ -87,9 +93,9 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 	t.Setenv("STOCK_DB", "")
 	t.Setenv("TMPDIR", t.TempDir())
 
-	status, stdout, stderr := command(t, "-log", "error") // a busy machine can make a holder take a second, which is a warning
+	status, stdout, stderr := command(t)
 	require.Equal(t, exitSound, status, stderr)
-	require.Empty(t, stderr)
+	require.Empty(t, withoutLongHolds(stderr))
 	require.Contains(t, stdout, "SQLite, one lock for each goods number on an embedded ZooKeeper\n")
 	require.Equal(t, soldOut, lastLine(stdout))
 
@@ -102,9 +108,9 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 func TestDemoWithCohortsSellsEachItemOnce(t *testing.T) {
 	t.Setenv("ZKRECIPES_SERVERS", "")
 	t.Setenv("STOCK_DB", "")
-	status, stdout, stderr := command(t, "-cohort", "-buyers", "600", "-items", "100", "-think", "500us", "-log", "error")
+	status, stdout, stderr := command(t, "-cohort", "-buyers", "600", "-items", "100", "-think", "500us")
 	require.Equal(t, exitSound, status, stderr)
-	require.Empty(t, stderr)
+	require.Empty(t, withoutLongHolds(stderr))
 	require.Contains(t, stdout, "an embedded ZooKeeper, a cohort in each process\n")
 	require.Equal(t, "stock: sold 100, refused 500, oversold 0, stock left 0", lastLine(stdout))
 }

@@ -155,7 +155,7 @@ func (h *History) lackedBy(l *Life, views []View) *View {
 	if l.Gone != 0 {
 		gone = h.monotonic(l.Gone)
 	}
-	var lacking *View // the first one that is not calm
+	var lacking *View // the first one that counts only if a later one shows the znode
 	first, _ := slices.BinarySearchFunc(views, created, func(v View, at int64) int { return cmp.Compare(v.At, at) })
 	for i := first; i < len(views) && views[i].At < gone; i++ {
 		v := &views[i]
