@@ -135,7 +135,7 @@ func drainCases() []Case {
 
 func latchCase(handovers int) Case {
 	return Case{
-		Name: "latch", Title: "A leader closes its latch, and the other session leads", Cost: "a commit and an event; in Curator a list, too, in etcd its watch",
+		Name: "latch", Title: "A leader closes its latch, and the other session leads", Cost: "a commit and an event; to Curator a list as well, to etcd its watch",
 		Peers: latches, Processes: 1, Sessions: 2, Load: load.Load{Locks: 1, Contenders: 2}, kind: latchKind{}, handovers: handovers,
 	}
 }
