@@ -58,13 +58,14 @@ func TestChaos(t *testing.T) {
 			for path := range linear {
 				where.path = cmp.Or(where.path, path)
 			}
+			require.Empty(t, o.Stuck, "somebody never got the lock again")
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
 			require.Positive(t, v.Quiet, "void: somebody was never left in peace")
 			require.Positive(t, v.Views, "void: no server has shown what it has")
 			require.Empty(t, v.Violations)
 			require.Empty(t, linear)
-			require.Positive(t, o.Settled, "somebody never got the lock again")
+			require.Positive(t, o.Settled, "a process has gone too early")
 			require.LessOrEqual(t, o.Settled, 30*time.Second, "until everybody had the lock once more")
 			require.Empty(t, o.Left)
 			for _, what := range []chaos.What{chaos.Reacquired, chaos.Asked, chaos.Led, chaos.Wrote, chaos.Refused, chaos.Marked, chaos.Unmarked} {

@@ -237,3 +237,24 @@ func TestKilledProcess(t *testing.T) {
 		})
 	}
 }
+
+// What contenders were about is told of those that had not finished, in processes that had not been killed.
+func TestUnfinished(t *testing.T) {
+	h := &History{}
+	for at, e := range []Event{
+		{By: "p1.0.3/chaos/mixed", What: Called},
+		{By: "p1.1.3/chaos/mixed", What: Called}, // after a kill
+		{By: "p1.1.3/chaos/mixed", What: Granted},
+		{By: "p1.1.4/chaos/mixed", What: Called},
+		{By: "p1.1.5/chaos/fenced", What: Called},
+		{By: "p1.1.5/chaos/fenced", What: Failed},
+		{By: "p1.1.6/chaos/fenced", What: Releasing},
+		{By: "p1.1.6/chaos/fenced", What: Released},
+		{By: "p1.1", What: Starved},
+		{By: "p1.1.3/chaos/mixed", What: Released}, // when nobody waited any longer
+	} {
+		e.At, e.Proc = int64(at)*second, 1
+		h.Events = append(h.Events, e)
+	}
+	require.Equal(t, []string{"p1.1.3/chaos/mixed granted, 6s before", "p1.1.4/chaos/mixed called, 5s before"}, unfinished(h.Events, 8*second))
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -125,7 +126,8 @@ func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 	}
 	cmd := exec.Command(self) //nolint:noctx // it ends with its input
 	cmd.Env = append(os.Environ(), WorkerVariable+"="+string(setup))
-	cmd.Stderr = os.Stderr
+	var said strings.Builder // to be read once the process has been waited for
+	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, nil, err
@@ -142,9 +144,17 @@ func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 	go func() { // ends with the process; kill and crash wait for it
 		defer close(gone)
 		c.listen(out)
-		c.err = cmd.Wait()
+		if err := cmd.Wait(); err != nil {
+			c.err = fmt.Errorf("%w: %s", err, tail(said.String()))
+		}
 	}()
 	return cmd, in, nil
+}
+
+// tail is the end of a long text.
+func tail(text string) string {
+	const enough = 2000
+	return text[max(0, len(text)-enough):]
 }
 
 // mourn ends the leases that a killed process had: it believes in nothing any more.

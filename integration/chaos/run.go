@@ -46,6 +46,7 @@ type Outcome struct {
 	History *History
 	Rate    float64       // leases a second before the first fault
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
+	Stuck   []string      // what the contenders were about when nobody waited for them any longer
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
 	Logs    []ServerLogs  // of each server
@@ -176,6 +177,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
 	o.Settled = r.settle(Now())
+	settled := Now()
 	r.look(ctx, o.History, false)
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
@@ -192,6 +194,9 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	slices.SortStableFunc(o.History.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	if o.Settled == 0 {
+		o.Stuck = unfinished(o.History.Events, settled)
+	}
 	o.History.Faults = n.faults
 	o.History.collectStarved()
 	if moved := time.Duration(clockOffset() - o.History.Offset).Abs(); moved > time.Duration(clockError) {

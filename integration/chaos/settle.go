@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,36 @@ func (r *run) settle(healed int64) time.Duration {
 		last = max(last, c.idle.Load())
 	}
 	return time.Duration(last - healed)
+}
+
+// unfinished is what the contenders were about at a time, and for how long, without those
+// between two attempts and those of killed processes.
+func unfinished(events []Event, at int64) (all []string) {
+	last, lives := make(map[string]Event), make(map[int]string)
+	for _, e := range events {
+		if e.At > at {
+			break
+		}
+		lives[e.Proc] = life(e.By)
+		switch e.What {
+		case Called, Granted, Releasing, Released, Failed:
+			last[e.By] = e
+		default:
+		}
+	}
+	for by, e := range last {
+		if e.What != Released && e.What != Failed && life(by) == lives[e.Proc] {
+			all = append(all, fmt.Sprintf("%s %s, %v before", by, e.What, time.Duration(at-e.At).Round(time.Millisecond)))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// life is the name of a contender's process.
+func life(by string) string {
+	parts := strings.SplitN(by, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
 // left is what remains at the servers of contenders that are done, in sessions that stand.
