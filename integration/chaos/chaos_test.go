@@ -58,7 +58,7 @@ func TestChaos(t *testing.T) {
 			for path := range linear {
 				where.path = cmp.Or(where.path, path)
 			}
-			require.Empty(t, o.Stuck, "somebody never got the lock again")
+			require.Empty(t, strings.Join(o.Stuck, "\n"), "somebody never got the lock again")
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
 			require.Positive(t, v.Quiet, "void: somebody was never left in peace")

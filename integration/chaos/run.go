@@ -46,7 +46,7 @@ type Outcome struct {
 	History *History
 	Rate    float64       // leases a second before the first fault
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
-	Stuck   []string      // what the contenders were about when nobody waited for them any longer
+	Stuck   []string      // if so, who was first in each queue, and what the contenders were about, when nobody waited for them any longer
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
 	Logs    []ServerLogs  // of each server
@@ -181,6 +181,8 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	r.look(ctx, o.History, false)
 	if o.Settled > 0 {
 		o.Left = r.left(ctx)
+	} else {
+		o.Stuck = r.heads()
 	}
 	o.History.Starved = pulse.Stop()
 	for _, c := range r.clients {
@@ -195,7 +197,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	}
 	slices.SortStableFunc(o.History.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	if o.Settled == 0 {
-		o.Stuck = unfinished(o.History.Events, settled)
+		o.Stuck = append(o.Stuck, unfinished(o.History.Events, settled)...)
 	}
 	o.History.Faults = n.faults
 	o.History.collectStarved()

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,27 @@ func unfinished(events []Event, at int64) (all []string) {
 	slices.Sort(all)
 	return all
 }
+
+// heads are the znodes that have been in each queue for longest, and whose they are.
+func (r *run) heads() (all []string) {
+	for _, dir := range dirs() {
+		names, _, err := r.admin.Children(dir)
+		if err != nil || len(names) == 0 {
+			continue // the container may have been reaped
+		}
+		head := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+		owner, stat, err := r.admin.Get(dir + "/" + head)
+		if err != nil {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%d in %s, first %s of %q in session 0x%x, made at %v", len(names), dir, head, owner,
+			stat.EphemeralOwner, time.UnixMilli(stat.Ctime).UTC().Format(time.TimeOnly)))
+	}
+	return all
+}
+
+// number is what a server has given to a sequential znode.
+func number(name string) string { return name[max(0, len(name)-10):] }
 
 // life is the name of a contender's process.
 func life(by string) string {
