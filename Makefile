@@ -43,7 +43,7 @@ bench-smoke: ## what a lock costs, counted: requests, packets, round trips, byte
 chaos: ## a nemesis against three servers and their clients: make chaos SEED=7 MINUTES=60; needs Docker and MariaDB
 	cd integration && go test -race -v -count=1 -timeout 0 -run '^TestChaos$$' ./chaos -seed $(SEED) -minutes $(MINUTES)
 
-mutants: ## plants defects in copies of the library, and tells which rung of the ladder finds each; needs all that the other tests need, and hours
+mutants: ## plants defects in copies of the library, and tells which rung of the ladder finds each; needs all that the other tests need, and most of an hour
 	integration/mutants/run.sh
 
 model: ## the model of the lock recipe, and its broken variants; needs spin and gcc
