@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -58,14 +59,12 @@ func TestChaos(t *testing.T) {
 			for path := range linear {
 				where.path = cmp.Or(where.path, path)
 			}
-			require.Empty(t, strings.Join(o.Stuck, "\n"), "somebody never got the lock again")
-			require.NoError(t, err)
+			require.NoError(t, errors.Join(o.NotAll, err))
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
 			require.Positive(t, v.Quiet, "void: somebody was never left in peace")
 			require.Positive(t, v.Views, "void: no server has shown what it has")
 			require.Empty(t, v.Violations)
 			require.Empty(t, linear)
-			require.Positive(t, o.Settled, "a process has gone too early")
 			require.LessOrEqual(t, o.Settled, 30*time.Second, "until everybody had the lock once more")
 			require.Empty(t, o.Left)
 			for _, what := range []chaos.What{chaos.Reacquired, chaos.Asked, chaos.Led, chaos.Wrote, chaos.Refused, chaos.Marked, chaos.Unmarked} {
@@ -95,7 +94,7 @@ func TestChaosPeers(t *testing.T) {
 			require.Positive(t, r.Leases)
 			if peer == chaos.Mutex {
 				require.Zero(t, r.Overlaps[""])
-				require.Positive(t, o.Settled)
+				require.NoError(t, o.NotAll)
 			}
 		})
 	}

@@ -238,8 +238,8 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// What contenders were about is told of those that had not finished, in processes that had not been killed.
-func TestUnfinished(t *testing.T) {
+// The attempts of those processes are listed that were not killed, the longest first.
+func TestListUnfinished(t *testing.T) {
 	h := &History{}
 	for at, e := range []Event{
 		{By: "p1.0.3/chaos/mixed", What: Called},
@@ -248,13 +248,17 @@ func TestUnfinished(t *testing.T) {
 		{By: "p1.1.4/chaos/mixed", What: Called},
 		{By: "p1.1.5/chaos/fenced", What: Called},
 		{By: "p1.1.5/chaos/fenced", What: Failed},
-		{By: "p1.1.6/chaos/fenced", What: Releasing},
-		{By: "p1.1.6/chaos/fenced", What: Released},
-		{By: "p1.1", What: Starved},
-		{By: "p1.1.3/chaos/mixed", What: Released}, // when nobody waited any longer
+		{By: "p1.1.6/chaos/selector", What: Releasing, Path: selectorPath},
+		{By: "p1.1.6/chaos/selector", What: Ended, Path: selectorPath},
+		{By: "p1.1.7/chaos/fenced", What: Releasing},
+		{By: "p1.1.7/chaos/fenced", What: Ended},
+		{By: "p2.0.1/chaos/fenced", What: Called}, // and killed
+		{By: "p1.1.3/chaos/mixed", What: Released},
 	} {
 		e.At, e.Proc = int64(at)*second, 1
 		h.Events = append(h.Events, e)
 	}
-	require.Equal(t, []string{"p1.1.3/chaos/mixed granted, 6s before", "p1.1.4/chaos/mixed called, 5s before"}, unfinished(h.Events, 8*second))
+	require.Equal(t, []string{
+		"p2.1: nothing has begun", "p1.1.3/chaos/mixed: granted for 8s", "p1.1.4/chaos/mixed: called for 7s", "p1.1.7/chaos/fenced: releasing for 2s",
+	}, listUnfinished(h.Events, 10*second, []string{"p1.1", "p2.1"}))
 }

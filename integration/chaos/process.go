@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,7 @@ func RunWorker(setup string) int {
 type client struct {
 	harmed         sync.Mutex
 	proc           int
+	name           string              // of the process
 	lines          []*faultproxy.Proxy // one to each server
 	pause, proceed func()
 	crash          func() // kills the process, and starts another in its place
@@ -86,12 +88,16 @@ func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 	// Signals and words to a process that has ended are lost, which shows in its history.
 	c.pause = func() { _ = cmd.Process.Signal(syscall.SIGSTOP) }
 	c.proceed = func() { _ = cmd.Process.Signal(syscall.SIGCONT) }
+	var died error // of lives that ended by themselves
 	c.crash = func() {
 		_ = cmd.Process.Kill()
 		<-c.gone
 		_ = in.Close()
 		c.mourn()
-		c.err = nil
+		if isKilled(cmd) {
+			c.err = died
+		}
+		died = c.err
 		s.Life++
 		next, input, err := c.spawn(s)
 		if err != nil { // it is missed at the end
@@ -107,8 +113,9 @@ func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 		select {
 		case <-c.gone:
 		case <-time.After(healedIn): // it closes its client, and looks for goroutines
-			_ = cmd.Process.Kill()
-			<-c.gone // with the leases that have not ended
+			c.proceed()
+			_ = cmd.Process.Signal(syscall.SIGQUIT) // which shows what it waits for
+			<-c.gone                                // with the leases that have not ended
 		}
 	}
 	return c, nil
@@ -126,8 +133,8 @@ func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 	}
 	cmd := exec.Command(self) //nolint:noctx // it ends with its input
 	cmd.Env = append(os.Environ(), WorkerVariable+"="+string(setup))
-	var said strings.Builder // to be read once the process has been waited for
-	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
+	var stderr strings.Builder // to be read once the process has been waited for
+	cmd.Stderr = io.MultiWriter(&stderr, os.Stderr)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, nil, err
@@ -140,21 +147,27 @@ func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 		return nil, nil, err
 	}
 	gone := make(chan struct{})
-	c.gone = gone
+	c.gone, c.name = gone, s.name()
 	go func() { // ends with the process; kill and crash wait for it
 		defer close(gone)
 		c.listen(out)
 		if err := cmd.Wait(); err != nil {
-			c.err = fmt.Errorf("%w: %s", err, tail(said.String()))
+			c.err = errors.Join(c.err, fmt.Errorf("%w: %s", err, firstBytes(stderr.String())))
 		}
 	}()
 	return cmd, in, nil
 }
 
-// tail is the end of a long text.
-func tail(text string) string {
-	const enough = 2000
-	return text[max(0, len(text)-enough):]
+// firstBytes cuts what a process has written: what ended it stands before the stacks.
+func firstBytes(text string) string {
+	const maxBytes = 2000
+	return strings.ToValidUTF8(text[:min(maxBytes, len(text))], "")
+}
+
+// isKilled reports whether a process that has been waited for was killed.
+func isKilled(cmd *exec.Cmd) bool {
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // mourn ends the leases that a killed process had: it believes in nothing any more.

@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -46,7 +45,7 @@ type Outcome struct {
 	History *History
 	Rate    float64       // leases a second before the first fault
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
-	Stuck   []string      // if so, who was first in each queue, and what the contenders were about, when nobody waited for them any longer
+	NotAll  error         // if so, who did not
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
 	Logs    []ServerLogs  // of each server
@@ -176,13 +175,13 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	if err := r.harm(ctx, n, o.History); err != nil {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
-	o.Settled = r.settle(Now())
-	settled := Now()
+	o.Settled, o.NotAll = r.settle(Now())
+	settledAt, heads := Now(), []string(nil)
 	r.look(ctx, o.History, false)
-	if o.Settled > 0 {
+	if o.NotAll == nil {
 		o.Left = r.left(ctx)
 	} else {
-		o.Stuck = r.heads()
+		heads = r.listQueueHeads(ctx)
 	}
 	o.History.Starved = pulse.Stop()
 	for _, c := range r.clients {
@@ -196,8 +195,8 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	slices.SortStableFunc(o.History.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	if o.Settled == 0 {
-		o.Stuck = append(o.Stuck, unfinished(o.History.Events, settled)...)
+	if errors.Is(o.NotAll, errLate) {
+		o.NotAll = fmt.Errorf("%w:\n%s", o.NotAll, strings.Join(append(heads, listUnfinished(o.History.Events, settledAt, r.processes())...), "\n"))
 	}
 	o.History.Faults = n.faults
 	o.History.collectStarved()
@@ -209,6 +208,14 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	txns, err := committed(o.Logs)
 	o.History.Lives, o.History.Refusals = lives(txns), refusals(txns)
 	return o, errors.Join(append(errs, err)...)
+}
+
+// processes are the names of those that run, or ran last.
+func (r *run) processes() (names []string) {
+	for _, c := range r.clients {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 // gather waits until every client has had a lease.
@@ -242,71 +249,4 @@ func (r *run) calm(ctx context.Context) (rate float64) {
 		rate = float64(r.leases()-before) / calmBefore.Seconds()
 	}
 	return rate
-}
-
-// The nemesis works in bouts. In the lulls between them everything is whole for long enough
-// that whoever is first in a queue has no fault to be excused by.
-const (
-	bout = 45 * time.Second // or a little longer
-	lull = 3 * SessionTimeout
-	// looks is how often a lull shows what the servers show.
-	looks = 3
-)
-
-// harm lets the nemesis work, to the end of the last bout.
-func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
-	if r.Peer == "" { // which have no tokens
-		if err := n.staleHolder(ctx, r.clients); err != nil {
-			return err
-		}
-	}
-	bouts := max(2, int((r.Length+lull)/(bout+lull)))
-	length := (r.Length+lull)/time.Duration(bouts) - lull
-	if length <= 0 {
-		return fmt.Errorf("chaos: %v is too short for two bouts", r.Length)
-	}
-	hands := []func(context.Context) error{n.serverHand(rand.New(rand.NewPCG(r.Seed, 1)))}
-	half := len(r.clients) / 2
-	for i, clients := range [][]*client{r.clients[:half], r.clients[half:]} {
-		hands = append(hands, n.clientHand(rand.New(rand.NewPCG(r.Seed, uint64(2+i))), clients))
-	}
-	hands = append(hands, func(ctx context.Context) error {
-		r.keepLooking(ctx, h)
-		return nil
-	})
-	for i := range bouts {
-		if i > 0 {
-			r.rest(ctx, h)
-		}
-		if err := together(ctx, length, hands); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rest lets everybody be for a lull, and records what the servers show then.
-func (r *run) rest(ctx context.Context, h *History) {
-	for range looks {
-		pause(ctx, lull/looks)
-		r.look(ctx, h, false)
-	}
-}
-
-// together lets all hands work for a time, or until one fails: without servers there is
-// nothing to see.
-func together(ctx context.Context, length time.Duration, hands []func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	errs := make([]error, len(hands))
-	var all sync.WaitGroup
-	for i, work := range hands {
-		all.Go(func() {
-			if errs[i] = work(ctx); errs[i] != nil {
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
 }

@@ -1,11 +1,9 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +12,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 )
 
+// errLate is returned when some contenders have not had their last lease in time.
+var errLate = fmt.Errorf("chaos: somebody did not get the lock once more within %v", 2*healedIn)
+
 // settle asks every contender for one more lease, and returns how long that took.
-func (r *run) settle(healed int64) time.Duration {
+func (r *run) settle(healed int64) (took time.Duration, err error) {
 	for _, c := range r.clients {
 		c.finish()
 	}
@@ -26,67 +27,16 @@ func (r *run) settle(healed int64) time.Duration {
 			select {
 			case <-c.gone:
 				if c.idle.Load() == 0 {
-					return 0
+					return 0, fmt.Errorf("chaos: client %d has ended before its contenders were done", c.proc)
 				}
 			case <-late:
-				return 0
+				return 0, errLate
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
 		last = max(last, c.idle.Load())
 	}
-	return time.Duration(last - healed)
-}
-
-// unfinished is what the contenders were about at a time, and for how long, without those
-// between two attempts and those of killed processes.
-func unfinished(events []Event, at int64) (all []string) {
-	last, lives := make(map[string]Event), make(map[int]string)
-	for _, e := range events {
-		if e.At > at {
-			break
-		}
-		lives[e.Proc] = life(e.By)
-		switch e.What {
-		case Called, Granted, Releasing, Released, Failed:
-			last[e.By] = e
-		default:
-		}
-	}
-	for by, e := range last {
-		if e.What != Released && e.What != Failed && life(by) == lives[e.Proc] {
-			all = append(all, fmt.Sprintf("%s %s, %v before", by, e.What, time.Duration(at-e.At).Round(time.Millisecond)))
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-// heads are the znodes that have been in each queue for longest, and whose they are.
-func (r *run) heads() (all []string) {
-	for _, dir := range dirs() {
-		names, _, err := r.admin.Children(dir)
-		if err != nil || len(names) == 0 {
-			continue // the container may have been reaped
-		}
-		head := slices.MinFunc(names, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
-		owner, stat, err := r.admin.Get(dir + "/" + head)
-		if err != nil {
-			continue
-		}
-		all = append(all, fmt.Sprintf("%d in %s, first %s of %q in session 0x%x, made at %v", len(names), dir, head, owner,
-			stat.EphemeralOwner, time.UnixMilli(stat.Ctime).UTC().Format(time.TimeOnly)))
-	}
-	return all
-}
-
-// number is what a server has given to a sequential znode.
-func number(name string) string { return name[max(0, len(name)-10):] }
-
-// life is the name of a contender's process.
-func life(by string) string {
-	parts := strings.SplitN(by, ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".")
+	return time.Duration(last - healed), nil
 }
 
 // left is what remains at the servers of contenders that are done, in sessions that stand.

@@ -70,8 +70,8 @@ func (r *run) connected(server int) (procs []int) {
 	return procs
 }
 
-// show lists the queues as a server has them, each with the transaction that has changed it last.
-func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
+// connect makes a connection to one server, whose requests fail when ctx ends.
+func connect(ctx context.Context, server string) (conn *zk.Conn, disconnect func(), err error) {
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
 		line, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
 		if err == nil {
@@ -79,14 +79,25 @@ func show(ctx context.Context, server string) (queues map[string][]string, chang
 		}
 		return line, err
 	}
-	conn, _, err := zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}), zk.WithDialer(dial))
+	conn, _, err = zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}), zk.WithDialer(dial))
 	if err != nil {
 		return nil, nil, err
 	}
-	var closed sync.Once
-	end := func() { closed.Do(conn.Close) }
-	defer end()
-	defer context.AfterFunc(ctx, end)()
+	closeOnce := sync.OnceFunc(conn.Close)
+	stop := context.AfterFunc(ctx, closeOnce)
+	return conn, func() {
+		stop()
+		closeOnce()
+	}, nil
+}
+
+// show lists the queues as a server has them, each with the transaction that has changed it last.
+func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
+	conn, disconnect, err := connect(ctx, server)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer disconnect()
 	queues, changed = make(map[string][]string), make(map[string]int64)
 	for _, dir := range dirs() {
 		names, stat, err := conn.Children(dir)

@@ -29,6 +29,8 @@ type Setup struct {
 	Peer    Peer // to contend with, if not with the whole library
 }
 
+func (s Setup) name() string { return fmt.Sprintf("p%d.%d", s.Proc, s.Life) }
+
 // The locks, and the rows of the same names.
 const (
 	fencedPath    = "/chaos/fenced"    // written behind, in SQL and in ZooKeeper
@@ -107,8 +109,6 @@ func Work(ctx context.Context, s Setup, in io.Reader, out io.Writer) error {
 	}
 	return err
 }
-
-func (w *worker) name() string { return fmt.Sprintf("p%d.%d", w.Proc, w.Life) }
 
 // watchClock records when the process did not run, stopped or starved.
 func (w *worker) watchClock(ctx context.Context) {

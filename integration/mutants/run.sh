@@ -3,7 +3,7 @@
 # until a rung fails: a defect that no rung finds says that a test is missing. Each rung
 # runs once, the schedules of faults and the chaos with many seeds. Before the first rung
 # comes the test that docs/reliability.md names for the defect, alone: most climbs end there.
-# What fails without a defect, too, finds none.
+# A rung that fails without a defect, too, finds none.
 #
 #	run.sh [-check] [NAME…]    names of patches; default: all. -check only compiles them
 set -euo pipefail
@@ -40,41 +40,44 @@ culprit() {
 	fi
 }
 
-# copy NAME makes a copy of the library.
-copy() {
-	rm -rf "${work:?}/$1"
-	mkdir "$work/$1"
-	(cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/$1")
-}
+# The library as it is now: what is edited meanwhile is of no account.
+mkdir "$work/whole"
+(cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/whole")
 
-# remembered NAME prints the test that docs/reliability.md names for a defect, as a rung:
-# wherever there is a test of that name.
-remembered() {
+# print_remembered NAME prints the test that docs/reliability.md names for a defect, as a rung:
+# in all packages that have a test of that name.
+limit="-timeout 90s"
+print_remembered() {
 	local found packages
-	found=$(grep -F "patches/$1.patch)" "$root/docs/reliability.md" | sed -n 's/.*| `\(Test[A-Za-z0-9_]*\).*/\1/p')
+	found=$(grep -F "patches/$1.patch)" "$work/whole/docs/reliability.md" | sed -n 's/.*| `\(Test[A-Za-z0-9_]*\).*/\1/p')
 	[ -n "$found" ] || return 0
-	packages=$(cd "$root" && grep -rl --include='*_test.go' "^func $found(" internal recipes | xargs -rn 1 dirname | sort -u | sed 's|^|./|')
+	packages=$(cd "$work/whole" && grep -rl --include='*_test.go' "^func $found(" internal recipes | xargs -rn 1 dirname | sort -u | sed 's|^|./|')
 	[ -n "$packages" ] || return 0
-	printf '%s\n' "virtual time" "go test -count=1 -failfast -timeout 90s -run '^$found\$' $(echo $packages)"
+	printf '%s\n' "virtual time" "go test -count=1 -failfast $limit -run '^$found\$' $(echo $packages)"
 }
 
-# try NAME COMMAND runs a rung in a copy.
-try() { (cd "$work/$1" && bash -c "$2") >"$work/log" 2>&1; }
+# try NAME COMMAND runs a rung in a copy. A copy whose tests do not compile ends the climb.
+try() {
+	(cd "$work/$1" && bash -c "$2") >"$work/log" 2>&1 && return
+	if grep -E '\[(build|setup) failed\]$' "$work/log" >&2; then
+		echo "does not compile: $2" >&2
+		exit 2
+	fi
+	return 1
+}
 
-# sound COMMAND tells, once for each rung, whether it passes without a defect.
+# sound COMMAND tells, once for each rung, whether it passes without a defect. A remembered
+# test has to pass in a third of its time: then a defect hangs where the limit ends it.
 sound() {
 	local known
 	known=$work/sound-$(cksum <<<"$1" | tr ' ' -)
-	if [ ! -e "$known" ]; then
-		[ -d "$work/whole" ] || copy whole
-		try whole "$1" && touch "$known"
-	fi
+	[ -e "$known" ] || { try whole "${1/"$limit"/-timeout 30s}" && touch "$known"; }
 }
 
 # climb NAME runs the rungs in the copy with that defect, and prints the first that fails, with its test.
 climb() {
 	local found first
-	mapfile -t first < <(remembered "$1")
+	mapfile -t first < <(print_remembered "$1")
 	set -- "${first[@]}" "${rungs[@]}"
 	while [ $# != 0 ]; do
 		if ! try defective "$2"; then
@@ -94,7 +97,8 @@ climb() {
 missed=0
 for patch in "$@"; do
 	name=${patch%.patch}
-	copy defective
+	rm -rf "$work/defective"
+	cp -a "$work/whole" "$work/defective"
 	patch -s -p1 -d "$work/defective" <"$here/patches/$name.patch"
 	(cd "$work/defective" && go build $(sed -n 's|^+++ b/\(.*\)/[^/]*$|./\1|p' "$here/patches/$name.patch" | sort -u))
 	if $check; then
