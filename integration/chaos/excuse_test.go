@@ -230,6 +230,46 @@ func TestGhosts(t *testing.T) {
 	}
 }
 
+// Who waits behind a ghost is told when the client asks the leader, which it does rarely.
+func TestBehindAGhost(t *testing.T) {
+	const from = 30 * second
+	for name, tt := range map[string]struct {
+		view  View
+		wait  int64
+		isBad bool
+	}{
+		"behind a ghost":             {View{Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-103", "znode-200"}}}, 100 * second, false},
+		"for too long":               {View{Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-103", "znode-200"}}}, int64(servedIn) + toldLate + second, true},
+		"on another server":          {View{Procs: []int{2}, Queues: map[string][]string{fencedPath: {"znode-103", "znode-200"}}}, 100 * second, true},
+		"a ghost in another queue":   {View{Procs: []int{1}, Queues: map[string][]string{mixedPath: {"znode-103"}}}, 100 * second, true},
+		"ahead of a ghost":           {View{Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-200", "znode-201"}}}, 100 * second, true},
+		"behind a znode that stands": {View{Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-200"}}}, 100 * second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := told(10)
+			h.lease(1, 200, from+tt.wait, from+tt.wait+second)
+			h.Lives[len(h.Lives)-1].Created = from / ms
+			h.Lives = append(h.Lives, &Life{Path: fencedPath + "/znode-201", Token: 201, Created: from / ms, Gone: from/ms + 1, GoneBy: 2011, End: Deleted, Session: 2})
+			tt.view.At = from + 20*second
+			h.Views = []View{tt.view}
+			violations := fmt.Sprint(Judge(h).Violations)
+			if tt.isBad {
+				require.Contains(t, violations, "was not told")
+			} else {
+				require.Equal(t, "[]", violations)
+			}
+		})
+	}
+}
+
+// What a server shows of what is gone is not left by anybody.
+func TestGhostsAreNotLeft(t *testing.T) {
+	h := told(10)
+	gone, there := h.Lives[3].Path, h.Lives[8].Path
+	at := h.monotonic(h.Lives[5].Gone)
+	require.Equal(t, []string{there, "watches at a server: 1"}, h.withoutGhosts([]string{gone, there, "watches at a server: 1"}, at))
+}
+
 // What stands for a znode is not judged once a server has shown, in a lull, that it does not have
 // what the majority has logged; nor is it judged leniently where all servers have it.
 func TestDisputedZnodes(t *testing.T) {

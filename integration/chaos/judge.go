@@ -184,7 +184,11 @@ func (v *Verdict) toldIn(h *History, l *Life, proc int, from, to int64) {
 	if to-from <= toldLate {
 		return // mostly, and then without a look at all the faults
 	}
-	if wait := h.quiet(proc, l.Path, from, to); wait > toldLate {
+	late := toldLate
+	if v.isBehindGhost(l, proc) {
+		late += int64(servedIn)
+	}
+	if wait := h.quiet(proc, l.Path, from, to); wait > late {
 		v.violation(to, directory(l.Path), "%s of process %d was first for %v of quiet and was not told", l.Path, proc, time.Duration(wait))
 	}
 }

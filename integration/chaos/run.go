@@ -45,7 +45,8 @@ type Outcome struct {
 	History *History
 	Rate    float64       // leases a second before the first fault
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
-	NotAll  error         // if so, who did not
+	NotAll  error         // why, if so
+	Stuck   *Stuck        // what was seen if that took too long, nil if it did not
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
 	Logs    []ServerLogs  // of each server
@@ -175,13 +176,11 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	if err := r.harm(ctx, n, o.History); err != nil {
 		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
 	}
-	o.Settled, o.NotAll = r.settle(Now())
-	settledAt, heads := Now(), []string(nil)
+	r.settle(ctx, n, o)
+	settledAt := Now()
 	r.look(ctx, o.History, false)
 	if o.NotAll == nil {
 		o.Left = r.left(ctx)
-	} else {
-		heads = r.listQueueHeads(ctx)
 	}
 	o.History.Starved = pulse.Stop()
 	for _, c := range r.clients {
@@ -195,8 +194,8 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	slices.SortStableFunc(o.History.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	if errors.Is(o.NotAll, errLate) {
-		o.NotAll = fmt.Errorf("%w:\n%s", o.NotAll, strings.Join(append(heads, listUnfinished(o.History.Events, settledAt, r.processes())...), "\n"))
+	if s := o.Stuck; s != nil {
+		s.Text = strings.Join(append(s.heads, listUnfinished(o.History.Events, s.at, r.processes())...), "\n")
 	}
 	o.History.Faults = n.faults
 	o.History.collectStarved()
@@ -207,6 +206,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	errs = append(errs, err)
 	txns, err := committed(o.Logs)
 	o.History.Lives, o.History.Refusals = lives(txns), refusals(txns)
+	o.Left = o.History.withoutGhosts(o.Left, settledAt)
 	return o, errors.Join(append(errs, err)...)
 }
 

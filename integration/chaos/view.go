@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
 // View is what one server shows. While nothing is harmed, servers that have heard of each other for a
@@ -118,6 +120,29 @@ type Ghost struct {
 	View View
 }
 
+// ghostFoundIn is how long a waiter may wait for a ghost, because its client asks the leader no more often than that.
+const ghostFoundIn = (zkutil.TimeoutsPerAudit + zkutil.TimeoutsOfJitter) * SessionTimeout
+
+// isBehindGhost reports whether a server to which the process had a line showed a ghost ahead of its znode.
+func (v *Verdict) isBehindGhost(l *Life, proc int) bool {
+	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool {
+		return g.Token < l.Token && directory(g.Path) == directory(l.Path) && slices.Contains(g.View.Procs, proc)
+	})
+}
+
+// HasGhosts reports whether a server has shown a ghost.
+func (v *Verdict) HasGhosts(server int) bool {
+	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.View.Server == server })
+}
+
+// SettlesIn is how long it may take until everybody has had the lock once more.
+func (v *Verdict) SettlesIn() time.Duration {
+	if slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return len(g.View.Procs) > 0 }) {
+		return servedIn
+	}
+	return healedIn
+}
+
 // Ghosts are the znodes that a server showed when they had been gone, by the logs of the
 // majority, for longer than a server may be behind without losing its place among the others.
 func (h *History) Ghosts() (all []Ghost) {
@@ -135,6 +160,15 @@ func (h *History) Ghosts() (all []Ghost) {
 		}
 	}
 	return all
+}
+
+// withoutGhosts leaves out the znodes that were gone by the logs before a time, though a server shows them.
+func (h *History) withoutGhosts(shown []string, at int64) []string {
+	lives := h.byPath()
+	return slices.DeleteFunc(shown, func(znode string) bool {
+		l := lives[znode]
+		return l != nil && l.Gone != 0 && h.monotonic(l.Gone) < at
+	})
 }
 
 // GoneFor is for how long the ghost's znode had been gone.
