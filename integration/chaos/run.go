@@ -159,15 +159,16 @@ func (r *run) leases() (n int64) {
 
 func (r *run) play(ctx context.Context) (*Outcome, error) {
 	o := &Outcome{History: &History{Offset: clockOffset()}}
+	pulse, err := startPulse(ctx, r.admin, r.servers.Servers()) // servers are slow while they warm up
+	if err != nil {
+		return nil, err
+	}
 	if err := r.gather(ctx); err != nil {
+		_ = pulse.Stop()
 		return nil, err
 	}
 	o.Rate = r.calm(ctx)
 	o.NoNetem, o.NoDisks = hasNetem(ctx, r.servers), r.noSlowDisks
-	pulse, err := startPulse(ctx, r.admin, r.servers.Servers())
-	if err != nil {
-		return nil, err
-	}
 	n := &Nemesis{
 		servers: r.servers, clients: r.clients, admin: r.admin, timeout: SessionTimeout,
 		netem: o.NoNetem == nil, disks: o.NoDisks == nil, lacking: r.Peer.lacking(),
