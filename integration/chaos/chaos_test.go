@@ -60,7 +60,7 @@ func TestChaos(t *testing.T) {
 				where.path = cmp.Or(where.path, path)
 			}
 			if o.Stuck != nil {
-				require.True(t, v.HasGhosts(o.Stuck.Leader), o.Stuck.Text)
+				require.True(t, v.HasStopped(o.Stuck.Leader, o.Healed), o.Stuck.Text)
 			}
 			require.NoError(t, errors.Join(o.NotAll, err))
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
@@ -69,7 +69,7 @@ func TestChaos(t *testing.T) {
 			require.Empty(t, v.Violations)
 			require.Empty(t, linear)
 			if o.Stuck == nil {
-				require.LessOrEqual(t, o.Settled, v.SettlesIn(), "until everybody had the lock once more")
+				require.LessOrEqual(t, o.Settled, v.SettlesIn(o.Healed), "until everybody had the lock once more")
 			}
 			require.Empty(t, o.Left)
 			for _, what := range []chaos.What{chaos.Reacquired, chaos.Asked, chaos.Led, chaos.Wrote, chaos.Refused, chaos.Marked, chaos.Unmarked} {

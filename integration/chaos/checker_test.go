@@ -262,3 +262,14 @@ func TestListUnfinished(t *testing.T) {
 		"p2.1: nothing has begun", "p1.1.3/chaos/mixed: granted for 8s", "p1.1.4/chaos/mixed: called for 7s", "p1.1.7/chaos/fenced: releasing for 2s",
 	}, listUnfinished(h.Events, 10*second, []string{"p1.1", "p2.1"}))
 }
+
+// The first znode of a queue is the one with the lowest token that is there, whatever servers show.
+func TestListQueueHeads(t *testing.T) {
+	h := &History{Lives: []*Life{
+		{Path: fencedPath + "/gone", Token: 1, Created: 1000, Gone: 2000},
+		{Path: fencedPath + "/second", Token: 3, Created: 3000},
+		{Path: fencedPath + "/first", Token: 2, Created: 2000, Gone: 9000},
+		{Path: mixedPath + "/late", Token: 4, Created: 8000},
+	}}
+	require.Equal(t, []string{fencedPath + ": 2 znodes, the first for 5s: first"}, h.listQueueHeads(7*second))
+}

@@ -243,6 +243,8 @@ func TestBehindAGhost(t *testing.T) {
 		"on another server":          {View{Procs: []int{2}, Queues: map[string][]string{fencedPath: {"znode-103", "znode-200"}}}, 100 * second, true},
 		"a ghost in another queue":   {View{Procs: []int{1}, Queues: map[string][]string{mixedPath: {"znode-103"}}}, 100 * second, true},
 		"ahead of a ghost":           {View{Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-200", "znode-201"}}}, 100 * second, true},
+		"before it waited":           {View{At: -21 * second, Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-103"}}}, 100 * second, true},
+		"after it waited":            {View{At: 81 * second, Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-103"}}}, 100 * second, true},
 		"behind a znode that stands": {View{Procs: []int{1}, Queues: map[string][]string{fencedPath: {"znode-200"}}}, 100 * second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +252,7 @@ func TestBehindAGhost(t *testing.T) {
 			h.lease(1, 200, from+tt.wait, from+tt.wait+second)
 			h.Lives[len(h.Lives)-1].Created = from / ms
 			h.Lives = append(h.Lives, &Life{Path: fencedPath + "/znode-201", Token: 201, Created: from / ms, Gone: from/ms + 1, GoneBy: 2011, End: Deleted, Session: 2})
-			tt.view.At = from + 20*second
+			tt.view.At += from + 20*second
 			h.Views = []View{tt.view}
 			violations := fmt.Sprint(Judge(h).Violations)
 			if tt.isBad {
@@ -262,7 +264,33 @@ func TestBehindAGhost(t *testing.T) {
 	}
 }
 
-// What a server shows of what is gone is not left by anybody.
+// Only a ghost on a server that has clients, since the last fault, excuses that everybody waits for longer.
+func TestGhostInTheWay(t *testing.T) {
+	h := told(10)
+	gone := h.monotonic(h.Lives[3].Gone)
+	seen := gone + toldLate + second
+	for name, tt := range map[string]struct {
+		procs []int
+		since int64
+		isBad bool
+	}{
+		"since then":  {[]int{1}, gone, false},
+		"before then": {[]int{1}, seen + 1, true},
+		"no client":   {nil, gone, true},
+	} {
+		h.Views = []View{{At: seen, Server: 2, Procs: tt.procs, Queues: map[string][]string{fencedPath: {"znode-103"}}}}
+		v := Judge(h)
+		require.Equal(t, !tt.isBad, v.HasStopped(2, tt.since), name)
+		require.False(t, v.HasStopped(1, tt.since), name)
+		if tt.isBad {
+			require.Equal(t, healedIn, v.SettlesIn(tt.since), name)
+		} else {
+			require.Equal(t, servedIn, v.SettlesIn(tt.since), name)
+		}
+	}
+}
+
+// Znodes that are gone by the logs do not count as left, though a server shows them.
 func TestGhostsAreNotLeft(t *testing.T) {
 	h := told(10)
 	gone, there := h.Lives[3].Path, h.Lives[8].Path

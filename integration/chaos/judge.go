@@ -185,7 +185,7 @@ func (v *Verdict) toldIn(h *History, l *Life, proc int, from, to int64) {
 		return // mostly, and then without a look at all the faults
 	}
 	late := toldLate
-	if v.isBehindGhost(l, proc) {
+	if v.isBehindGhost(l, proc, from, to) {
 		late += int64(servedIn)
 	}
 	if wait := h.quiet(proc, l.Path, from, to); wait > late {

@@ -40,7 +40,7 @@ func RunWorker(setup string) int {
 type client struct {
 	harmed         sync.Mutex
 	proc           int
-	name           string              // of the process
+	name           string              // of the process that runs, or ran last
 	lines          []*faultproxy.Proxy // one to each server
 	pause, proceed func()
 	crash          func() // kills the process, and starts another in its place
@@ -158,7 +158,7 @@ func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 	return cmd, in, nil
 }
 
-// firstBytes cuts what a process has written: what ended it stands before the stacks.
+// firstBytes returns the beginning of a process's stderr, because a panic's message stands before its stacks.
 func firstBytes(text string) string {
 	const maxBytes = 2000
 	return strings.ToValidUTF8(text[:min(maxBytes, len(text))], "")

@@ -44,9 +44,10 @@ const (
 type Outcome struct {
 	History *History
 	Rate    float64       // leases a second before the first fault
+	Healed  int64         // when the last fault had ended
 	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
-	NotAll  error         // why, if so
-	Stuck   *Stuck        // what was seen if that took too long, nil if it did not
+	NotAll  error         // why Settled is 0
+	Stuck   *Stuck        // what was seen when it took too long, or nil
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
 	Logs    []ServerLogs  // of each server
@@ -195,9 +196,6 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	slices.SortStableFunc(o.History.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	if s := o.Stuck; s != nil {
-		s.Text = strings.Join(append(s.heads, listUnfinished(o.History.Events, s.at, r.processes())...), "\n")
-	}
 	o.History.Faults = n.faults
 	o.History.collectStarved()
 	if moved := time.Duration(clockOffset() - o.History.Offset).Abs(); moved > time.Duration(clockError) {
@@ -208,6 +206,9 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	txns, err := committed(o.Logs)
 	o.History.Lives, o.History.Refusals = lives(txns), refusals(txns)
 	o.Left = o.History.withoutGhosts(o.Left, settledAt)
+	if s := o.Stuck; s != nil {
+		s.Text = strings.Join(append(o.History.listQueueHeads(s.at), listUnfinished(o.History.Events, s.at, r.processes())...), "\n")
+	}
 	return o, errors.Join(append(errs, err)...)
 }
 

@@ -21,26 +21,26 @@ var errLate = errors.New("chaos: somebody did not get the lock once more")
 // Stuck is what was seen when some contenders had not had their last lease in time.
 type Stuck struct {
 	Leader int    // the server that led, and was killed, so that another one leads
-	Text   string // the heads of the queues, and the attempts that were going on
+	Text   string // the first znode of each queue, and the attempts that were going on
 	at     int64
-	heads  []string
 }
 
-// settle asks every contender for one more lease. If some have none when each client must have left a server that has lost
-// transactions, then that server may be the leader, which no client can find out: so another one has to lead.
+// settle asks every contender for one more lease. A client leaves a server that has lost transactions within servedIn, but not if
+// that server leads, because no client can find that out. So if some contenders have no lease by then, the leader is killed.
 func (r *run) settle(ctx context.Context, n *Nemesis, o *Outcome) {
 	for _, c := range r.clients {
 		c.finish()
 	}
-	healed, patience := Now(), servedIn
+	o.Healed = Now()
+	patience := servedIn
 	if r.Peer != "" {
 		patience = 2 * healedIn
 	}
-	o.Settled, o.NotAll = r.awaitIdle(ctx, o.History, healed, patience)
+	o.Settled, o.NotAll = r.awaitIdle(ctx, o, patience)
 	if !errors.Is(o.NotAll, errLate) {
 		return
 	}
-	o.Stuck = &Stuck{at: Now(), heads: r.listQueueHeads(ctx)}
+	o.Stuck = &Stuck{at: Now()}
 	if r.Peer != "" {
 		return
 	}
@@ -49,7 +49,7 @@ func (r *run) settle(ctx context.Context, n *Nemesis, o *Outcome) {
 		o.NotAll = errors.Join(o.NotAll, err)
 		return
 	}
-	o.Settled, o.NotAll = r.awaitIdle(ctx, o.History, healed, patience)
+	o.Settled, o.NotAll = r.awaitIdle(ctx, o, patience)
 }
 
 // depose kills the leader, lets another server lead, and returns which one it was.
@@ -71,10 +71,11 @@ func (n *Nemesis) depose(ctx context.Context) (leader int, err error) {
 	return leader, n.serving(ctx)
 }
 
-// awaitIdle waits until every contender has had its last lease, and returns how long after the last fault that was. It records
-// what the servers show if that takes longer than a server may be behind.
-func (r *run) awaitIdle(ctx context.Context, h *History, healed int64, patience time.Duration) (took time.Duration, err error) {
-	late, slow := time.After(patience), time.After(2*SessionTimeout)
+// awaitIdle waits until every contender has had its last lease, and returns how long after the last fault that was. Meanwhile it
+// records what the servers show, so often that no wait that the judge minds passes without.
+func (r *run) awaitIdle(ctx context.Context, o *Outcome, patience time.Duration) (took time.Duration, err error) {
+	late, tick := time.After(patience), time.NewTicker(SessionTimeout/2)
+	defer tick.Stop()
 	var last int64
 	for _, c := range r.clients {
 		for c.idle.Load() == 0 {
@@ -83,8 +84,8 @@ func (r *run) awaitIdle(ctx context.Context, h *History, healed int64, patience 
 				if c.idle.Load() == 0 {
 					return 0, fmt.Errorf("chaos: client %d has ended before its contenders were done", c.proc)
 				}
-			case <-slow:
-				r.look(ctx, h, false)
+			case <-tick.C:
+				r.look(ctx, o.History, false)
 			case <-late:
 				return 0, fmt.Errorf("%w within %v", errLate, patience)
 			case <-time.After(10 * time.Millisecond):
@@ -92,7 +93,7 @@ func (r *run) awaitIdle(ctx context.Context, h *History, healed int64, patience 
 		}
 		last = max(last, c.idle.Load())
 	}
-	return time.Duration(last - healed), nil
+	return time.Duration(last - o.Healed), nil
 }
 
 // left is what remains at the servers of contenders that are done, in sessions that stand.

@@ -81,14 +81,9 @@ func (n *Nemesis) queue(dir string) []string {
 	if err != nil {
 		return nil
 	}
-	sortBySequence(names)
-	return names
-}
-
-// sortBySequence sorts znodes of a queue by the numbers that the servers have given to them.
-func sortBySequence(names []string) {
-	const digits = 10
 	slices.SortFunc(names, func(a, b string) int {
+		const digits = 10
 		return cmp.Compare(a[max(0, len(a)-digits):], b[max(0, len(b)-digits):])
 	})
+	return names
 }

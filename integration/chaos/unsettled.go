@@ -2,21 +2,19 @@ package chaos
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
-// maxUnfinished is how many unfinished attempts are listed: those at the head of a queue are the longest.
+// maxUnfinished is how many unfinished attempts are listed: the longest are those at the heads of the queues.
 const maxUnfinished = 20
 
-// listUnfinished lists the attempts that were going on at a time, the longest first, and the processes that had none yet. Those of
-// elections are missing: a candidate records nothing until it leads.
+// listUnfinished lists the attempts of these processes that were going on at a time, the longest first, and each process without any
+// event. A candidate of an election is missing until it leads, because it records nothing before.
 func listUnfinished(events []Event, at int64, processes []string) (all []string) {
 	hasBegun, latest := make(map[string]bool), make(map[string]Event) // by process, by contender
 	for _, e := range events {
@@ -61,45 +59,23 @@ func processOf(contender string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// listQueueHeads lists the first znode of each queue, as the first server shows it that answers.
-func (r *run) listQueueHeads(ctx context.Context) (all []string) {
-	for i, server := range r.servers.Servers() {
-		heads, err := listHeadsAt(ctx, server)
-		if err == nil {
-			return append(all, heads...)
-		}
-		all = append(all, fmt.Sprintf("server %d: %v", i, err))
-	}
-	return all
-}
-
-func listHeadsAt(ctx context.Context, server string) (all []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, viewIn)
-	defer cancel()
-	conn, disconnect, err := connect(ctx, server)
-	if err != nil {
-		return nil, err
-	}
-	defer disconnect()
-	for _, dir := range dirs() {
-		names, _, err := conn.Children(dir)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
-			return nil, err
-		}
-		if len(names) == 0 {
+// listQueueHeads lists the first znode of each queue at a time, by the logs: a server may show others.
+func (h *History) listQueueHeads(at int64) (all []string) {
+	heads, sizes := make(map[string]*Life), make(map[string]int)
+	for _, l := range h.Lives {
+		if h.monotonic(l.Created) > at || l.Gone != 0 && h.monotonic(l.Gone) <= at {
 			continue
 		}
-		sortBySequence(names)
-		id, stat, err := conn.Get(dir + "/" + names[0])
-		switch {
-		case errors.Is(err, zk.ErrNoNode): // the queue goes on
-			all = append(all, fmt.Sprintf("%s: %d, the first has just gone", dir, len(names)))
-		case err != nil:
-			return nil, err
-		default:
-			all = append(all, fmt.Sprintf("%s: %d, first %s of %q, created at %v", dir, len(names), names[0], id,
-				time.UnixMilli(stat.Ctime).UTC().Format(time.TimeOnly)))
+		dir := directory(l.Path)
+		sizes[dir]++
+		if first := heads[dir]; first == nil || l.Token < first.Token {
+			heads[dir] = l
 		}
 	}
-	return all, nil
+	for _, dir := range slices.Sorted(maps.Keys(heads)) {
+		first := heads[dir]
+		all = append(all, fmt.Sprintf("%s: %d znodes, the first for %v: %s", dir, sizes[dir],
+			time.Duration(at-h.monotonic(first.Created)).Round(time.Millisecond), path.Base(first.Path)))
+	}
+	return all
 }

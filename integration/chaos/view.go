@@ -72,8 +72,8 @@ func (r *run) connected(server int) (procs []int) {
 	return procs
 }
 
-// connect makes a connection to one server, whose requests fail when ctx ends.
-func connect(ctx context.Context, server string) (conn *zk.Conn, disconnect func(), err error) {
+// show lists the queues as a server has them, each with the transaction that has changed it last.
+func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
 		line, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
 		if err == nil {
@@ -81,25 +81,14 @@ func connect(ctx context.Context, server string) (conn *zk.Conn, disconnect func
 		}
 		return line, err
 	}
-	conn, _, err = zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}), zk.WithDialer(dial))
+	conn, _, err := zk.Connect([]string{server}, SessionTimeout, zk.WithLogInfo(false), zk.WithLogger(silent{}), zk.WithDialer(dial))
 	if err != nil {
 		return nil, nil, err
 	}
-	closeOnce := sync.OnceFunc(conn.Close)
-	stop := context.AfterFunc(ctx, closeOnce)
-	return conn, func() {
-		stop()
-		closeOnce()
-	}, nil
-}
-
-// show lists the queues as a server has them, each with the transaction that has changed it last.
-func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
-	conn, disconnect, err := connect(ctx, server)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer disconnect()
+	var closed sync.Once
+	end := func() { closed.Do(conn.Close) }
+	defer end()
+	defer context.AfterFunc(ctx, end)()
 	queues, changed = make(map[string][]string), make(map[string]int64)
 	for _, dir := range dirs() {
 		names, stat, err := conn.Children(dir)
@@ -123,25 +112,29 @@ type Ghost struct {
 // ghostFoundIn is how long a waiter may wait for a ghost, because its client asks the leader no more often than that.
 const ghostFoundIn = (zkutil.TimeoutsPerAudit + zkutil.TimeoutsOfJitter) * SessionTimeout
 
-// isBehindGhost reports whether a server to which the process had a line showed a ghost ahead of its znode.
-func (v *Verdict) isBehindGhost(l *Life, proc int) bool {
+// isBehindGhost reports whether a server to which the process had a line showed a ghost ahead of its znode while that waited.
+func (v *Verdict) isBehindGhost(l *Life, proc int, from, to int64) bool {
 	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool {
-		return g.Token < l.Token && directory(g.Path) == directory(l.Path) && slices.Contains(g.View.Procs, proc)
+		return g.Token < l.Token && directory(g.Path) == directory(l.Path) && slices.Contains(g.View.Procs, proc) &&
+			from <= g.View.At && g.View.At <= to
 	})
 }
 
-// HasGhosts reports whether a server has shown a ghost.
-func (v *Verdict) HasGhosts(server int) bool {
-	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.View.Server == server })
+// HasStopped reports whether a server that some process had a line to has shown a ghost since a time.
+func (v *Verdict) HasStopped(server int, since int64) bool {
+	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.isInTheWay(since) && g.View.Server == server })
 }
 
-// SettlesIn is how long it may take until everybody has had the lock once more.
-func (v *Verdict) SettlesIn() time.Duration {
-	if slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return len(g.View.Procs) > 0 }) {
+// SettlesIn is how long it may take from the last fault until everybody has had the lock once more.
+func (v *Verdict) SettlesIn(healed int64) time.Duration {
+	if slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.isInTheWay(healed) }) {
 		return servedIn
 	}
 	return healedIn
 }
+
+// isInTheWay reports whether a server that some process had a line to has shown the ghost since a time.
+func (g Ghost) isInTheWay(since int64) bool { return g.View.At >= since && len(g.View.Procs) > 0 }
 
 // Ghosts are the znodes that a server showed when they had been gone, by the logs of the
 // majority, for longer than a server may be behind without losing its place among the others.

@@ -40,7 +40,7 @@ culprit() {
 	fi
 }
 
-# The library as it is now: what is edited meanwhile is of no account.
+# The library as it is now. Edits made meanwhile do not count.
 mkdir "$work/whole"
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/whole")
 
