@@ -25,9 +25,15 @@ func (g *gate) open() {
 	}
 }
 
-// pass waits for the gate; it returns false when done comes first.
+// pass waits for the gate; it returns false once done is closed. What a cut line still holds is lost, even if the
+// gate is open.
 func (g *gate) pass(done <-chan struct{}) bool {
 	for {
+		select {
+		case <-done:
+			return false
+		default:
+		}
 		g.mu.Lock()
 		shut := g.shut
 		g.mu.Unlock()
@@ -37,7 +43,6 @@ func (g *gate) pass(done <-chan struct{}) bool {
 		select {
 		case <-shut:
 		case <-done:
-			return false
 		}
 	}
 }
