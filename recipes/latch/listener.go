@@ -26,7 +26,7 @@ type registration struct {
 	listener Listener
 	calls    *session.Callbacks
 	removed  chan struct{} // closed by remove
-	hasBegun bool          // IsLeader was called for the present term; only calls use it
+	hasBegun bool          // IsLeader was called for the present term, and NotLeader has to be; only calls use it
 }
 
 // AddListener adds a listener. If the latch leads, its IsLeader is called. After remove no call
@@ -92,10 +92,13 @@ func (l *LeaderLatch) postIsLeader(r *registration, t *term) {
 
 // postNotLeader has NotLeader of a listener called, if IsLeader was.
 func (l *LeaderLatch) postNotLeader(r *registration) {
+	if r.listener.NotLeader == nil {
+		return
+	}
 	r.calls.Post(func() {
 		hasBegun := r.hasBegun
 		r.hasBegun = false
-		if !hasBegun || isClosed(r.removed) || r.listener.NotLeader == nil {
+		if !hasBegun || isClosed(r.removed) {
 			return
 		}
 		if err := l.runListener(r.listener.NotLeader); err != nil {

@@ -261,3 +261,28 @@ func (r *race) cancelled(held bool, cancelAt, expireAt time.Duration) {
 	}
 	r.settled()
 }
+
+// A server says of a session that it has expired, and neither ends the connection nor removes the session. The client
+// asks again in a handshake, and is served.
+func TestServerThatOnlySaysExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := connectTo(t, srv, srv.Addrs(), raceTimeout)
+		m := mutexOn(t, client, lock)
+		var handshakes atomic.Int32
+		srv.Inject(func(q zktest.Request) zktest.Fault {
+			if q.Op == zktest.OpConnect {
+				handshakes.Add(1)
+			}
+			if q.Op != zktest.OpConnect && q.Op != zktest.OpPing && handshakes.Load() == 0 {
+				return zktest.Fault{Refusal: zktest.RefuseSessionExpired}
+			}
+			return zktest.Fault{}
+		})
+		began := time.Now()
+		lease, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), raceTimeout)
+		require.NoError(t, lease.Release())
+	})
+}

@@ -152,8 +152,15 @@ func (s *Server) dial(address string, timeout time.Duration) (net.Conn, error) {
 	}
 	near, far := net.Pipe()
 	s.carry(m, far)
-	return near, nil
+	return clientEnd{near}, nil
 }
+
+// clientEnd is the client's end of a connection.
+type clientEnd struct{ net.Conn }
+
+// WritesPromptly says that a short write does not wait for the server, which takes frames even while it is silent. The
+// client then writes as it does over TCP.
+func (clientEnd) WritesPromptly() {}
 
 // stall keeps a dialer waiting while nothing comes through, as a lost SYN does, and
 // tells whether its time is over; 0 is no limit. Called under the lock, which it gives up.

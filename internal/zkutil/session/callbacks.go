@@ -82,10 +82,17 @@ func (c *Callbacks) runContained(fn func()) {
 	zkutil.RunUserCode(fn, c.s.scope, c.scope)
 }
 
-// Barrier returns a channel that is closed once all that was posted before has run.
+// Barrier returns a channel that is closed once all that was posted before has run: at once if nothing is left to run.
 func (c *Callbacks) Barrier() <-chan struct{} {
 	done := make(chan struct{})
-	c.Post(func() { close(done) })
+	c.mu.Lock()
+	isRunning := c.isRunning
+	c.mu.Unlock()
+	if isRunning {
+		c.Post(func() { close(done) })
+	} else {
+		close(done)
+	}
 	return done
 }
 

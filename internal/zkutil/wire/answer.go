@@ -110,8 +110,12 @@ func (l *Line) takeAnswer(request sentFrame, zxid int64, code int32) error {
 	}
 	a.SentAt = request.sentAt
 	request.to.Receive(a)
-	if !ok {
+	switch {
+	case !ok:
 		return l.failMalformed()
+	case code == proto.CodeSessionExpired: // the next handshake tells whether it is true
+		l.failWith(errExpired)
+		return errExpired
 	}
 	return nil
 }

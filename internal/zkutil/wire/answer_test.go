@@ -237,3 +237,19 @@ func TestBytesOfAnOwnAnswerExtendTheReadDeadline(t *testing.T) {
 		s.wire.Close()
 	})
 }
+
+// A server that says that the session has expired mostly ends the connection, too. If it does not, the line does: the
+// next handshake tells whether it is true.
+func TestExpiredSessionEndsTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openScript(t)
+		s.ask("/1", "/2")
+		s.next()
+		s.next()
+		s.deliver(answerFrame(firstXid, 0, proto.CodeSessionExpired))
+		require.ErrorIs(t, <-s.ended, errExpired)
+		require.Equal(t, []error{zk.ErrSessionExpired, zk.ErrConnectionClosed}, s.answer.errs())
+		require.ErrorIs(t, s.Failure(), errExpired)
+		s.wire.Close()
+	})
+}

@@ -38,7 +38,7 @@
 //   - Each request gets exactly one answer. If the line ends first, that is zk.ErrNoServer for a request of
 //     which nothing was sent, and zk.ErrConnectionClosed for one that may have been executed. When a line is
 //     abandoned, its requests are given up, and a late answer to one still counts as a proof.
-//   - Send never blocks: a goroutine of the line writes.
+//   - Send never blocks: it writes only where that can't block, see writeAtOnce. Otherwise a goroutine of the line writes.
 //   - A malformed or unexpected answer ends the line.
 //   - A watch that such a request sets stands on this connection alone. Its event is told to the owner, and does not
 //     reach zk.Conn unless that has a watch for it as well.
@@ -53,7 +53,7 @@
 //   - wire.go, patience.go: a Wire, its owner, the dial and how long it may take.
 //   - line.go, frames.go: one connection from the handshake on, and the frames that it reads.
 //   - watches.go, restore.go: the watches of zk.Conn, and how they are set again after a reconnect.
-//   - request.go, outbox.go, answer.go, credentials.go: the engine's own requests.
+//   - request.go, outbox.go, prompt.go, answer.go, credentials.go: the engine's own requests.
 //   - contact.go, gaps.go, ping.go: what was sent and answered when, and what is sent so that it is known.
 //   - abandon.go: a connection that was given up while writes are in flight.
 //   - hosts.go, dial.go, secure.go, usercode.go: which server is next, and the socket to it.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
@@ -19,6 +20,8 @@ var (
 	errMalformed = errors.New("the server has sent a malformed frame")
 	// errWatchesRefused: the server has refused to set the watches again after a reconnect.
 	errWatchesRefused = errors.New("the server does not set the watches again")
+	// errExpired: a server has refused a request because the session has expired, and has not ended the connection.
+	errExpired = errors.New("the server says that the session has expired")
 	// errAbandoned: the connection was abandoned for another one.
 	errAbandoned = errors.New("the server did not answer in time")
 )
@@ -36,6 +39,7 @@ type Line struct {
 	contact         *contact
 	out             outbox
 	restore         watchRestore
+	isPrompt        atomic.Bool // the writer has begun, and whoever sends may write: see writeAtOnce
 
 	closeOnce       sync.Once
 	closeDone       chan struct{} // closed by Close
@@ -130,8 +134,7 @@ func (l *Line) Write(frame []byte) (int, error) {
 	err := l.sendFrame(xid, op, frame)
 	switch {
 	case err != nil:
-		l.noteLineFailure(err)
-		_ = l.Close()
+		l.failWith(err)
 	case op == proto.OpSetWatches, op == proto.OpSetWatches2:
 		l.restore.noteSetWatches()
 		fallthrough
@@ -175,6 +178,12 @@ func (l *Line) noteLineFailure(err error) {
 	if l.failure == nil {
 		l.failure = err
 	}
+}
+
+// failWith ends the line because of a failure. As for Close, the caller holds no lock that a Receiver takes.
+func (l *Line) failWith(err error) {
+	l.noteLineFailure(err)
+	_ = l.Close()
 }
 
 // Failure returns why the line has failed after its handshake, nil if it has not.
@@ -235,6 +244,7 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	if id != 0 && lifetime > 0 && !w.isClosed {
 		w.tasks.Go(func() { l.sendPings(lifetime) }) // ends with the line
 		w.tasks.Go(l.writeOwn)                       // as well
+		l.isPrompt.Store(writesPromptly(l.Conn))
 	}
 	w.mu.Unlock()
 	_ = l.SetDeadline(time.Time{}) // the next read fails on a dead socket

@@ -55,11 +55,15 @@ func (o *outbox) add(requests []*Request) (tooLong []*Request, ok bool) {
 		o.xid = xid
 		o.frames = append(o.frames, sentFrame{xid: xid, op: r.Op, to: r.To})
 	}
+	return tooLong, true
+}
+
+// wakeWriter has the line's writer empty the outbox.
+func (o *outbox) wakeWriter() {
 	select {
 	case o.wake <- struct{}{}:
 	default:
 	}
-	return tooLong, true
 }
 
 func (o *outbox) isEmpty() bool {
@@ -98,7 +102,7 @@ func (o *outbox) close() (unsent []sentFrame) {
 
 // Send sends requests in their order, and in one write. The server executes them in that order. Each gets
 // its answer through To, in the same order, and after the events that come before it. Send never
-// blocks.
+// blocks: see writeAtOnce.
 //
 // A request that is longer than 1.5 MiB is not sent, and gets zk.ErrShortBuffer at once, as in zk.Conn.
 func (l *Line) Send(requests ...*Request) {
@@ -109,6 +113,9 @@ func (l *Line) Send(requests ...*Request) {
 	}
 	for _, r := range refused {
 		r.To.Receive(Answer{Err: err, Refused: -1})
+	}
+	if ok && !l.writeAtOnce() {
+		l.out.wakeWriter()
 	}
 }
 
@@ -123,8 +130,7 @@ func (l *Line) writeOwn() {
 			return
 		}
 		if err := l.flushOwn(); err != nil {
-			l.noteLineFailure(err)
-			_ = l.Close()
+			l.failWith(err)
 			return
 		}
 	}
@@ -135,6 +141,11 @@ func (l *Line) writeOwn() {
 func (l *Line) flushOwn() error {
 	l.contact.writing <- struct{}{}
 	defer func() { <-l.contact.writing }()
+	return l.flushInTurn()
+}
+
+// flushInTurn is flushOwn for a caller who has the slot contact.writing.
+func (l *Line) flushInTurn() error {
 	if l.isAbandoned() {
 		return nil
 	}
