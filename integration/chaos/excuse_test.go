@@ -77,6 +77,29 @@ func TestNewFaultsExcuseNoTwoHolders(t *testing.T) {
 	require.NotEmpty(t, Judge(plant(pauseBriefly, -second/2, true)).Violations, "it was granted after the pause")
 }
 
+// Times in which a process did not run that follow each other at once are one.
+func TestStarvedAgainAtOnce(t *testing.T) {
+	plant := func(ranFor int64) *History {
+		h := told(10)
+		h.Lives[5].End = Expired
+		end, next := h.event(Ended, 105), h.event(Granted, 106).At
+		woken := next + second
+		end.Text, end.At = recipes.ErrSessionLost.Error(), woken+ranFor+second
+		for _, f := range [][2]int64{{woken + ranFor, end.At - 100*ms}, {next - 2*second, woken}} {
+			h.Events = append(h.Events, Event{What: Starved, Proc: end.Proc, Value: f[0], At: f[1]})
+		}
+		h.collectStarved()
+		return h
+	}
+	require.Empty(t, Judge(plant(15*ms)).Violations)
+	require.NotEmpty(t, Judge(plant(200*ms)).Violations, "it ran in between, and could have ended the context")
+	h := plant(15 * ms)
+	h.Events[len(h.Events)-1].Proc++
+	h.Starved = nil
+	h.collectStarved()
+	require.NotEmpty(t, Judge(h).Violations, "another process")
+}
+
 // While the bounds are raised, whoever is robbed may hear of it later.
 func TestRaisedBoundsDelayTheDeadline(t *testing.T) {
 	h := told(10)

@@ -151,18 +151,6 @@ func (h *History) toldBy(at int64) int64 {
 // margin is how long a context ends before its session can, at least.
 const margin = int64(SessionTimeout) / 12
 
-// starved is the kind of what happens to a process when the machine has no time for it.
-const starved = "process starved"
-
-// collectStarved finds the processes that did not run, be it that they were paused.
-func (h *History) collectStarved() {
-	for _, e := range h.Events {
-		if e.What == Starved {
-			h.Starved = append(h.Starved, Fault{Kind: starved, Proc: e.Proc, From: e.Value, To: e.At})
-		}
-	}
-}
-
 // excuse names the fault for which a hold's context may have stood at a moment when
 // somebody else had the lock: "" is none.
 func (h *History) excuse(hold *Hold, at int64) string {
