@@ -22,6 +22,7 @@ func openPromptScript(t *testing.T) *script {
 	t.Helper()
 	s := dialPromptScript(t)
 	s.open()
+	synctest.Wait() // until the writer has looked for the first time
 	return s
 }
 
