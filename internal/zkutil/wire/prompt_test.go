@@ -184,8 +184,8 @@ func TestSenderPingsAfterAQuietTime(t *testing.T) {
 // TCP takes a short write at once. Of other connections that is not known.
 func TestWhichConnectionsWritePromptly(t *testing.T) {
 	pipe, other := net.Pipe()
-	defer pipe.Close()
-	defer other.Close()
+	t.Cleanup(func() { _ = pipe.Close() })
+	t.Cleanup(func() { _ = other.Close() })
 	require.True(t, writesPromptly(&net.TCPConn{}))
 	require.True(t, writesPromptly(promptPipe{pipe}))
 	require.False(t, writesPromptly(pipe))
