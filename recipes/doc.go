@@ -73,7 +73,7 @@
 // quorum still gives those. So while a lease is held, the client commits an empty transaction every
 // T/6, unless it has other writes. One that waits gives that proof when its turn has come.
 //
-// A client that waits reads what it watches once in T, so that it finds what it was not told. At the
+// What a client watches it reads once in T, so that it finds what it was not told. At the
 // leader it checks that every 20 T to 25 T, and every T/2 while it holds something. If a znode is gone
 // there that its server shows, the client leaves that server for another.
 //

@@ -16,8 +16,9 @@ import (
 
 func init() {
 	bridge.Register(bridge.Parts[*Client, *Lease]{
-		Attach:   (*Client).attach,
-		NewLease: func(entry *session.Entry) *Lease { return &Lease{entry: entry} },
+		Attach:       (*Client).attach,
+		NewLease:     func(entry *session.Entry) *Lease { return &Lease{entry: entry} },
+		BeginRelease: (*Lease).beginRelease,
 	})
 }
 
@@ -94,11 +95,19 @@ func (l *Lease) Check() *zk.CheckVersionRequest {
 // ends, the leader's function or the listeners return, and then the znode is deleted. A latch then
 // joins again at the tail, after a pause if the term was short. A selector does what it does after
 // any term.
-func (l *Lease) Release() error {
-	if err := l.entry.Leave(); err != nil {
-		return &OpError{Op: "lease: release", Path: l.entry.Path(), Err: err}
+func (l *Lease) Release() error { return l.releaseError(l.entry.Leave()) }
+
+// beginRelease is for bridge.Parts.
+func (l *Lease) beginRelease() (await func(stop <-chan struct{}) error) {
+	leaving := l.entry.BeginLeave()
+	return func(stop <-chan struct{}) error { return l.releaseError(leaving.Await(stop)) }
+}
+
+func (l *Lease) releaseError(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &OpError{Op: "lease: release", Path: l.entry.Path(), Err: err}
 }
 
 // String returns "mutex /locks/a, token 4294967310".

@@ -163,3 +163,14 @@ func (r Retry) Patient() Retry {
 	r.MaxAttempts, r.MaxElapsed = 0, 0
 	return r
 }
+
+// maxRefusedPause is the longest pause after a refusal, unless the retry policy has a longer one.
+// It is long because a refusal lasts until somebody changes a permission or a quota, and each
+// attempt until then is a write that the quorum agrees to refuse.
+const maxRefusedPause = 30 * time.Second
+
+// AfterRefusals is the policy with pauses that grow to 30 s.
+func (r Retry) AfterRefusals() Retry {
+	r.MaxInterval = max(r.MaxInterval, maxRefusedPause)
+	return r
+}

@@ -229,3 +229,34 @@ func TestDecidedWhenThereWillBeNoAnswer(t *testing.T) {
 		require.True(t, isDecided(abandoned))
 	})
 }
+
+// A context that has ended gets no term, although the latch leads.
+func TestAwaitWithAnEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := lead(t, testclient.Connect(t, zktest.NewServer(t)))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errChangedMind)
+		_, err := l.Await(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, errChangedMind)
+	})
+}
+
+// Close leaves the znode to a client that is being closed: it goes with the session.
+func TestCloseWhileTheClientIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client := testclient.Connect(t, srv)
+		l, _ := lead(t, client)
+		srv.Partition(sessionOf(client))
+		pass(100 * time.Millisecond)
+		closed := make(chan error, 1)
+		go func() { closed <- client.Close() }()
+		synctest.Wait()
+		require.NoError(t, l.Close())
+		require.Len(t, paths(srv), 1)
+		srv.Heal()
+		require.NoError(t, <-closed)
+		require.Eventually(t, func() bool { return len(paths(srv)) == 0 }, time.Minute, time.Second)
+	})
+}

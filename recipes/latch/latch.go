@@ -83,8 +83,8 @@ func (l *LeaderLatch) Start() error {
 
 // Await blocks until this latch leads, and returns its term. It fails
 //
-//   - when ctx ends first, with an error that matches ctx.Err(), the cause of ctx, and the latest
-//     trouble, see [LeaderLatch.Err];
+//   - when ctx ends first, or has ended before the call, with an error that matches ctx.Err(), the
+//     cause of ctx, and the latest trouble, see [LeaderLatch.Err];
 //   - with ErrClosed, at once, when the latch or its client is closed, started or not. The text says
 //     which of them was closed;
 //   - with ErrSequenceExhausted when the latch has given up;
@@ -108,10 +108,10 @@ func (l *LeaderLatch) Await(ctx context.Context) (*recipes.Lease, error) {
 		switch {
 		case endError != nil:
 			return failed(endError)
-		case t != nil && t.entry.Stands():
-			return t.lease, nil
 		case ctx.Err() != nil:
 			return failed(l.withTrouble(zkutil.EndOf(ctx)))
+		case t != nil && t.entry.Stands():
+			return t.lease, nil
 		}
 		select {
 		case <-changed:
@@ -149,8 +149,9 @@ func (l *LeaderLatch) Close() error { return l.CloseWith(l.config.mode) }
 
 // CloseWith leaves the election. If the latch leads, its term's context ends first, then the
 // listeners return, then the znode is deleted. So no successor leads while the work of this leader
-// still runs. CloseWith returns nil when the znode is gone. It returns ErrStepDownGrace if a listener
-// still runs after the grace of [WithStepDownGrace]: the znode stays until the listener returns. It
+// still runs. CloseWith returns nil when the znode is gone, or when the client is closed, whose
+// session takes the znode with it. It returns ErrStepDownGrace if a listener still runs after the
+// grace of [WithStepDownGrace]: the znode stays until the listener returns. It
 // returns ErrNodeNotDeleted if the znode could not be deleted within the operation timeout: the
 // deletion is repeated in the background. CloseWith is idempotent, and waits again when called again.
 //

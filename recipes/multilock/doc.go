@@ -9,7 +9,8 @@
 //
 // # Guarantees
 //
-//   - One context bounds the whole of Acquire, not each lock.
+//   - One context bounds the whole of Acquire, not each lock. That includes the release of the locks
+//     that it has got, if it fails.
 //   - Acquire stops at the first failure, or when a lock that it has already got is lost, and releases
 //     what it has in reverse order.
 //   - The context of a [Lease] ends when that of any part does, with the same cause. The other parts
@@ -36,6 +37,8 @@
 //	                                          that it was waiting for
 //	a part is lost (session, znode, …)        the cause                            ends with the cause
 //	the release of a part fails               –                                    Release returns it, and releases the others
+//	no server answers the deletions           when ctx ends, or after one          Release returns ErrNodeNotDeleted
+//	                                          operation timeout, whatever is less  after one operation timeout
 //
 // # Concurrency
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
 // Lease is one acquisition of all locks of a multilock. Its methods may be called concurrently.
@@ -82,7 +83,8 @@ func (l *Lease) Context() context.Context { return l.ctx }
 func (l *Lease) Leases() []*recipes.Lease { return slices.Clone(l.parts) }
 
 // Release gives all parts back, in reverse order, also after an error. Call it once per Acquire,
-// typically with defer. It returns
+// typically with defer. It begins all deletions before it waits for any, so it waits for one operation
+// timeout at most, however many parts there are. It returns
 //
 //   - nil when all parts are given back;
 //   - the errors of the parts' Release: for a part that was lost the cause, ErrNodeNotDeleted for one
@@ -98,22 +100,26 @@ func (l *Lease) Release() error {
 	if isAgain {
 		return opError("release", recipes.ErrNotHeld)
 	}
-	if err := l.releaseParts(); err != nil {
+	if err := l.releaseParts(nil); err != nil {
 		return opError("release", err)
 	}
 	return nil
 }
 
-// releaseParts ends the context, and gives the parts back in reverse order. A part that its owner has
-// released already is no error.
-func (l *Lease) releaseParts() (err error) {
+// releaseParts ends the context, and begins to give the parts back, in reverse order. Then it waits for all
+// of them, until stop is closed, if it is not nil. A part that its owner has released already is no error.
+func (l *Lease) releaseParts(stop <-chan struct{}) (err error) {
 	if lost := l.loss(); lost != nil { // just now: it may not have ended the context yet
 		l.cancel(lost)
 	}
 	l.cancel(recipes.ErrReleased)
+	awaits := make([]func(<-chan struct{}) error, 0, len(l.parts))
 	for i, part := range slices.Backward(l.parts) {
 		l.unbinds[i]()
-		if released := part.Release(); !errors.Is(released, recipes.ErrNotHeld) {
+		awaits = append(awaits, recipe.BeginRelease(part))
+	}
+	for _, await := range awaits {
+		if released := await(stop); !errors.Is(released, recipes.ErrNotHeld) {
 			err = zkutil.Both(err, released)
 		}
 	}

@@ -80,8 +80,11 @@ func NewMutexes(c *recipes.Client, paths []string, opts ...mutex.Option) (*Inter
 //
 // Acquire stops at the first failure. Then it releases the locks that it has, in reverse order, and
 // returns the error of the lock that has failed. If ctx ends, that is a *recipes.WaitError. If one of
-// the locks that it has is lost meanwhile, the error is the cause of that loss. A release that fails
-// is added to the error.
+// the locks that it has is lost meanwhile, the error is the cause of that loss.
+//
+// Acquire waits for the release while ctx lasts, for one operation timeout at most. An
+// ErrNodeNotDeleted of that is added to the error. After the end of ctx the znodes are deleted in the
+// background.
 func (m *InterProcessMultiLock) Acquire(ctx context.Context) (*Lease, error) {
 	return m.acquireAll(ctx, "acquire", Locker.Acquire)
 }
@@ -105,7 +108,7 @@ func (m *InterProcessMultiLock) acquireAll(
 			err = fmt.Errorf("lock %d of %d: %w", i+1, len(m.locks), err)
 		}
 		if err != nil {
-			released := withoutLosses(lease.releaseParts()) //nolint:contextcheck // as above
+			released := withoutLosses(lease.releaseParts(ctx.Done())) //nolint:contextcheck // as above
 			return nil, opError(op, zkutil.Both(err, released))
 		}
 	}

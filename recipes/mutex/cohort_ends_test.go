@@ -91,6 +91,28 @@ func TestCohortCancel(t *testing.T) {
 	})
 }
 
+// The lock comes to a caller whose context has just ended, before he has given up: the next one gets it. Often the two
+// come so close to each other that he has.
+func TestCohortCancelBeforeAPass(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		m := f.cohort(f.client(), mutex.Cohort{})
+		for range 100 {
+			lease := acquire(f.T, m)
+			ctx, cancel := context.WithCancelCause(f.Context())
+			gone, last := f.waitInside(ctx, m), f.waitInside(f.Context(), m)
+			cancel(errOfTest)
+			require.NoError(f, lease.Release())
+			got := f.outcome(gone)
+			var wait *recipes.WaitError
+			require.ErrorAs(f, got.err, &wait)
+			require.ErrorIs(f, got.err, errOfTest)
+			require.Positive(f, wait.Position)
+			require.NoError(f, f.granted(last).Release())
+		}
+		require.Empty(f, f.queue())
+	})
+}
+
 // Callers that have given up are not counted among those who wait ahead.
 func TestCohortForgetsWhoHasLeft(t *testing.T) {
 	inBubble(t, func(f *fixture) {

@@ -2,7 +2,9 @@ package mutex_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,5 +51,40 @@ func TestCohortTraces(t *testing.T) {
 		require.ErrorIs(f, (<-ended).Cause, recipes.ErrNodeDeleted)
 		require.NoError(f, (<-ended).Cause)
 		require.Empty(f, ended)
+	})
+}
+
+// LeaseEnd of a cohort's lease is called when others can have the lock, inside and elsewhere: it may ask for the lock, and may
+// take long.
+func TestCohortPassesOnBeforeLeaseEnd(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		var m *mutex.InterProcessMutex
+		var isSecond atomic.Bool
+		hookDone := make(chan error, 1)
+		client := f.client(recipes.WithTrace(&recipes.Trace{LeaseEnd: func(ctx context.Context, _ recipes.LeaseEnd) {
+			if isSecond.Swap(true) {
+				return
+			}
+			pause(time.Minute)
+			lease, err := m.Acquire(ctx)
+			if err == nil {
+				err = lease.Release()
+			}
+			hookDone <- err
+		}}))
+		m = f.cohort(client, mutex.Cohort{})
+		first := acquire(f.T, m)
+		inside := f.waitInside(f.Context(), m)
+		began := time.Now()
+		released := make(chan error, 1)
+		go func() { released <- first.Release() }() // joined below
+		second := f.granted(inside)
+		elsewhere := f.waiting(f.Context(), f.mutex(f.client()))
+		require.NoError(f, second.Release())
+		require.NoError(f, f.granted(elsewhere).Release())
+		require.Less(f, time.Since(began), time.Second)
+		require.NoError(f, <-hookDone)
+		require.NoError(f, <-released)
+		require.GreaterOrEqual(f, time.Since(began), time.Minute, "Release waits for the hook")
 	})
 }

@@ -65,3 +65,23 @@ func releaseWriter(b *bubble.Bubble, n int, isBound bool) {
 	bubble.Pass(time.Second)
 	require.Empty(b, b.Queue(lock))
 }
+
+// The writer is released while a read lock under it is acquired: then that acquisition is the last to leave the writer. It returns
+// with its context all the same, and the writer's znode is deleted in the background.
+func TestDowngradeThatLeavesTheWriterEndsWithItsContext(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		read, write := lockOf(b, client)
+		writer := bubble.Acquire(b, write.Acquire)
+		b.Srv.Delay(zktest.OpAny, 3*time.Second, client.Conn().SessionID())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(writer.Context()), 100*time.Millisecond)
+		defer cancel()
+		start, reading := time.Now(), bubble.Waiting(b, ctx, read.Acquire)
+		b.Release(writer)
+		got := bubble.Receive(b, reading)
+		require.Equal(b, 100*time.Millisecond, got.At.Sub(start))
+		require.ErrorIs(b, got.Err, context.DeadlineExceeded)
+		bubble.Pass(20 * time.Second)
+		require.Empty(b, b.Queue(lock))
+	})
+}

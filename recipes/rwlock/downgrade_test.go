@@ -44,6 +44,10 @@ func TestDowngrade(t *testing.T) {
 
 		_, err := write.Acquire(reader.Context())
 		require.ErrorIs(b, err, rwlock.ErrUpgrade)
+		ended, end := context.WithCancel(reader.Context())
+		end()
+		_, err = write.Acquire(ended)
+		require.ErrorIs(b, err, rwlock.ErrUpgrade, "also with a context that has ended")
 		b.Release(under(b, read, reader))
 		b.Release(reader)
 		next := bubble.Granted(b, queued)

@@ -32,7 +32,7 @@ type Lock struct {
 //   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first: before the call or
 //     while it waits, with or without a hold;
 //   - ErrUpgrade from the write lock, if ctx carries a hold of the read lock that stands, and none of
-//     the write lock;
+//     the write lock, also if ctx has ended;
 //   - the cause of the end, if ctx carries a hold of either lock that has ended;
 //   - ErrOtherLayout, if the path has contenders of another kind of lock at the first call;
 //   - ErrClosed, ErrSequenceExhausted, or ErrSessionFull;
@@ -107,9 +107,9 @@ func (l *Lock) acquireUnderWriter(ctx context.Context) (*session.Entry, error) {
 		return nil, err
 	}
 	entry, err := l.base.Queue.AcquireUnder(ctx, writer)
-	// The only error is that of a hold that was released or lost meanwhile, which its own Release or
-	// context reports.
-	_ = writer.Leave()
+	// This is the last entry if the write lock was released meanwhile. Then a deletion that outlasts ctx goes
+	// on, and a failure is logged. The loss of a hold is reported by its own Release and context.
+	_ = writer.BeginLeave().Await(ctx.Done())
 	return entry, err
 }
 

@@ -70,10 +70,17 @@ func (s *LeaderSelector) failedAttempt(ctx context.Context, err error) *outcome 
 
 // serveAndVacate serves a term, and gives up its znode. It returns nil for a term that was not served.
 func (s *LeaderSelector) serveAndVacate(ctx context.Context, term *session.Entry) *outcome {
-	stop := context.AfterFunc(ctx, func() { _ = term.LeaveFor(context.Cause(ctx)) })
+	left := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(left)
+		_ = term.LeaveFor(context.Cause(ctx))
+	})
 	isServed, o := s.serveTerm(term) //nolint:contextcheck // a term has a context of its own
-	stop()
+	wasStopped := !stop()
 	s.candidate.Vacate(term)
+	if wasStopped {
+		<-left // with the LeaseEnd of a trace: after Vacate, because a slow one must not hold up a successor
+	}
 	if !isServed {
 		return nil
 	}

@@ -218,7 +218,8 @@ func (s *LeaderSelector) Observe(ctx context.Context) <-chan recipes.Participant
 
 // Close leaves the election. If the function runs, its term's context ends, the function returns, and
 // then the znode is deleted. So no successor leads while the work of this leader still runs. Close
-// returns nil when the znode is gone. It returns ErrStepDownGrace if the function still runs after the
+// returns nil when the znode is gone, or when the client is closed, whose session takes the znode with
+// it. It returns ErrStepDownGrace if the function still runs after the
 // grace of [WithStepDownGrace]: the znode stays until the function returns. It returns
 // ErrNodeNotDeleted if the znode could not be deleted within the operation timeout: the deletion is
 // repeated in the background. Close is idempotent, and waits again when called again.

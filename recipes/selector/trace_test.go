@@ -56,10 +56,55 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 		log.Take()
 		cancel(errWork)
 		require.NoError(t, <-done)
-		synctest.Wait() // the end of the last lease is told beside the end of Run
 		require.Equal(t, []int64{4, 4, 4, 0}, []int64{starts.Load(), terms.Load(), ends.Load(), failures.Load()})
+		synctest.Wait() // records are written beside the end of Run
 		lines := log.Take()
 		require.Len(t, lines, 1)
 		require.Regexp(t, `^level=INFO msg="stepped down" path=/services/billing token=\d+ id=billing-1 led=\S+ cause="`+errWork.Error()+`"$`, lines[0])
+	})
+}
+
+// Close and Run return after the hook that is told of the end of the last term. The successor does not wait for that.
+func TestCloseWaitsForLeaseEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		var isRunning atomic.Bool
+		trace := &recipes.Trace{LeaseEnd: func(context.Context, recipes.LeaseEnd) {
+			isRunning.Store(true)
+			pass(3 * time.Second)
+			isRunning.Store(false)
+		}}
+		s := enter(t, testclient.ConnectSettled(t, srv, recipes.WithTrace(trace)), idle)
+		require.True(t, s.HasLeadership())
+		next := enter(t, testclient.ConnectSettled(t, srv), idle)
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		pass(time.Second)
+		require.True(t, isRunning.Load())
+		require.True(t, next.HasLeadership())
+		require.NoError(t, <-closed)
+		require.False(t, isRunning.Load())
+	})
+}
+
+// The hook that is told of the end of a term may close the selector, and the client: neither waits for itself.
+func TestCloseInLeaseEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		var s *selector.LeaderSelector
+		var client *recipes.Client
+		inside := make(chan error, 2)
+		trace := &recipes.Trace{LeaseEnd: func(context.Context, recipes.LeaseEnd) {
+			inside <- s.Close()
+			inside <- client.Close()
+		}}
+		client = testclient.ConnectSettled(t, srv, recipes.WithTrace(trace))
+		s = enter(t, client, idle)
+		require.True(t, s.HasLeadership())
+		start := time.Now()
+		require.NoError(t, s.Close())
+		require.NoError(t, <-inside)
+		require.NoError(t, <-inside)
+		require.Less(t, time.Since(start), time.Second)
 	})
 }

@@ -23,8 +23,8 @@
 //
 // See package recipes. In short:
 //
-//   - No more permits are valid at one time than the limit says: those with the lowest numbers count.
-//     A lease's context ends before its permit can be granted again.
+//   - No permit is granted beyond the limit at that time: those with the lowest numbers count. A
+//     lower limit takes none back. A lease's context ends before its permit can be granted again.
 //   - A request has all of its permits, or none. If one of several is lost later, the others stand.
 //   - A permit that is given back wakes the first of those who wait, and nobody else. One that waits
 //     for several permits is woken by each that is given back until it has enough.

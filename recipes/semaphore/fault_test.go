@@ -145,33 +145,37 @@ func loseTurn(b *bubble.Bubble, n, want int) {
 // A try loses its turn, and the answer about its first permit. The next time another contender is ahead. The try that was in vain
 // returns when the permit is gone, though its first deletion fails.
 func TestTryThatLosesItsTurnLeavesNothing(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client := b.Client()
-		s := semaphoreOf(b, client, 2)
-		b.Release(bubble.Acquire(b, s.Acquire))
-		creates, deletes := 0, 0
-		b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-			isOfPermit := strings.HasPrefix(r.Path, leases+"/")
-			switch {
-			case r.Op == zktest.OpCreate2 && isOfPermit:
-				if creates++; creates == 1 {
-					b.Srv.Put(locks+"/_c_00000000-0000-0000-0000-000000000000-lock-0000000000", nil)
-					b.Srv.Delete(b.Queue(locks)[1])
-					return zktest.Fault{Lost: zktest.ReplyLost}
-				}
-			case r.Op == zktest.OpDelete && isOfPermit:
-				if deletes++; deletes == 1 {
-					return zktest.Fault{Lost: zktest.RequestLost}
-				}
+	for range 10 { // whether the turn's loss or the permit's is found first is left to chance
+		bubble.Run(t, tryThatLosesItsTurn)
+	}
+}
+
+func tryThatLosesItsTurn(b *bubble.Bubble) {
+	client := b.Client()
+	s := semaphoreOf(b, client, 2)
+	b.Release(bubble.Acquire(b, s.Acquire))
+	creates, deletes := 0, 0
+	b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+		isOfPermit := strings.HasPrefix(r.Path, leases+"/")
+		switch {
+		case r.Op == zktest.OpCreate2 && isOfPermit:
+			if creates++; creates == 1 {
+				b.Srv.Put(locks+"/_c_00000000-0000-0000-0000-000000000000-lock-0000000000", nil)
+				b.Srv.Delete(b.Queue(locks)[1])
+				return zktest.Fault{Lost: zktest.ReplyLost}
 			}
-			return zktest.Fault{}
-		})
-		_, err := s.TryAcquireN(b.Context(), 1)
-		require.ErrorIs(b, err, recipes.ErrNotAcquired)
-		require.Equal(b, []int{1, 2}, []int{creates, deletes})
-		session, _ := b.Srv.Session(client.Conn().SessionID())
-		require.Empty(b, session.Ephemerals)
+		case r.Op == zktest.OpDelete && isOfPermit:
+			if deletes++; deletes == 1 {
+				return zktest.Fault{Lost: zktest.RequestLost}
+			}
+		}
+		return zktest.Fault{}
 	})
+	_, err := s.TryAcquireN(b.Context(), 1)
+	require.ErrorIs(b, err, recipes.ErrNotAcquired)
+	require.Equal(b, []int{1, 2}, []int{creates, deletes})
+	session, _ := b.Srv.Session(client.Conn().SessionID())
+	require.Empty(b, session.Ephemerals)
 }
 
 // A waiter whose turn is lost at the very moment when its context ends gets the error of the context: of the two, that is the one that

@@ -200,7 +200,9 @@ func (s *InterProcessSemaphore) Do(ctx context.Context, fn func(context.Context,
 
 // Participants returns the permits that are held, in the order in which they were granted, each with
 // the ID of its holder. Those who wait are not among them. It is a snapshot: a permit that is given back
-// while it is taken is left out.
+// while it is taken is left out. After the limit was lowered it shows as many as the limit says, the first ones:
+// the others look like the znodes that Java clients make before there is room for them. Package inspect, and
+// "zkr ls", show all.
 func (s *InterProcessSemaphore) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	limit, err := s.peekLimit(ctx)
 	if err != nil {

@@ -201,3 +201,27 @@ func TestCallsDoNotWaitForEachOther(t *testing.T) {
 		b.Release(bubble.Receive(b, slow).Lease)
 	})
 }
+
+// Whoever waits for longer than a second knows the ID of the first holder, however often he is woken.
+func TestHolderIsKnownAmongReleases(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		holder := semaphoreOf(b, b.Client(), 5, semaphore.WithID("holder"))
+		var held []*recipes.Lease // in the order of their znodes
+		for range 5 {
+			held = append(held, bubble.Acquire(b, holder.Acquire))
+		}
+		ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
+		defer cancel()
+		waiting := bubble.Waiting(b, ctx, many(semaphoreOf(b, b.Client(), 5), 5))
+		for _, i := range []int{4, 3, 2} {
+			bubble.Pass(800 * time.Millisecond)
+			b.Release(held[i])
+		}
+		got := <-waiting
+		var wait *recipes.WaitError
+		require.ErrorAs(b, got.Err, &wait)
+		require.Equal(b, 1, wait.Position)
+		require.Equal(b, held[0].Path(), wait.Holder.Path)
+		require.Equal(b, "holder", wait.Holder.ID)
+	})
+}

@@ -9,6 +9,9 @@ type Parts[Client, Lease any] struct {
 	Attach func(c Client, path string) (*session.Session, string, error)
 	// NewLease returns the lease of an entry.
 	NewLease func(entry *session.Entry) Lease
+	// BeginRelease is Release without the wait: the deletion of the znode has begun when it returns. await
+	// waits for that until stop is closed, and returns the error of Release.
+	BeginRelease func(l Lease) (await func(stop <-chan struct{}) error)
 }
 
 var registered any //nolint:gochecknoglobals // written once, while package recipes is initialised

@@ -121,6 +121,10 @@ func (c *Cohort) acquire(ctx context.Context, a *session.Acquisition) (*session.
 		}
 	}
 	a.SetAhead(m.ahead)
+	if m.entry != nil && ctx.Err() != nil { // the lock has come to a caller who was about to give up
+		m.entry.BeginLeave()
+		return nil, interrupted(ctx, zkutil.EndOf(ctx), WaitStatus{Position: 1}, startedAt)
+	}
 	return m.entry, m.err
 }
 

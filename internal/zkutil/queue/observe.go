@@ -52,6 +52,8 @@ func Observe[P any](ctx context.Context, q *Queue, convert func(Participant) P) 
 		defer close(leaders)
 		ctx, cancel := q.Session.WhileOpen(ctx)
 		defer cancel()
+		q.Session.Retain() // so that watches are read again
+		defer q.Session.Release()
 		observe(ctx, q, leaders, convert)
 	}) {
 		close(leaders)

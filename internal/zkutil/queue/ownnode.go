@@ -57,7 +57,7 @@ func (w *waiter) watchOwnNode(ctx context.Context) error {
 		w.ownWatch, w.isRevoked = watch, w.isRevoked || string(watch.Node().Data) == session.Revocation
 		return nil
 	}
-	return w.s.RunShortTask(ctx, func() error {
+	return w.s.RunShortTask(ctx, func(ctx context.Context) error {
 		_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.readOwnNode(ctx) })
 		return err
 	})

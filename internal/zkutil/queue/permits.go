@@ -200,7 +200,7 @@ func (p *Permits) watchTaken(ctx context.Context) (*session.Watch, error) {
 // fails when the turn is lost.
 func (p *Permits) awaitChange(ctx context.Context, before session.Snapshot, a, b <-chan struct{}, turn *session.Entry, status *WaitStatus) error {
 	s := p.Taken.Session
-	slow, long := time.NewTimer(status.untilSlow()), time.NewTimer(holderAfter)
+	slow, long := time.NewTimer(status.untilSlow()), time.NewTimer(time.Until(status.startedAt.Add(holderAfter)))
 	defer slow.Stop()
 	defer long.Stop()
 	for now := before; now.Epoch == before.Epoch && now.ID == before.ID; now = s.Snapshot() {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
@@ -14,10 +15,14 @@ func (q *Queue) bytes() int { return session.BytesOf(q.Dir, q.Prefix) }
 // takePlace takes a place for contenders in dir. One that may wait does so inside this process, without a
 // znode, behind those who have come before.
 func (q *Queue) takePlace(ctx context.Context, dir string, bytes int, mayWait bool) (*session.Place, error) {
-	if mayWait {
+	switch {
+	case ctx.Err() != nil:
+		return nil, zkutil.EndOf(ctx)
+	case mayWait:
 		return q.Session.AwaitPlace(ctx, dir, bytes)
+	default:
+		return q.Session.TryPlace(dir, bytes)
 	}
-	return q.Session.TryPlace(dir, bytes)
 }
 
 // joinInPlace is joinAndWait with a place of its own.

@@ -163,7 +163,7 @@ func (q *Queue) joinAgain(
 // date meanwhile, unless it is nil.
 func (q *Queue) joinAndWait(ctx context.Context, place *session.Place, mayWait bool, status *WaitStatus) (*session.Entry, error) {
 	w := &waiter{q: q, s: q.Session, mayWait: mayWait, status: status}
-	if err := q.Session.RunShortTask(ctx, func() error { return w.joinTail(ctx, place) }); err != nil {
+	if err := q.Session.RunShortTask(ctx, func(ctx context.Context) error { return w.joinTail(ctx, place) }); err != nil {
 		return nil, err
 	}
 	return w.awaitHold(ctx)

@@ -140,8 +140,8 @@ func (t *tenure) passLocked(ctx context.Context) *session.Entry {
 }
 
 // onLeft is called when the caller inside who held the lock has left it. It returns when the next one has
-// it, or, at the end of the tenure, when the znode is gone.
-func (t *tenure) onLeft() error {
+// it, or, at the end of the tenure, when the deletion of the znode has begun.
+func (t *tenure) onLeft() session.Leaving {
 	c := t.c
 	c.mu.Lock()
 	t.isHeld, t.freeAt = false, time.Now()
@@ -153,13 +153,16 @@ func (t *tenure) onLeft() error {
 	if t.base.Context().Err() != nil { // lost meanwhile: the session deletes the znode
 		over = t
 	}
-	return over.end()
+	return over.beginEnd()
 }
 
 // end deletes the znode of a tenure that is over, and waits until it is gone. t may be nil.
-func (t *tenure) end() error {
+func (t *tenure) end() error { return t.beginEnd().Await(nil) }
+
+// beginEnd is end without the wait.
+func (t *tenure) beginEnd() session.Leaving {
 	if t == nil {
-		return nil
+		return session.Leaving{}
 	}
 	return t.base.EndWhole()
 }

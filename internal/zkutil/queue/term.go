@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
-
-// maxRefusedPause is the longest pause after a refusal, unless the retry policy has a longer one.
-// It is long because a refusal lasts until somebody changes a permission or a quota, and each
-// attempt until then is a write that the quorum agrees to refuse.
-const maxRefusedPause = 30 * time.Second
 
 // AwaitTerm joins at the tail and blocks until the candidate leads. It fails when ctx ends, which
 // must end with the session, and when the sequence numbers have run out.
@@ -119,8 +113,6 @@ func (c *Candidate) repeatAfterFailure(
 ) (*session.Entry, error) {
 	s := c.queue.Session
 	policy := s.Retry().Patient()
-	slowPolicy := policy
-	slowPolicy.MaxInterval = max(policy.MaxInterval, maxRefusedPause)
 	mayPass := func(err error) bool {
 		return !zkutil.IsRefused(err) && (zkutil.IsTransient(err) || errors.Is(err, zkutil.ErrContenderLost))
 	}
@@ -133,7 +125,7 @@ func (c *Candidate) repeatAfterFailure(
 		}
 		return true
 	}
-	term, err := zkutil.RepeatWhile(attemptCtx, slowPolicy, isRefused, func() (*session.Entry, error) {
+	term, err := zkutil.RepeatWhile(attemptCtx, policy.AfterRefusals(), isRefused, func() (*session.Entry, error) {
 		s.Retain() // not during the pauses after refusals
 		defer s.Release()
 		return zkutil.RepeatWhile(attemptCtx, policy, mayPass, func() (*session.Entry, error) {

@@ -92,7 +92,7 @@ func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) 
 }
 
 func (w *waiter) lookInShortTask(ctx context.Context) error {
-	return w.s.RunShortTask(ctx, func() error { return w.look(ctx) })
+	return w.s.RunShortTask(ctx, w.look)
 }
 
 // look reads the queue, and watches the blocker if there is one. It returns ErrNotAcquired if there is one

@@ -8,29 +8,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A session that always holds something else, each for a short time, finds out within 2T.
+// A session that always holds something else, each for a short time, finds out within 2T: by a read what it is not told,
+// and by an audit what its server goes on showing.
 func TestWaiterIsNotToldBesideShortHolds(t *testing.T) {
 	const timeout = 6 * time.Second
-	for _, hold := range []time.Duration{timeout / 12, timeout / 4} {
-		synctest.Test(t, func(t *testing.T) {
-			srv := fixture.NewEnsemble(t)
-			other, s := fixture.TwoClients(t, srv, timeout)
-			e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-			fixture.Pass(timeout * 5 / 4)
-			fixture.Untold(srv, func() { require.NoError(t, e.Leave()) })
-			untold := time.Now()
-			for time.Since(untold) < 30*timeout && len(turn) == 0 {
-				beside := fixture.Acquire(t, fixture.MutexOn(s, "/beside"))
-				fixture.Pass(hold)
-				require.NoError(t, beside.Leave())
-			}
-			got := <-turn
-			require.NoError(t, got.Err)
-			require.LessOrEqual(t, got.At.Sub(untold), found(timeout), "holds of %v", hold)
-			require.NoError(t, got.Entry.Leave())
-		})
+	for _, isShown := range []bool{false, true} {
+		for _, hold := range []time.Duration{timeout / 12, timeout / 4} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
+				other := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[2]))
+				s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
+				e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
+				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+				fixture.Pass(timeout * 5 / 4)
+				if at, _ := srv.Session(fixture.SessionID(s)); isShown {
+					srv.KeepShowing(e.Path(), at.Server)
+				}
+				fixture.Untold(srv, func() { require.NoError(t, e.Leave()) })
+				untold := time.Now()
+				for time.Since(untold) < 30*timeout && len(turn) == 0 {
+					beside := fixture.Acquire(t, fixture.MutexOn(s, "/beside"))
+					fixture.Pass(hold)
+					require.NoError(t, beside.Leave())
+				}
+				got := <-turn
+				require.NoError(t, got.Err)
+				require.LessOrEqual(t, got.At.Sub(untold), found(timeout), "holds of %v, shown: %v", hold, isShown)
+				require.NoError(t, got.Entry.Leave())
+				srv.Heal()
+			})
+		}
 	}
 }

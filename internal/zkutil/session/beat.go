@@ -47,11 +47,11 @@ func (s *Session) startBeatLocked(now time.Time, isBeatDue, isAuditDue bool) {
 	}
 }
 
-// watchesBeforeLocked returns the watches on znodes whose time of is not after before, the earliest first. Those that
+// watchesBeforeLocked returns the watches whose time of is not after before, the earliest first. Those that
 // are not set yet have no time.
 func (s *Session) watchesBeforeLocked(before time.Time, of func(*Watch) time.Time) (watches []*Watch) {
-	for key, w := range s.watches {
-		if at := of(w); key.Kind == wire.WatchData && !at.IsZero() && !at.After(before) {
+	for _, w := range s.watches {
+		if at := of(w); !at.IsZero() && !at.After(before) {
 			watches = append(watches, w)
 		}
 	}
@@ -119,7 +119,7 @@ func (s *Session) sendBeatLocked(now time.Time, paths []string, watches []*Watch
 			if err != nil && (refusedPath == "" || w.path == refusedPath) {
 				break
 			}
-			w.seenAt, w.checkedAt = now, now
+			w.checkedAt = now
 		}
 		s.live.trust.beatsSentAt = slices.DeleteFunc(s.live.trust.beatsSentAt, func(sent time.Time) bool { return sent.Equal(now) })
 		if isRefused {

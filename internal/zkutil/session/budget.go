@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
@@ -26,15 +27,20 @@ const (
 // sent. So the server numbers them in that order. If the directory has bytes of the budget already, its next
 // contender waits until a place is free, and gets the bytes that become free in its own directory before anybody
 // else. So every directory goes on, however full the session is. A directory without bytes has nobody to wait
-// for: there the error is ErrSessionFull.
+// for: there the error is ErrSessionFull. For a contender that needs more bytes than its directory has, they are collected: see short.go.
 type budget struct {
 	mu         sync.Mutex         // protects what is below, and all rooms, places and charges. Taken last
 	limit      int                // of used
 	contenders int                // the limit of room.calls
-	used       int                // bytes of all places and charges
+	used       int                // bytes of all places and charges, and saved
+	saved      int                // the sum of room.saved
 	rooms      map[string]*room   // by directory; those that are in use
 	nodes      map[string]*charge // by the paths of znodes
 	short      list.List          // the rooms whose first waiter lacks bytes, those first that have lacked them for longest
+	large      list.List          // of these, those whose first waiter needs more bytes than its directory has, in the same order
+	collector  *list.Element      // the first of large, for which rounds runs
+	rounds     *time.Timer        // of letOthersPass; nil: none yet
+	pause      time.Duration      // before the next round
 	spare      *room              // one that is not in use, for the next directory; may be nil
 }
 
@@ -42,11 +48,13 @@ type budget struct {
 type room struct {
 	dir     string
 	first   string        // name of the latest hold of this session that was granted as the first of its queue; "": none
-	bytes   int           // of its places and charges
+	bytes   int           // of its places and charges, and saved
+	saved   int           // what is kept for the first waiter
 	calls   int           // with a place
 	unsent  int           // of these, those of whom nothing has been sent yet
 	waiters list.List     // of *Place, in the order in which they came
 	short   *list.Element // in budget.short; nil: it is not there
+	large   *list.Element // in budget.large; nil: it is not there
 }
 
 // Place is the right of one call to create ephemeral znodes in a directory, as many as its bytes allow. The
@@ -96,7 +104,7 @@ func (s *Session) TryPlace(dir string, bytes int) (*Place, error) {
 	r := b.roomLocked(dir)
 	defer b.dropUnusedLocked(r)
 	switch {
-	case r.short == nil && b.fitsLocked(bytes):
+	case r.short == nil && b.isFreeLocked(bytes):
 		p := &Place{b: b, room: r, bytes: bytes, isSent: true}
 		b.giveLocked(r, p)
 		return p, nil
@@ -118,6 +126,7 @@ func (s *Session) ExtraPlace(dir string, bytes int) (*Place, error) {
 	}
 	p := &Place{b: b, room: b.roomLocked(dir), bytes: bytes, isSent: true}
 	b.giveLocked(p.room, p)
+	b.noteChangeLocked(p.room)
 	return p, nil
 }
 
@@ -133,6 +142,7 @@ func (s *Session) NextPlace(path string) *Place {
 	}
 	p := &Place{b: b, room: c.place.room, isSent: true}
 	b.giveLocked(p.room, p)
+	b.noteChangeLocked(p.room)
 	c.place = p
 	return p
 }
@@ -147,7 +157,7 @@ func (b *budget) ask(dir string, bytes int) (*Place, error) {
 	switch {
 	case bytes > b.limit:
 		return nil, b.fullError()
-	case r.waiters.Len() == 0 && r.calls < b.contenders && b.fitsLocked(bytes):
+	case r.waiters.Len() == 0 && r.calls < b.contenders && b.isFreeLocked(bytes):
 		b.giveLocked(r, p)
 		return p, nil
 	case r.isEmpty():
@@ -155,7 +165,7 @@ func (b *budget) ask(dir string, bytes int) (*Place, error) {
 	}
 	p.given = make(chan struct{})
 	p.inRoom = r.waiters.PushBack(p)
-	b.noteShortLocked(r)
+	b.noteChangeLocked(r)
 	return p, nil
 }
 
@@ -181,7 +191,7 @@ func (p *Place) noteSent() {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
 	if p.noteSentLocked(); !p.isOver {
-		p.b.admitLocked(p.room)
+		p.b.admitLocked(p.room, p.b.mayTakeLocked(p.room))
 	}
 }
 
@@ -212,52 +222,6 @@ func (b *budget) giveLocked(r *room, p *Place) {
 func (b *budget) addLocked(r *room, bytes int) {
 	b.used += bytes
 	r.bytes += bytes
-}
-
-// freeLocked takes bytes back from a directory, and gives them to those who wait: in the same directory
-// first.
-func (b *budget) freeLocked(r *room, bytes int) {
-	b.addLocked(r, -bytes)
-	b.admitLocked(r)
-	b.admitShortLocked()
-	b.dropUnusedLocked(r)
-}
-
-// admitShortLocked gives free bytes to the directories that lack some.
-func (b *budget) admitShortLocked() {
-	for e := b.short.Front(); e != nil && b.fitsLocked(leastBytes); {
-		next := e.Next()
-		b.admitLocked(e.Value.(*room))
-		e = next
-	}
-}
-
-// admitLocked gives a place to the first of those who wait in a directory, if one is free.
-func (b *budget) admitLocked(r *room) {
-	if first := r.waiters.Front(); first != nil && r.isOpen(b) && b.fitsLocked(first.Value.(*Place).bytes) {
-		p := first.Value.(*Place)
-		r.waiters.Remove(first)
-		p.inRoom = nil
-		b.giveLocked(r, p)
-		close(p.given)
-	}
-	b.noteShortLocked(r)
-}
-
-// isOpen reports whether bytes are all that the first waiter may lack.
-func (r *room) isOpen(b *budget) bool { return r.calls < b.contenders && r.unsent == 0 }
-
-// noteShortLocked notes whether the first waiter of a directory lacks bytes.
-func (b *budget) noteShortLocked(r *room) {
-	first := r.waiters.Front()
-	isShort := first != nil && r.isOpen(b) && !b.fitsLocked(first.Value.(*Place).bytes)
-	switch {
-	case isShort && r.short == nil:
-		r.short = b.short.PushBack(r)
-	case !isShort && r.short != nil:
-		b.short.Remove(r.short)
-		r.short = nil
-	}
 }
 
 // roomLocked returns the room of a directory. The caller has to call dropUnusedLocked unless it gives a

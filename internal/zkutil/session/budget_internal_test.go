@@ -30,27 +30,33 @@ const (
 )
 
 // Whatever calls and servers do: the bytes never exceed the limit, nobody waits who could go on, places are given in the order in
-// which they were asked for, a directory in use refuses nobody, and nothing is left at the end.
+// which they were asked for, a directory in use refuses nobody, nobody takes bytes that are collected for another, and nothing is
+// left at the end.
 func TestBudgetModel(t *testing.T) {
 	for seed := range testkit.Shorter[uint64](300, 60) {
 		s := &Session{budget: newBudget(modelLimit)}
 		s.budget.contenders = modelContenders
 		m := &model{T: t, random: rand.New(rand.NewPCG(seed, 0)), s: s, waiting: map[string][]*Place{}}
 		for range 300 {
-			m.step()
+			collector, used := s.budget.large.Front(), s.budget.used
+			if mayTake := m.step(); collector != nil && collector == s.budget.large.Front() && !mayTake {
+				require.LessOrEqual(t, s.budget.used, used, "seed %d: taken from those who wait for many", seed)
+			}
 			m.check(seed)
 		}
 		m.drain()
 		m.check(seed)
 		b := s.budget
 		require.Zero(t, b.used, "seed %d", seed)
+		require.Nil(t, b.collector, "seed %d", seed)
 		require.Empty(t, b.rooms, "seed %d", seed)
 		require.Empty(t, b.nodes, "seed %d", seed)
 		require.Zero(t, b.short.Len(), "seed %d", seed)
 	}
 }
 
-func (m *model) step() {
+// step reports whether it may take bytes that are collected for a contender: in a round, and for whoever waits for nobody.
+func (m *model) step() (mayTake bool) {
 	switch n := m.random.IntN(100); {
 	case n < 35:
 		m.ask()
@@ -59,7 +65,7 @@ func (m *model) step() {
 	case n < 48 && len(m.given) > 0:
 		m.given[m.random.IntN(len(m.given))].noteSent()
 	case n < 63 && len(m.given) > 0:
-		m.create(m.given[m.random.IntN(len(m.given))])
+		return m.create(m.given[m.random.IntN(len(m.given))])
 	case n < 75 && len(m.creates) > 0:
 		m.answer(take(m, &m.creates))
 	case n < 87 && len(m.given) > 0:
@@ -71,21 +77,30 @@ func (m *model) step() {
 	case n == 97:
 		m.s.budget.endSession()
 		m.paths = nil
+	case n == 98 && m.s.budget.collector != nil:
+		m.s.budget.letOthersPass(m.s.budget.collector)
+		return true
+	case n == 99 && m.random.IntN(2) == 0:
+		if p, err := m.s.ExtraPlace(m.dir(), m.size()); err == nil {
+			m.given = append(m.given, p)
+		}
+		return true
 	default:
 		m.cancel()
 	}
+	return false
 }
 
 func (m *model) dir() string { return fmt.Sprintf("/%d", m.random.IntN(6)) }
 
 // size is that of a znode most of the time, sometimes another, and sometimes that of several permits.
 func (m *model) size() int {
-	return modelBytes + []int{0, 0, 0, 0, 1, 7, 2 * modelBytes}[m.random.IntN(7)]
+	return modelBytes + []int{0, 0, 0, 0, 0, 0, 1, 7, 2 * modelBytes, 7 * modelBytes}[m.random.IntN(10)]
 }
 
 func (m *model) ask() {
 	b, dir, bytes := m.s.budget, m.dir(), m.size()
-	wasEmpty, hadRoom := m.isEmpty(dir), b.used+bytes <= b.limit
+	wasEmpty, hadRoom := m.isEmpty(dir), b.used+bytes <= b.limit && b.large.Len() == 0
 	p, err := b.ask(dir, bytes)
 	switch {
 	case err != nil:
@@ -121,15 +136,21 @@ func (m *model) try() {
 	}
 }
 
-func (m *model) create(p *Place) {
-	if p.bytes < modelBytes {
-		return
+// create begins a create. It takes bytes that the place lacks, for example because the one before it has left a znode.
+func (m *model) create(p *Place) (lacksSome bool) {
+	b, lacks := m.s.budget, max(0, modelBytes-p.bytes)
+	hadRoom := lacks <= b.limit-b.used
+	if lacks > 0 && m.random.IntN(4) > 0 {
+		return false
 	}
-	before := m.s.budget.used
 	c, err := p.begin(modelBytes)
-	require.NoError(m, err)
-	require.Equal(m, before, m.s.budget.used, "paid for by the place")
+	if err != nil {
+		require.ErrorIs(m, err, zkutil.ErrContenderLost)
+		require.False(m, hadRoom, "lost although it fits")
+		return false
+	}
 	m.creates = append(m.creates, c)
+	return lacks > 0
 }
 
 // answer tells that the znode exists, or that it does not.
@@ -167,7 +188,9 @@ func (m *model) check(seed uint64) {
 		for i, p := range waiting {
 			require.False(m, isDone(p.given), "seed %d: given before an earlier one", seed)
 			isFirst, r := i == 0, b.rooms[dir]
-			require.False(m, isFirst && r.calls < b.contenders && r.unsent == 0 && b.used+p.bytes <= b.limit, "seed %d: waits for nothing", seed)
+			mayTake := b.large.Len() == 0 || b.large.Front() == r.large
+			fits := p.bytes <= r.saved || mayTake && b.used-r.saved+p.bytes <= b.limit
+			require.False(m, isFirst && r.calls < b.contenders && r.unsent == 0 && fits, "seed %d: waits for nothing", seed)
 		}
 	}
 	for _, p := range m.given {
@@ -179,7 +202,13 @@ func (m *model) check(seed uint64) {
 	for _, path := range m.paths {
 		used += b.nodes[path].bytes
 	}
-	require.Equal(m, used, b.used, "seed %d", seed)
+	saved := 0
+	for _, r := range b.rooms {
+		saved += r.saved
+		require.True(m, r.saved == 0 || b.large.Len() > 0 && r.firstWaiter().bytes >= r.saved, "seed %d: saved for nobody", seed)
+	}
+	require.Equal(m, saved, b.saved, "seed %d", seed)
+	require.Equal(m, used+saved, b.used, "seed %d", seed)
 	require.LessOrEqual(m, b.used, b.limit, "seed %d", seed)
 }
 
@@ -223,6 +252,30 @@ func TestBytesGoToWhoeverLacksThem(t *testing.T) {
 	require.False(t, isDone(waiting.given), "there are 100 bytes")
 	large.End()
 	require.True(t, isDone(waiting.given))
+}
+
+// Bytes are collected for a contender that needs more than its directory has. Then the directory gets more, because the
+// deletion of its first znode is not confirmed: from then on the contender waits for these, and others get what is free.
+func TestBytesAreNoLongerCollected(t *testing.T) {
+	b := newBudget(1000)
+	take := func(dir string, bytes int) *Place {
+		p, err := b.ask(dir, bytes)
+		require.NoError(t, err)
+		return p
+	}
+	first, other := take("/a", 100), take("/b", 60)
+	other.noteSent()
+	_, err := first.begin(100)
+	require.NoError(t, err)
+	first.noteSent()
+	take("/filler", 680)
+	large, small := take("/a", 170), take("/b", 60)
+	require.False(t, isDone(large.given))
+	require.False(t, isDone(small.given), "160 bytes are free, and collected")
+	_, err = first.begin(100)
+	require.NoError(t, err)
+	require.Nil(t, b.collector)
+	require.True(t, isDone(small.given), "60 bytes are free")
 }
 
 // A twin counts, even across the limit.

@@ -250,7 +250,14 @@ func Repeat[T any](ctx context.Context, s *Session, step func() (T, error)) (T, 
 func repeatAfter[T any](ctx context.Context, s *Session, failure error, step func() (T, error)) (T, error) {
 	ctx, cancel := s.WhileOpen(ctx)
 	defer cancel()
-	return zkutil.RepeatAfter(ctx, s.cfg.Retry, s.mayRepeat(ctx), failure, step)
+	mayRepeat := s.mayRepeat(ctx)
+	return zkutil.RepeatAfter(ctx, s.cfg.Retry, func(err error) bool {
+		if !mayRepeat(err) {
+			return false
+		}
+		s.leaveSlot(ctx)
+		return true
+	}, failure, step)
 }
 
 // mayRepeat returns a function that reports whether to repeat one step after a failure.

@@ -38,6 +38,7 @@ func (p *Place) begin(bytes int) (*charge, error) {
 		}
 		b.addLocked(p.room, missing)
 		p.bytes += missing
+		b.noteChangeLocked(p.room)
 	}
 	p.bytes -= bytes
 	c := &p.first
@@ -56,6 +57,7 @@ func (c *charge) settle(path string) {
 	if more := len(path) + lengthField - c.bytes; more > 0 { // a number that is negative, for example
 		b.addLocked(c.place.room, more)
 		c.bytes += more
+		b.noteChangeLocked(c.place.room)
 	}
 	c.path = path
 	b.nodes[path] = c
@@ -104,6 +106,7 @@ func (b *budget) addTwin(path, twin string) {
 	bytes := len(twin) + lengthField
 	b.addLocked(c.place.room, bytes)
 	b.nodes[twin] = &charge{c.place, bytes, twin}
+	b.noteChangeLocked(c.place.room)
 }
 
 // endSession ends the charges of all znodes whose paths are known, because the servers have deleted them with

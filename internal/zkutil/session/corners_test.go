@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,20 @@ func TestNoGrantOnAClosedSession(t *testing.T) {
 		require.ErrorIs(t, err, zkutil.ErrClosed)
 		require.Zero(t, s.Tables().Holds)
 		require.NoError(t, s.Close())
+	})
+}
+
+// The context of the caller ends between the last look and the grant.
+func TestNoGrantAfterTheEndOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		claim := claimOf(t, s, "/m")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.Grant(ctx, claim)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, s.Tables().Holds)
 	})
 }
 

@@ -12,8 +12,8 @@
 // latest committed write was sent. liveness.horizon says why that is early enough, and
 // liveness.decide when what is done.
 //
-// A session that waits commits nothing. It proves itself when its turn has come: see Session.Grant. What it was not
-// told it finds out by reads, once in T, and rarely by a transaction: see reread.go.
+// A session that waits commits nothing. It proves itself when its turn has come: see Session.Grant. What a session was not
+// told it finds out by reads, once in T, and if it only waits, rarely by a transaction: see reread.go.
 //
 // # Concurrency
 //

@@ -103,18 +103,23 @@ func (e *Entry) TrustedUntil() time.Time {
 func (e *Entry) Leave() error { return e.LeaveFor(zkutil.ErrReleased) }
 
 // LeaveFor is Leave with another cause for the end of the entry's context.
-func (e *Entry) LeaveFor(cause error) error {
+func (e *Entry) LeaveFor(cause error) error { return e.beginLeave(cause).Await(nil) }
+
+// BeginLeave is Leave without the wait: when it returns, the deletion of the znode has begun.
+func (e *Entry) BeginLeave() Leaving { return e.beginLeave(zkutil.ErrReleased) }
+
+func (e *Entry) beginLeave(cause error) Leaving {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
 	if e.hasLeft {
 		s.mu.Unlock()
-		return zkutil.ErrNotHeld
+		return Leaving{err: zkutil.ErrNotHeld}
 	}
 	e.hasLeft = true
 	h.endIfUntrustedLocked()
 	if h.cause != nil {
 		defer s.mu.Unlock()
-		return h.cause
+		return Leaving{err: h.cause}
 	}
 	e.cancel(cause)
 	h.entries = slices.DeleteFunc(h.entries, func(other *Entry) bool { return other == e })
@@ -123,21 +128,20 @@ func (e *Entry) LeaveFor(cause error) error {
 		h.endForLocked(zkutil.ErrReleased, cause)
 	}
 	removal := h.removal
-	isRemoved := isLast && removal != nil
 	s.mu.Unlock()
-	if isRemoved {
+	var left Leaving
+	switch {
+	case !isLast:
+	case removal != nil:
 		removal.begin(s)
+		left = newLeaving(s, removal)
+	case h.onLeft != nil:
+		left = h.onLeft()
 	}
 	if traced != nil {
-		traced.callLeaseEnd()
+		traced.callLeaseEnd() // when others can have the lock, because it may take long, or ask for the lock
 	}
-	if isLast && h.onLeft != nil {
-		return h.onLeft()
-	}
-	if !isRemoved {
-		return nil
-	}
-	return removal.awaitGone(s, s.cfg.OperationTimeout)
+	return left
 }
 
 // Loss is the cause of the hold's end, nil while the hold stands and after its owner has left it.

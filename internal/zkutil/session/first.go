@@ -60,12 +60,17 @@ func (s *Session) LatestFirst(dir string) string {
 	return ""
 }
 
-// noteFirst notes the name for its directory, unless the znode is gone already.
+// noteFirst notes the name for its directory, unless the znode is gone already. The permits of a semaphore count in the room of
+// their turn, but are in another directory: their names are not noted, so that the name of the turn stays known.
 func (b *budget) noteFirst(path string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.nodes[path]; c != nil {
-		_, c.place.room.first = zkutil.Split(path)
+	c := b.nodes[path]
+	if c == nil {
+		return
+	}
+	if dir, name := zkutil.Split(path); dir == c.place.room.dir {
+		c.place.room.first = name
 	}
 }
 

@@ -35,4 +35,8 @@ func TestLatestFirst(t *testing.T) {
 	require.Equal(t, []string{"", ""}, latest())
 	s.budget.noteFirst("/a/2")
 	require.Equal(t, []string{"", ""}, latest(), "that znode is gone")
+	join("/b/permits/2", "/b")
+	s.budget.noteFirst("/b/1")
+	s.budget.noteFirst("/b/permits/2")
+	require.Equal(t, []string{"", "1"}, latest(), "a permit is in another queue than its turn")
 }

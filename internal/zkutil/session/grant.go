@@ -28,7 +28,8 @@ var errUntrusted = errors.New("session not proven alive")
 
 // Grant makes a claim a hold, entered once, as soon as the session is proven: the latest proof may be
 // from before a time without a connection. It returns ErrContenderLost
-// for a znode that is gone, and ErrStale for one that may have changed since it was read.
+// for a znode that is gone, and ErrStale for one that may have changed since it was read. Nothing is granted
+// after the end of ctx, because the caller may have gone.
 //
 // A waiter commits nothing before its turn, so this is where it proves its session. Grants that come together share
 // one proof.
@@ -38,6 +39,9 @@ var errUntrusted = errors.New("session not proven alive")
 func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 	var proofBeganAt time.Time // of the latest proof; zero: none yet
 	for {
+		if ctx.Err() != nil {
+			return nil, zkutil.EndOf(ctx)
+		}
 		entry, err := s.tryGrant(ctx, c)
 		if !errors.Is(err, errUntrusted) {
 			return entry, err

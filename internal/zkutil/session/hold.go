@@ -21,8 +21,8 @@ type Hold struct {
 	data      []byte // of the znode, as it was made; nil: the session's id
 	grantedAt time.Time
 	first     Entry
-	whole     *Hold        // of which this hold is a part; nil: it has a znode of its own
-	onLeft    func() error // of a part: see Entry.Part
+	whole     *Hold          // of which this hold is a part; nil: it has a znode of its own
+	onLeft    func() Leaving // of a part: see Entry.Part
 
 	// Guarded by s.mu.
 	isRevoked   bool               // a revocation has come

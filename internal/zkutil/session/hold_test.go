@@ -186,6 +186,28 @@ func TestRefusedDelete(t *testing.T) {
 	})
 }
 
+// Each delete that is refused is a transaction, so the pauses between them grow to 30 s.
+func TestRefusedDeletesBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		remove := srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpDelete {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		require.Error(t, e.Leave())
+		fixture.Pass(5 * time.Minute)
+		before := len(srv.Log.Requests(zktest.OpDelete))
+		fixture.Pass(10 * time.Minute)
+		require.InDelta(t, 10*time.Minute/(30*time.Second), len(srv.Log.Requests(zktest.OpDelete))-before, 10)
+		remove()
+		fixture.Eventually(t, 31*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+	})
+}
+
 // Many goroutines enter and leave one hold: the znode goes exactly once.
 func TestConcurrentEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

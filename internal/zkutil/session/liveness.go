@@ -162,7 +162,7 @@ func (l *liveness) decide(f facts) (p plan) {
 		p.leaveServer = true
 		return p
 	}
-	p.read = f.holds == 0 && l.trust.readsSentAt.IsZero() && p.isDue(f.now, l.nextReadAt())
+	p.read = l.trust.readsSentAt.IsZero() && p.isDue(f.now, l.nextReadAt())
 	if l.mayBeat(f, &p) {
 		p.beat = l.needsBeats(f) && p.isDue(f.now, l.nextBeatAt(f))
 		p.audit = p.isDue(f.now, l.nextAuditAt(f))
@@ -255,7 +255,7 @@ func (l *liveness) nextAuditAt(f facts) time.Time {
 	return zkutil.Earliest(rarely, zkutil.Latest(last, l.heldSince).Add(timeout/zkutil.AuditsPerTimeout))
 }
 
-// nextReadAt is when a session that holds nothing reads again what it watches.
+// nextReadAt is when a session reads again what it watches.
 func (l *liveness) nextReadAt() time.Time {
 	pause := l.period()
 	if !l.trust.isReadingInTurns {

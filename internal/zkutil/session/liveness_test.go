@@ -11,11 +11,11 @@ import (
 
 // Guarantee 2 by table: what is done at a moment, for a session timeout T of 24 s on an own
 // connection to one of three servers. While something is held, heartbeats are due every T/6 = 4 s, and audits every
-// T/2 = 12 s; while it is awaited, reads every T, and audits every 20 T = 480 s and more.
+// T/2 = 12 s; while it is awaited, audits every 20 T = 480 s and more. Reads are due every T.
 func TestWhatIsDueWhen(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
-	proven := trust{proofSentAt: at(0), proofCameAt: at(0.1), until: at(16), lastBeatAt: at(0), lastAuditAt: at(0)}
+	proven := trust{proofSentAt: at(0), proofCameAt: at(0.1), until: at(16), lastBeatAt: at(0), lastAuditAt: at(0), lastReadAt: at(0)}
 	beaten := func(change func(*trust)) trust {
 		changed := proven
 		change(&changed)
@@ -87,6 +87,13 @@ func TestWhatIsDueWhen(t *testing.T) {
 			}), nil,
 			facts{now: at(9), holds: 1},
 			plan{beat: true, nextAt: at(12)},
+		},
+		"held, what is watched is read after T": {
+			beaten(func(tr *trust) {
+				tr.until, tr.proofSentAt, tr.lastBeatAt, tr.lastAuditAt = at(38), at(22), at(22), at(22)
+			}), nil,
+			facts{now: at(24), holds: 1},
+			plan{read: true, nextAt: at(26)},
 		},
 		"held, four heartbeats in flight": {
 			beaten(func(tr *trust) {
@@ -200,13 +207,17 @@ func TestWhatIsDueWhen(t *testing.T) {
 			plan{nextAt: at(13)},
 		},
 		"held since a moment ago: no audit yet": {
-			beaten(func(tr *trust) { tr.until, tr.proofSentAt, tr.lastAuditAt = at(116), at(100), at(-50) }),
+			beaten(func(tr *trust) {
+				tr.until, tr.proofSentAt, tr.lastAuditAt, tr.lastReadAt = at(116), at(100), at(-50), at(100)
+			}),
 			func(l *liveness) { l.heldSince = at(100) },
 			facts{now: at(101), holds: 1},
 			plan{nextAt: at(104)},
 		},
 		"held since a moment ago again and again: an audit after 25 T at the latest": {
-			beaten(func(tr *trust) { tr.until, tr.proofSentAt, tr.lastAuditAt = at(616), at(600), at(0) }),
+			beaten(func(tr *trust) {
+				tr.until, tr.proofSentAt, tr.lastAuditAt, tr.lastReadAt = at(616), at(600), at(0), at(600)
+			}),
 			func(l *liveness) { l.heldSince, l.jitter = at(600), 1 },
 			facts{now: at(601), holds: 1},
 			plan{audit: true, nextAt: at(604)},

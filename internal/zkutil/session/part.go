@@ -12,8 +12,8 @@ import (
 // the whole. A hold has one part at a time: the caller asks for the next one when onLeft is called.
 //
 // onLeft is called under no lock when the last entry of the part has been left, unless the whole was
-// lost before. Its error is that of Leave. If the whole has ended, the error of Part is the cause.
-func (e *Entry) Part(ctx context.Context, onLeft func() error) (*Entry, error) {
+// lost before. Leave waits for what it returns. If the whole has ended, the error of Part is the cause.
+func (e *Entry) Part(ctx context.Context, onLeft func() Leaving) (*Entry, error) {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,10 +28,9 @@ func (e *Entry) Part(ctx context.Context, onLeft func() error) (*Entry, error) {
 	return h.part.enterLocked(ctx, &h.part.first), nil
 }
 
-// EndWhole ends the entry's hold with all its entries and its part, and waits until the znode is gone,
-// for an operation timeout at most. The deletion goes on after that. A hold that was lost before is
-// waited for as well.
-func (e *Entry) EndWhole() error {
+// EndWhole ends the entry's hold with all its entries and its part, and begins to delete the znode. The
+// result also waits for the deletion of a hold that was lost before.
+func (e *Entry) EndWhole() Leaving {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
 	stands := h.cause == nil
@@ -41,7 +40,7 @@ func (e *Entry) EndWhole() error {
 	if stands {
 		removal.begin(s)
 	}
-	return removal.awaitGone(s, s.cfg.OperationTimeout)
+	return newLeaving(s, removal)
 }
 
 // ofZnode returns the hold that has the znode: the whole of a part.

@@ -99,34 +99,45 @@ func (s *Session) removeAndWait(ctx context.Context, path string) {
 // deleteUntilGone repeats a delete until the znode is gone, its session has expired, or ctx ends,
 // whose error it returns. failure is that of an attempt before, nil if there was none.
 func (s *Session) deleteUntilGone(ctx context.Context, r *removal, failure error) error {
+	policy := s.cfg.Retry.Patient()
 	mayRepeat := func(err error) bool { return !errors.Is(err, zkutil.ErrClosed) && ctx.Err() == nil }
-	var logged error // the latest failure that was
-	_, err := zkutil.RepeatWhile(ctx, s.cfg.Retry.Patient(), mayRepeat, func() (struct{}, error) {
-		err := failure
-		if failure = nil; err == nil {
-			c := deleteCall(r.path, anyVersion)
-			c.isCleanUp = true
-			_, err = s.run(ctx, c)
-		}
-		if isGone(err) {
-			return struct{}{}, nil
-		}
-		if (zkutil.IsRefused(err) || !zkutil.IsTransient(err)) && s.hasOtherSessionThan(r.owner) {
-			return struct{}{}, nil // refused, but the server has removed the znode with its session
-		}
-		if ctx.Err() == nil && (logged == nil || logged.Error() != err.Error()) {
-			logged = err
-			s.Log(refusalLevel(err), "delete failed, will be repeated", "znode", r.path, "err", err)
-		}
-		s.mu.Lock()
-		r.failure = err
-		s.mu.Unlock()
-		return struct{}{}, err
+	mayPass := func(err error) bool { return mayRepeat(err) && !zkutil.IsRefused(err) }
+	_, err := zkutil.RepeatWhile(ctx, policy.AfterRefusals(), mayRepeat, func() (struct{}, error) {
+		return zkutil.RepeatWhile(ctx, policy, mayPass, func() (struct{}, error) {
+			err := failure
+			if failure = nil; err == nil {
+				c := deleteCall(r.path, anyVersion)
+				c.isCleanUp = true
+				_, err = s.run(ctx, c)
+			}
+			if isGone(err) || s.isGoneWithItsSession(r, err) {
+				return struct{}{}, nil
+			}
+			s.recordFailure(ctx, r, err)
+			return struct{}{}, err
+		})
 	})
 	if err == nil {
 		s.budget.gone(r.path)
 	}
 	return err
+}
+
+// isGoneWithItsSession reports whether a delete that failed is not needed any more, because the server has removed the znode with
+// its session.
+func (s *Session) isGoneWithItsSession(r *removal, err error) bool {
+	return (zkutil.IsRefused(err) || !zkutil.IsTransient(err)) && s.hasOtherSessionThan(r.owner)
+}
+
+// recordFailure keeps why an attempt of the delete failed, and logs it unless it is that of the attempt before.
+func (s *Session) recordFailure(ctx context.Context, r *removal, err error) {
+	s.mu.Lock()
+	before := r.failure
+	r.failure = err
+	s.mu.Unlock()
+	if ctx.Err() == nil && (before == nil || before.Error() != err.Error()) {
+		s.Log(refusalLevel(err), "delete failed, will be repeated", "znode", r.path, "err", err)
+	}
 }
 
 // isGone reports whether the answer to a delete says that the znode is gone.
@@ -146,26 +157,6 @@ func (s *Session) hasOtherSessionThan(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.link.id != 0 && s.link.id != id
-}
-
-// awaitGone returns nil once the znode is gone, and after limit why it is not.
-func (r *removal) awaitGone(s *Session, limit time.Duration) error {
-	timer := s.startTimer(limit)
-	defer s.stopTimer(timer)
-	select {
-	case <-r.done:
-		return nil
-	case <-s.life.open.Done():
-		return zkutil.ErrClosed
-	case <-timer.C:
-	}
-	s.mu.Lock()
-	failure := r.failure
-	s.mu.Unlock()
-	if failure == nil {
-		failure = s.whyUnavailable()
-	}
-	return notDeleted(limit, failure)
 }
 
 func notDeleted(limit time.Duration, why error) error {

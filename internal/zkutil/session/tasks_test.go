@@ -6,26 +6,39 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
+
+// users is so many that short tasks wait for slots.
+const users = 100
+
+// retain makes a session have that many users, until release is called.
+func retain(s *session.Session) (release func()) {
+	for range users {
+		s.Retain()
+	}
+	return func() {
+		for range users {
+			s.Release()
+		}
+	}
+}
 
 // In a session with many users short tasks run a few at a time. Who waits for a slot stops with its context, and when
 // the session closes.
 func TestShortTasksOfManyUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
-		const users = 100
-		for range users {
-			s.Retain()
-			defer s.Release()
-		}
+		defer retain(s)()
 		runs, goOn, errs := make(chan struct{}, users), make(chan struct{}), make(chan error, users)
 		for range users {
 			go func() { // ends with goOn; joined below
-				errs <- s.RunShortTask(t.Context(), func() error {
+				errs <- s.RunShortTask(t.Context(), func(context.Context) error {
 					runs <- struct{}{}
 					<-goOn
 					return nil
@@ -38,7 +51,7 @@ func TestShortTasksOfManyUsers(t *testing.T) {
 		require.Positive(t, few)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, s.RunShortTask(ctx, func() error { return nil }), context.DeadlineExceeded)
+		require.ErrorIs(t, s.RunShortTask(ctx, func(context.Context) error { return nil }), context.DeadlineExceeded)
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }() // joined below
 		synctest.Wait()
@@ -59,16 +72,12 @@ func TestShortTasksOfManyUsers(t *testing.T) {
 func TestShortTasksBeginInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
-		const users = 100
-		for range users {
-			s.Retain()
-			defer s.Release()
-		}
+		defer retain(s)()
 		ctx, cancel := context.WithCancel(t.Context())
 		goOn, began, errs := make(chan struct{}), make(chan int, users), make(chan error, users)
 		begin := func(ctx context.Context, i int) {
 			go func() { // ends with goOn or ctx; joined below
-				errs <- s.RunShortTask(ctx, func() error {
+				errs <- s.RunShortTask(ctx, func(context.Context) error {
 					began <- i
 					<-goOn
 					return nil
@@ -106,19 +115,85 @@ func TestShortTasksBeginInOrder(t *testing.T) {
 	})
 }
 
+// A short task that pauses before it repeats a request holds nobody up.
+func TestShortTaskThatRepeatsLeavesItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
+		defer retain(s)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		errs := make(chan error, users)
+		for range users {
+			go func() { // ends with ctx; joined below
+				errs <- s.RunShortTask(ctx, func(ctx context.Context) error {
+					_, err := session.Repeat(ctx, s, func() (struct{}, error) { return struct{}{}, zk.ErrNoServer })
+					return err
+				})
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, s.RunShortTask(t.Context(), func(context.Context) error { return nil }))
+		require.Zero(t, time.Since(began))
+		cancel()
+		for range users {
+			require.ErrorIs(t, <-errs, context.Canceled)
+		}
+		running, goOn := make(chan struct{}, users), make(chan struct{})
+		for range users {
+			go func() { // ends with goOn; joined below
+				errs <- s.RunShortTask(t.Context(), func(context.Context) error {
+					running <- struct{}{}
+					<-goOn
+					return nil
+				})
+			}()
+		}
+		synctest.Wait()
+		require.Len(t, running, 32, "each slot was given back once")
+		close(goOn)
+		for range users {
+			require.NoError(t, <-errs)
+		}
+	})
+}
+
+// Close ends the short tasks that pause between their repetitions, and waits for them.
+func TestCloseEndsShortTasksThatRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
+		defer retain(s)()
+		errs := make(chan error, users)
+		for range users {
+			go func() { // ends with the session; joined below
+				errs <- s.RunShortTask(t.Context(), func(ctx context.Context) error {
+					_, err := session.Repeat(ctx, s, func() (struct{}, error) { return struct{}{}, zk.ErrNoServer })
+					return err
+				})
+			}()
+		}
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, s.Close())
+		require.Zero(t, time.Since(began))
+		for range users {
+			require.ErrorIs(t, <-errs, zkutil.ErrClosed)
+		}
+	})
+}
+
 // In a session with few users there is no slot to wait for.
 func TestShortTasksOfFewUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
 		depth := 0
-		var nested func() error
-		nested = func() error {
+		var nested func(context.Context) error
+		nested = func(ctx context.Context) error {
 			if depth++; depth == 30 {
 				return nil
 			}
-			return s.RunShortTask(t.Context(), nested)
+			return s.RunShortTask(ctx, nested)
 		}
-		require.NoError(t, nested())
+		require.NoError(t, nested(t.Context()))
 		require.Equal(t, 30, depth)
 	})
 }

@@ -16,6 +16,7 @@ import (
 // the connection is replaced, because it stands at the server of one connection.
 type Watch struct {
 	path  string
+	kind  wire.WatchKind
 	fired chan struct{} // closed when the znode changed or went, or the watch is lost
 	event zk.EventType  // what happened; set before fired is closed
 	err   error         // of setting the watch; set before setDone is closed
@@ -23,17 +24,25 @@ type Watch struct {
 	// Of the znode, if the watch was set by a read; set before setDone is closed.
 	data         []byte
 	czxid, ctime int64
+	changedBy    int64 // zxid of the latest change of the kind that the watch fires for; zero: it waits for the creation
 
 	// Guarded by Session.mu.
-	seenAt    time.Time     // when the znode was last known to be there
+	seenAt    time.Time     // when the watch was set, or a read last showed no change since
 	checkedAt time.Time     // when the watch was set, or the leader last knew the znode
 	setDone   chan struct{} // closed once the server has answered; nil from then on, because a watch may stand for days
 	isFirst   bool          // the znode is, or was, a hold of this session that was granted as the first of its queue
 	onFirst   chan struct{} // closed when isFirst is set; nil: nobody has asked for it
 }
 
-func (w *Watch) lastSeenAt() time.Time    { return w.seenAt }
-func (w *Watch) lastCheckedAt() time.Time { return w.checkedAt }
+func (w *Watch) lastSeenAt() time.Time { return w.seenAt }
+
+// lastCheckedAt is zero for a watch that no audit can check.
+func (w *Watch) lastCheckedAt() time.Time {
+	if w.kind != wire.WatchData {
+		return time.Time{}
+	}
+	return w.checkedAt
+}
 
 // HasFired reports whether the channel of Fired is closed.
 func (w *Watch) HasFired() bool {
@@ -150,7 +159,7 @@ func (s *Session) attachWatch(c *call) (shared *Watch) {
 	if shared, isShared := s.watches[key]; isShared {
 		return shared
 	}
-	c.watch = &Watch{path: key.Path, fired: make(chan struct{}), setDone: make(chan struct{})}
+	c.watch = &Watch{path: key.Path, kind: key.Kind, fired: make(chan struct{}), setDone: make(chan struct{})}
 	c.IsWatch = true
 	if hold := s.holds[key.Path]; hold != nil && hold.isFirst {
 		c.watch.noteFirstLocked()
@@ -210,7 +219,7 @@ func (s *Session) onWatchSetLocked(c *call, a wire.Answer) {
 	w, key := c.watch, c.watchKey()
 	w.err, w.data, w.seenAt = a.Err, a.Data, s.clock.now()
 	w.checkedAt = w.seenAt
-	w.czxid, w.ctime = a.Stat.Czxid, a.Stat.Ctime
+	w.czxid, w.ctime, w.changedBy = a.Stat.Czxid, a.Stat.Ctime, w.latestChange(a)
 	close(w.setDone)
 	w.setDone = nil
 	if a.Err != nil && s.watches[key] == w {

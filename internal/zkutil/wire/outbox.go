@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -72,13 +73,16 @@ func (o *outbox) isEmpty() bool {
 	return len(o.frames) == 0
 }
 
-// take empties the outbox.
-func (o *outbox) take() batch {
+// take empties the outbox, unless it holds more bytes than limit: then it takes nothing, and ok is false.
+func (o *outbox) take(limit int) (taken batch, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	taken := batch{o.frames, o.bytes}
+	if len(o.bytes) > limit {
+		return batch{}, false
+	}
+	taken = batch{o.frames, o.bytes}
 	o.frames, o.bytes, o.spare = o.spare.frames, o.spare.bytes, batch{}
-	return taken
+	return taken, true
 }
 
 // recycle gives the buffers of a batch back that was written.
@@ -141,31 +145,36 @@ func (l *Line) writeOwn() {
 func (l *Line) flushOwn() error {
 	l.contact.writing <- struct{}{}
 	defer func() { <-l.contact.writing }()
-	return l.flushInTurn()
+	_, err := l.flushInTurn(math.MaxInt)
+	return err
 }
 
-// flushInTurn is flushOwn for a caller who has the slot contact.writing.
-func (l *Line) flushInTurn() error {
+// flushInTurn is flushOwn for a caller who has the slot contact.writing, and who may write limit bytes at most. If the
+// outbox holds more, even by requests that come during the ping, they stay there, and isFlushed is false.
+func (l *Line) flushInTurn(limit int) (isFlushed bool, err error) {
 	if l.isAbandoned() {
-		return nil
+		return true, nil
 	}
 	if l.contact.wasQuiet() && !l.out.isEmpty() {
 		if err := l.pingInTurn(); err != nil {
-			return err
+			return false, err
 		}
 	}
-	requests := l.out.take()
+	requests, ok := l.out.take(limit)
+	if !ok {
+		return false, nil
+	}
 	if len(requests.frames) == 0 {
 		l.out.recycle(requests)
-		return nil
+		return true, nil
 	}
 	isRefused, err := l.contact.sendInTurn(requests.frames, func() error { return l.writeBytes(requests.bytes) })
 	if isRefused {
 		failAll(requests.frames, zk.ErrNoServer)
-		return net.ErrClosed
+		return false, net.ErrClosed
 	}
 	l.out.recycle(requests)
-	return err
+	return true, err
 }
 
 // writeBytes writes frames to an open line. A failure closes the line.

@@ -29,21 +29,25 @@ func (l *Line) writeAtOnce() bool {
 	if !l.isPrompt.Load() || !l.arePresented() {
 		return false
 	}
-	select {
-	case l.contact.writing <- struct{}{}:
-	default:
-		return false
-	}
-	isOurs := !l.contact.isAnswerDue() && l.out.isShort()
-	var err error
-	if isOurs {
-		err = l.flushInTurn()
-	}
-	<-l.contact.writing
+	isFlushed, err := l.flushIfIdle()
 	if err != nil {
 		l.failWith(err)
 	}
-	return isOurs
+	return isFlushed
+}
+
+// flushIfIdle writes what is in the outbox if that is short, nobody else writes, and no answer is due.
+func (l *Line) flushIfIdle() (isFlushed bool, err error) {
+	select {
+	case l.contact.writing <- struct{}{}:
+	default:
+		return false, nil
+	}
+	defer func() { <-l.contact.writing }()
+	if l.contact.isAnswerDue() {
+		return false, nil
+	}
+	return l.flushInTurn(shortWrite)
 }
 
 // arePresented reports whether zk.Conn has presented its credentials again.
@@ -61,10 +65,4 @@ func (c *contact) isAnswerDue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.inFlight.all()) > 0
-}
-
-func (o *outbox) isShort() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.bytes) <= shortWrite
 }

@@ -181,6 +181,32 @@ func TestSenderPingsAfterAQuietTime(t *testing.T) {
 	})
 }
 
+// A sender who pings after a quiet time leaves what others send meanwhile to the writer, if it is long: its own write must
+// not block.
+func TestSenderLeavesWhatOthersAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openPromptScript(t)
+		s.contact.mu.Lock()
+		s.contact.sentAt = s.contact.sentAt.Add(-time.Hour)
+		s.contact.mu.Unlock()
+		sent := make(chan struct{})
+		go func() { s.ask("/1"); close(sent) }()
+		synctest.Wait() // until it is in the write of the ping
+		require.False(t, s.isWrittenBySender(func() { s.ask("/" + string(make([]byte, shortWrite))) }))
+		xid, _, _ := s.next()
+		require.EqualValues(t, proto.XidPing, xid)
+		synctest.Wait()
+		select {
+		case <-sent:
+		default:
+			require.Fail(t, "the sender writes what others have added")
+		}
+		s.requireSent("/1")
+		s.next()
+		s.wire.Close()
+	})
+}
+
 // TCP takes a short write at once. Of other connections that is not known.
 func TestWhichConnectionsWritePromptly(t *testing.T) {
 	pipe, other := net.Pipe()

@@ -16,3 +16,10 @@ func Attach(c *recipes.Client, path string) (*session.Session, string, error) {
 
 // NewLease returns the lease of an entry.
 func NewLease(entry *session.Entry) *recipes.Lease { return private.NewLease(entry) }
+
+// BeginRelease is Release without the wait: the deletion of the znode has begun when it returns. await
+// waits for that, and returns the error of Release. If stop is closed first, the error is nil, and the
+// deletion goes on in the background. stop may be nil.
+func BeginRelease(l *recipes.Lease) (await func(stop <-chan struct{}) error) {
+	return private.BeginRelease(l)
+}
