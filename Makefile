@@ -34,11 +34,11 @@ integration: ## tests on real ZooKeeper servers; needs Docker, a JDK with Curato
 speed: ## zktest beside a real ZooKeeper, a handover beside Curator's, without the race detector; needs Docker and a JDK with Curator
 	cd integration && go test -p 1 -timeout 10m $(GOTESTFLAGS) -run '^TestSpeed' ./zktest ./election
 
-bench: ## this library beside zk.Lock, Curator, etcd, redsync and the protocol's limit, in interleaved rounds; needs Docker, a JDK with Curator, and redis-server. make bench FLAGS='-short -cases pair'
+bench: ## this library beside zk.Lock, Curator, etcd, redsync and the protocol's limit, in interleaved rounds; needs a JDK with Curator, and redis-server. make bench FLAGS='-short -cases pair'
 	go run ./integration/bench $(FLAGS)
 
 bench-smoke: ## what a lock costs, counted: requests, packets, round trips, bytes, events, allocations, each against its limit, no times; needs Go alone
-	cd integration/bench && go test -v -count=1 -timeout 5m $(GOTESTFLAGS) ./meter ./load ./report ./runner ./smoke
+	cd integration/bench && go test -v -count=1 -timeout 5m $(GOTESTFLAGS) ./meter ./load ./report ./runner ./server ./smoke
 
 chaos: ## a nemesis against three servers and their clients: make chaos SEED=7 MINUTES=60; needs Docker and MariaDB
 	cd integration && go test -race -v -count=1 -timeout 0 -run '^TestChaos$$' ./chaos -seed $(SEED) -minutes $(MINUTES)

@@ -16,12 +16,14 @@ import (
 )
 
 const (
-	// warmUp is how many pairs a JVM does before it is measured for the first time.
+	// warmUp is how many pairs a JVM does alone before it is measured for the first time. It does half as many in a contest.
 	warmUp = 6000
+	// warmHandovers is how many elections a JVM hands over beforehand if it is the only one, as in the cases with a latch.
+	warmHandovers = 2000
 	// serverWarmUp is how many pairs a ZooKeeper answers before anything is measured, on so many sessions.
 	serverWarmUp, serverSessions = 30_000, 8
-	// A JVM of its own may have more memory than each of eight.
-	heapAlone, heapShared = 2048, 384 // megabytes
+	// heapAlone is the heap of a JVM without others, heapShared the most that each of eight may have, in megabytes.
+	heapAlone, heapShared = 2048, 384
 )
 
 // bench has the servers and the processes of a run. Both are started when first needed, and stay warm until close.
@@ -29,7 +31,7 @@ type bench struct {
 	servers map[serverKey]server.Server
 	crews   map[crewKey]*load.Crew
 	dir     string
-	jvm     func(heap int) *exec.Cmd
+	jvm     func(flags ...string) *exec.Cmd
 }
 
 const zooKeeper = "zookeeper"
@@ -136,28 +138,36 @@ func (b *bench) command(ctx context.Context, name string, processes int) (func()
 		}
 		b.jvm = jvm
 	}
-	heap := heapAlone
+	// Only a JVM without others is asked for its memory. Its heap has one size and is touched at once, so that what it keeps free is
+	// known to be resident.
+	flags := []string{fmt.Sprintf("-Xms%dm", heapAlone), fmt.Sprintf("-Xmx%dm", heapAlone), "-XX:+AlwaysPreTouch"}
 	if processes > 1 {
-		heap = heapShared
+		flags = []string{"-Xms128m", fmt.Sprintf("-Xmx%dm", heapShared)}
 	}
-	return func() (*exec.Cmd, error) { return b.jvm(heap), nil }, nil
+	return func() (*exec.Cmd, error) { return b.jvm(flags...), nil }, nil
 }
 
-// warm has each JVM lock and unlock until its code is compiled: alone, and with contenders.
+// warm has each JVM lock and unlock until its code is compiled: alone, and with contenders. One JVM alone hands an election over
+// as well.
 func (b *bench) warm(ctx context.Context, c *load.Crew) error {
 	s, err := b.server(ctx, c.Name, false)
 	if err != nil {
 		return err
 	}
-	if err := c.Open(s.Addr(), c.Size()); err != nil {
+	if err := c.Open(s.Addr(), max(2, c.Size())); err != nil {
 		return err
 	}
 	loads := []load.Load{
 		{Path: "/warm", Locks: c.Size(), Contenders: c.Size(), Pairs: warmUp * c.Size()},
-		{Path: "/warm", Locks: 1, Contenders: 8 * c.Size(), Pairs: warmUp / 2},
+		{Path: "/warm", Locks: 1, Contenders: 8 * c.Size(), Pairs: warmUp / 2 * c.Size()},
 	}
 	for _, l := range loads {
 		if _, err := c.Loop(l); err != nil {
+			return err
+		}
+	}
+	if c.Size() == 1 {
+		if _, err := c.Latch("/warm-latch", warmHandovers, 0); err != nil {
 			return err
 		}
 	}
@@ -184,12 +194,18 @@ func (b *bench) enter(ctx context.Context, c runner.Case) ([]runner.Stage, error
 // needs says what this machine lacks for a case; nil when it has everything.
 func needs(c runner.Case) error {
 	var errs []error
+	if c.Fsync {
+		errs = append(errs, real.NeedsDisk())
+	}
 	for _, name := range c.Peers {
 		switch name {
-		case peer.Curator:
-			errs = append(errs, java.Needs())
+		case peer.Etcd:
 		case peer.Redsync:
 			errs = append(errs, real.NeedsRedis())
+		case peer.Curator:
+			errs = append(errs, java.Needs(), real.NeedsZooKeeper())
+		default:
+			errs = append(errs, real.NeedsZooKeeper())
 		}
 	}
 	return errors.Join(errs...)

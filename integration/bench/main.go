@@ -5,7 +5,7 @@
 //	go run ./integration/bench -cases pair,contended -rounds 5 -out /tmp/bench
 //	go run ./integration/bench -short -doc docs/performance.md
 //
-// It needs Docker, a JDK with Curator, and redis-server. Only figures of one run can be compared.
+// It needs a JDK, Debian's ZooKeeper and Curator, and redis-server. Only figures of one run can be compared.
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/zkrecipes/zkrecipes/integration/bench/load"
 	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
@@ -36,7 +37,7 @@ type settings struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := play(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

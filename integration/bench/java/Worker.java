@@ -76,6 +76,7 @@ public final class Worker {
   private void close() {
     sessions.parallelStream().forEach(CuratorFramework::close);
     sessions.clear();
+    holders.clear();
     crowds.values().forEach(Crowd::interrupt);
   }
 
@@ -100,14 +101,17 @@ public final class Worker {
     return List.of(called, System.nanoTime());
   }
 
+  /** Of the resident bytes those that the heap keeps free are left out, because Go gives them back before it is asked. */
   private static List<Long> memory() throws IOException {
     System.gc();
-    long heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
+    System.gc(); // what finalizers kept from the first
+    var usage = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
+    long heap = usage.getUsed();
     long threads = ManagementFactory.getThreadMXBean().getThreadCount();
     long resident = 0;
     for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
       if (line.startsWith("VmRSS:")) {
-        resident = Long.parseLong(line.replaceAll("\\D", "")) << 10;
+        resident = (Long.parseLong(line.replaceAll("\\D", "")) << 10) - (usage.getCommitted() - heap);
       }
     }
     return List.of(heap, 0L, resident, threads); // the stacks of threads are in resident alone

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // jars is where Debian puts libraries. Their manifests name what they need, but for a logger.
@@ -19,9 +20,8 @@ const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar"
 //go:embed *.java
 var sources embed.FS
 
-// Compile puts the classes into a folder, and returns the command that starts a worker with a heap of at most that many
-// megabytes.
-func Compile(ctx context.Context, dir string) (command func(heap int) *exec.Cmd, err error) {
+// Compile puts the classes into a folder, and returns the command that starts a worker in a JVM with such flags.
+func Compile(ctx context.Context, dir string) (command func(flags ...string) *exec.Cmd, err error) {
 	if err := os.CopyFS(dir, sources); err != nil {
 		return nil, fmt.Errorf("java: %w", err)
 	}
@@ -33,8 +33,8 @@ func Compile(ctx context.Context, dir string) (command func(heap int) *exec.Cmd,
 	if out, err := exec.CommandContext(ctx, "javac", args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("java: javac: %w\n%s", err, out)
 	}
-	return func(heap int) *exec.Cmd {
-		return exec.CommandContext(ctx, "java", "-Xms128m", fmt.Sprintf("-Xmx%dm", heap), "-cp", dir+":"+jars, "Worker")
+	return func(flags ...string) *exec.Cmd {
+		return exec.CommandContext(ctx, "java", slices.Concat(flags, []string{"-cp", dir + ":" + jars, "Worker"})...)
 	}, nil
 }
 

@@ -56,3 +56,37 @@ func TestErrorsOfThousandsAreToldInOne(t *testing.T) {
 	require.EqualError(t, firstOf(errs), "5000 contenders failed, one of them: contender 0: lost")
 	require.ErrorIs(t, firstOf(errs), lost)
 }
+
+// The processes of a run compare their spans, so that a process that was preempted while it read the clocks must not be late.
+func TestClocksAreAlignedThoughTheProcessIsPreempted(t *testing.T) {
+	began := time.Now()
+	passed := time.Duration(0) // since began, when the machine's clock was at 0
+	pauses := []time.Duration{5 * time.Millisecond, 300 * time.Microsecond, time.Microsecond, time.Millisecond}
+	machine := func() (int64, error) {
+		at := passed
+		if len(pauses) > 0 {
+			passed, pauses = passed+pauses[0], pauses[1:]
+		}
+		return int64(at), nil
+	}
+	c, err := align(func() time.Time { return began.Add(passed) }, machine)
+	require.NoError(t, err)
+	require.InDelta(t, int64(passed), c.of(began.Add(passed)), float64(alignedWithin))
+	require.Equal(t, []time.Duration{time.Millisecond}, pauses, "1 us is close enough")
+
+	slow := 100 * time.Microsecond
+	pauses = []time.Duration{slow, slow, 10 * time.Microsecond}
+	for range alignments {
+		pauses = append(pauses, slow)
+	}
+	c, err = align(func() time.Time { return began.Add(passed) }, machine)
+	require.NoError(t, err)
+	require.InDelta(t, int64(passed), c.of(began.Add(passed)), float64(5*time.Microsecond), "the closest counts when none is close")
+
+	_, err = align(func() time.Time { passed += time.Second; return began.Add(passed) }, machine)
+	require.ErrorContains(t, err, "the closest took 1s")
+
+	failed := errors.New("no such clock")
+	_, err = align(time.Now, func() (int64, error) { return 0, failed })
+	require.ErrorIs(t, err, failed)
+}

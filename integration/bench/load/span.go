@@ -37,12 +37,44 @@ type clock struct {
 	at    int64
 }
 
+// newClock reads the two clocks one after the other.
 func newClock() (clock, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return clock{}, fmt.Errorf("load: clock: %w", err)
+	return align(time.Now, func() (int64, error) {
+		var now unix.Timespec
+		err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+		return now.Nano(), err
+	})
+}
+
+// The fastest of 5,000 handoffs by the raw socket took 77 µs. Clocks further apart would show two holders where there was one after the other.
+const (
+	alignedWithin = 2 * time.Microsecond
+	tooFarApart   = 20 * time.Microsecond
+	alignments    = 100
+)
+
+// align reads Go's clock before and after the machine's. Where both readings are far apart, because the process was preempted, it
+// reads again; the closest ones count.
+func align(now func() time.Time, machine func() (int64, error)) (clock, error) {
+	var c clock
+	var closest time.Duration
+	for i := range alignments {
+		before := now()
+		at, err := machine()
+		if err != nil {
+			return clock{}, fmt.Errorf("load: clock: %w", err)
+		}
+		if took := now().Sub(before); i == 0 || took < closest {
+			c, closest = clock{began: before.Add(took / 2), at: at}, took
+		}
+		if closest <= alignedWithin {
+			break
+		}
 	}
-	return clock{began: time.Now(), at: now.Nano()}, nil
+	if closest > tooFarApart {
+		return clock{}, fmt.Errorf("load: clock: of %d readings the closest took %v", alignments, closest)
+	}
+	return c, nil
 }
 
 func (c clock) now() int64                   { return c.of(time.Now()) }

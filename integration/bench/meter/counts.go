@@ -13,15 +13,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Counts are what has passed since the meter was started or reset. Handshakes, pings and the end of a session are left out,
-// because they belong to no lock.
+// Counts are what has passed since the meter was started or reset. Pings and the end of a session are left out, and handshakes are
+// no requests, because they belong to no lock.
 type Counts struct {
-	Requests  map[string]int // by operation
-	Answers   int
-	Events    int // watch events
-	Trips     int // round trips: requests sent on a connection on which nothing was unanswered
-	BytesUp   int64
-	BytesDown int64
+	Handshakes int
+	Requests   map[string]int // by operation
+	Answers    int
+	Events     int // watch events
+	Trips      int // round trips: requests sent on a connection on which nothing was unanswered
+	BytesUp    int64
+	BytesDown  int64
 }
 
 // Total is the number of requests.
@@ -79,10 +80,13 @@ func (l *line) sent(b []byte) {
 	l.up.cut(b, func(head []byte, size int64, first bool) {
 		d := proto.NewDecoder(head)
 		xid, op := d.Int32(), d.Int32()
+		counts := &l.tally.counts
+		if first {
+			counts.Handshakes++
+		}
 		if first || xid == proto.XidPing || op == proto.OpCloseSession {
 			return
 		}
-		counts := &l.tally.counts
 		if counts.Requests == nil {
 			counts.Requests = map[string]int{}
 		}

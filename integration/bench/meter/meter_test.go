@@ -59,10 +59,13 @@ func TestCutConnectionIsMadeAgainThroughTheMeter(t *testing.T) {
 	m := newMeter(t)
 	conn := testkit.Conn(t, []string{m.Addr()}, testkit.Patience)
 	session := conn.SessionID()
+	require.Equal(t, 1, m.Counts().Handshakes)
+	m.Reset()
 	m.Cut()
 	testkit.Eventually(t, func() bool {
 		_, _, err := conn.Exists("/a")
 		return err == nil
 	}, "the connection")
 	require.Equal(t, session, conn.SessionID())
+	require.Equal(t, 1, m.Counts().Handshakes)
 }

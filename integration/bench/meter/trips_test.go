@@ -31,8 +31,8 @@ func TestRequestsOfOneFlushAreOneTrip(t *testing.T) {
 		pass(l.sent, request(proto.XidPing, proto.OpPing), request(1, proto.OpDelete))
 		pass(l.received, answer(1))
 		require.Equal(t, Counts{
-			Requests: map[string]int{"create2": 1, "getChildren": 1, "delete": 1},
-			Answers:  3, Events: 1, Trips: 2, BytesUp: 3 * 12, BytesDown: 4 * 20,
+			Handshakes: 1, Requests: map[string]int{"create2": 1, "getChildren": 1, "delete": 1},
+			Answers: 3, Events: 1, Trips: 2, BytesUp: 3 * 12, BytesDown: 4 * 20,
 		}, counts.snapshot(), "in pieces of %d bytes", piece)
 	}
 }

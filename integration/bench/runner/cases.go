@@ -39,7 +39,7 @@ func Cases(short bool) []Case {
 		pairCases(size(2000, 500)),
 		contendedCases(size(2000, 500)),
 		drainCases(),
-		[]Case{latchCase(size(200, 40))},
+		[]Case{latchCase(size(200, 25))},
 		seedCases(),
 		cohortCases(size(2000, 500)),
 		[]Case{distinctCase(size(6400, 1600))},

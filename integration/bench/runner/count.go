@@ -73,7 +73,7 @@ func countSpans(ctx context.Context, s Stage, m *meter.Meter) ([]load.Span, erro
 		m.Reset()
 		return s.crew.Loop(s.Load)
 	}
-	q, err := formQueue(ctx, s, func(context.Context) (int, error) { return m.Counts().Total(), nil })
+	q, err := formQueue(ctx, s, passing(m))
 	if err != nil {
 		return nil, err
 	}

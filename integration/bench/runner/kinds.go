@@ -56,7 +56,7 @@ func (drainKind) ownSessions() bool { return false }
 func (drainKind) isCounted() bool   { return true }
 
 func (drainKind) run(ctx context.Context, s Stage) ([]Value, error) {
-	q, err := formQueue(ctx, s, s.server.Watches)
+	q, err := formQueue(ctx, s, watching(s))
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,9 @@ func (drainKind) run(ctx context.Context, s Stage) ([]Value, error) {
 // latchKind hands an election over.
 type latchKind struct{}
 
-// latchPause is the time before each handover, in which the candidate that stands again begins to wait.
-const latchPause = 20 * time.Millisecond
+// latchPause is the time before each handover, in which the candidate that stands again begins to wait. etcd's candidate does so
+// at the next of its server's ticks, which come each 100 ms.
+const latchPause = 120 * time.Millisecond
 
 func (latchKind) ownSessions() bool { return false }
 func (latchKind) isCounted() bool   { return false }

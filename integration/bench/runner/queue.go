@@ -4,23 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/integration/bench/load"
+	"github.com/zkrecipes/zkrecipes/integration/bench/meter"
 )
 
 const (
 	// look is the time between two looks at a queue that forms.
 	look = 10 * time.Millisecond
-	// stillness is how long nothing may happen until the contenders count as waiting.
-	stillness = 300 * time.Millisecond
+	// stillness is how long nothing may happen until the contenders count as waiting, and stillLooks how often it is looked at
+	// meanwhile: a machine that was stopped for so long has shown nothing.
+	stillness  = 300 * time.Millisecond
+	stillLooks = 10
 	// formLimit is how long a queue may take to form.
 	formLimit = 5 * time.Minute
 )
 
-// activity is a figure that stays the same while contenders only wait.
-type activity func(ctx context.Context) (int, error)
+// activity tells figures that stay the same while contenders only wait, and whether they are those of contenders who all do.
+type activity func(ctx context.Context) (allWait bool, figures []int, err error)
+
+// watching is the activity at the server: who waits there has a watch, if the server tells of any.
+func watching(s Stage) activity {
+	return func(ctx context.Context) (bool, []int, error) {
+		n, err := s.server.Watches(ctx)
+		return n == 0 || n >= s.Load.Contenders, []int{n}, err
+	}
+}
+
+// passing is the activity at a meter: who waits has nothing unanswered.
+func passing(m *meter.Meter) activity {
+	return func(context.Context) (bool, []int, error) {
+		c := m.Counts()
+		return c.Answers >= c.Total(), []int{c.Total(), c.Answers}, nil
+	}
+}
 
 // formed is a queue in which all wait behind a holder of each lock.
 type formed struct {
@@ -51,37 +71,60 @@ func formQueue(ctx context.Context, s Stage, moves activity) (*formed, error) {
 func awaitQueue(ctx context.Context, s Stage, run *load.Run, moves activity) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, formLimit, errors.New("the queue does not form"))
 	defer cancel()
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	complete, latest, since := false, -1, s.crew.Now()
-	for {
+	standing := 0
+	return untilCalm(ctx, s.crew.Now, func(ctx context.Context) (bool, []int, error) {
 		if run.Ended() {
 			_, err := run.Wait()
-			return 0, fmt.Errorf("a contender did not wait: %w", err)
+			return false, nil, fmt.Errorf("a contender did not wait: %w", err)
 		}
-		if !complete {
-			queued, err := queued(ctx, s)
-			if err != nil {
-				return 0, err
+		if standing != s.contestants() {
+			var err error
+			if standing, err = queued(ctx, s); err != nil {
+				return false, nil, err
 			}
-			complete, since = queued == s.Load.Contenders+s.Load.Locks, s.crew.Now()
 		}
-		figure, err := moves(ctx)
+		allWait, figures, err := moves(ctx)
+		return allWait && standing == s.contestants(), append(figures, standing), err
+	})
+}
+
+// untilCalm looks until the figures are the wanted ones and have not changed for long enough. It returns when they changed last.
+func untilCalm(ctx context.Context, now func() int64, moves activity) (int64, error) {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	c := calm{now: now}
+	for {
+		wanted, figures, err := moves(ctx)
 		if err != nil {
 			return 0, err
 		}
-		if figure != latest {
-			latest, since = figure, s.crew.Now()
-		}
-		if complete && s.crew.Now()-since > stillness.Nanoseconds() {
-			return since, nil
+		if c.look(figures) && wanted {
+			return c.since, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return 0, fmt.Errorf("%w, the latest figures: %v", context.Cause(ctx), figures)
 		}
 	}
+}
+
+// calm tells whether figures stay the same.
+type calm struct {
+	now    func() int64
+	latest []int
+	since  int64 // when they changed last
+	looks  int   // that found no change since
+}
+
+// look reports whether the figures have been the same for long enough.
+func (c *calm) look(figures []int) bool {
+	if !slices.Equal(figures, c.latest) {
+		c.latest, c.since, c.looks = figures, c.now(), 0
+		return false
+	}
+	c.looks++
+	return c.looks >= stillLooks && c.now()-c.since > stillness.Nanoseconds()
 }
 
 // queued is how many contenders stand at all locks of the load.
@@ -99,6 +142,21 @@ func queued(ctx context.Context, s Stage) (int, error) {
 		sum += n
 	}
 	return sum, nil
+}
+
+// contestants are all who stand in the queues: the contenders, and a holder of each lock.
+func (s Stage) contestants() int { return s.Load.Contenders + s.Load.Locks }
+
+// allQueued fails unless all stand in their queues.
+func allQueued(ctx context.Context, s Stage) error {
+	n, err := queued(ctx, s)
+	if err == nil && n != s.contestants() {
+		err = fmt.Errorf("%d of %d stand there", n, s.contestants())
+	}
+	if err != nil {
+		return fmt.Errorf("runner: %s: %s: the queue: %w", s.Name, s.crew.Name, err)
+	}
+	return nil
 }
 
 // drain releases the locks and returns the acquisitions, that of the holder among them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/integration/bench/load"
@@ -19,8 +20,8 @@ func Worker(ctx context.Context, name string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) { return load.Self(ctx, RoleWorker, name) }
 }
 
-// Run puts the peers of a case under its load, in rounds: each round has every peer once, and each begins with another. Rounds
-// before the first are thrown away. The peers on ZooKeeper run once more behind a meter.
+// Run puts the peers of a case under its load, in rounds: each round has every peer once, begins with another one, and goes the
+// other way round. Rounds before the first are thrown away. The peers on ZooKeeper run once more behind a meter.
 func Run(ctx context.Context, c Case, stages []Stage, rounds, discard int, progress io.Writer) ([]Result, []Counted, error) {
 	for i := range stages {
 		stages[i].Load.Path = fmt.Sprintf("/%s-%d", c.Name, i)
@@ -60,8 +61,8 @@ func closeAll(stages []Stage) error {
 func runRounds(ctx context.Context, c Case, stages []Stage, rounds, discard int, progress io.Writer) ([]Result, error) {
 	var results []Result
 	for round := -discard; round < rounds; round++ {
-		for i := range stages {
-			s := stages[(i+round+discard)%len(stages)]
+		for _, i := range order(len(stages), round+discard) {
+			s := stages[i]
 			if c.Fresh {
 				s.Load.Path = fmt.Sprintf("%s-%d", s.Load.Path, round+discard)
 			}
@@ -77,6 +78,19 @@ func runRounds(ctx context.Context, c Case, stages []Stage, rounds, discard int,
 		}
 	}
 	return results, nil
+}
+
+// order is that of the peers in a round. It changes direction from one to the next, because what a peer leaves behind, such as
+// garbage at the server, must not always be the same other one's trouble.
+func order(peers, round int) []int {
+	turns := make([]int, peers)
+	for i := range turns {
+		turns[i] = (i + round) % peers
+	}
+	if round%2 == 1 {
+		slices.Reverse(turns[1:])
+	}
+	return turns
 }
 
 // countAll counts what can be counted.

@@ -79,14 +79,18 @@ func TestContendersTakeTurns(t *testing.T) {
 
 func TestRoundsBeginWithAnotherPeer(t *testing.T) {
 	results, _ := runOn(t, Case{
-		Name: "rotation", Peers: []string{peer.Unchecked, peer.Raw}, Processes: 1, Sessions: 1,
+		Name: "rotation", Peers: []string{peer.Unchecked, peer.Raw, peer.Listed}, Processes: 1, Sessions: 1,
 		Load: load.Load{Locks: 1, Contenders: 1, Pairs: 5}, kind: loopKind{},
 	}, 3)
 	var order []string
 	for _, r := range results {
 		order = append(order, r.Peer)
 	}
-	require.Equal(t, []string{peer.Raw, peer.Unchecked, peer.Unchecked, peer.Raw, peer.Raw, peer.Unchecked}, order)
+	require.Equal(t, []string{
+		peer.Raw, peer.Unchecked, peer.Listed, // of Unchecked, Raw, Listed from Raw on, backwards
+		peer.Listed, peer.Unchecked, peer.Raw,
+		peer.Unchecked, peer.Listed, peer.Raw, // backwards
+	}, order)
 }
 
 func TestTheLimitTakesTwoRoundTrips(t *testing.T) {
@@ -143,6 +147,14 @@ func TestWaitersAreWeighed(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestStormEnds(t *testing.T) {
+	results, _ := runOn(t, Case{
+		Name: "storm", Peers: []string{peer.Ours}, Processes: 1, Sessions: 2, Fresh: true, Load: load.Load{Locks: 1, Contenders: 20}, kind: stormKind{},
+	}, 1)
+	require.Equal(t, metricAgain, results[0].Values[0].Metric)
+	require.GreaterOrEqual(t, results[0].Values[1].Number, 1.0, "each waiter reads once more")
 }
 
 func TestLatchIsHandedOver(t *testing.T) {

@@ -23,7 +23,7 @@ func (waitersKind) run(ctx context.Context, s Stage) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := formQueue(ctx, s, s.server.Watches)
+	q, err := formQueue(ctx, s, watching(s))
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (waitersKind) run(ctx context.Context, s Stage) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := q.abandon(s); err != nil {
+	if err := q.abandon(ctx, s); err != nil {
 		return nil, err
 	}
 	each := func(m Metric, before, after int64) Value {
@@ -45,8 +45,11 @@ func (waitersKind) run(ctx context.Context, s Stage) ([]Value, error) {
 	}, nil
 }
 
-// abandon closes the sessions, at which all waiters fail.
-func (q *formed) abandon(s Stage) error {
+// abandon closes the sessions, at which all waiters fail. None may have failed before.
+func (q *formed) abandon(ctx context.Context, s Stage) error {
+	if err := allQueued(ctx, s); err != nil {
+		return err
+	}
 	if err := s.crew.CloseSessions(); err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func (stormKind) run(ctx context.Context, s Stage) (values []Value, err error) {
 	if err := s.crew.Open(m.Addr(), s.Sessions); err != nil {
 		return nil, err
 	}
-	q, err := formQueue(ctx, s, s.server.Watches)
+	q, err := formQueue(ctx, s, watching(s))
 	if err != nil {
 		return nil, err
 	}
@@ -83,45 +86,35 @@ func (stormKind) run(ctx context.Context, s Stage) (values []Value, err error) {
 		return nil, err
 	}
 	m.Reset()
-	cutAt := time.Now()
+	cutAt := s.crew.Now()
 	m.Cut()
-	if err := awaitWatches(ctx, s, m, watches); err != nil {
+	again, err := awaitWatches(ctx, s, m, watches)
+	if err != nil {
 		return nil, err
 	}
-	took, counts := time.Since(cutAt), m.Counts()
-	if n, err := queued(ctx, s); err != nil || n != s.Load.Contenders+s.Load.Locks {
-		return nil, fmt.Errorf("runner: %s: %s: %d contenders after the storm: %w", s.Name, s.crew.Name, n, errors.Join(err))
-	}
-	if err := q.abandon(s); err != nil {
+	counts := m.Counts()
+	if err := q.abandon(ctx, s); err != nil {
 		return nil, err
 	}
 	return []Value{
-		milliseconds(metricAgain, took),
+		milliseconds(metricAgain, time.Duration(again-cutAt)),
 		{metricAsked, float64(counts.Total()) / float64(s.Load.Contenders)},
 		{metricDown, float64(counts.BytesDown) / 1024},
 	}, nil
 }
 
-// awaitWatches waits until the watches of the lost connections are gone, and as many are set again.
-func awaitWatches(ctx context.Context, s Stage, m *meter.Meter, want int) error {
+// awaitWatches waits until every session has connected again, as many watches are set as before, and nothing more is asked. It
+// returns when that began.
+func awaitWatches(ctx context.Context, s Stage, m *meter.Meter, want int) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stormLimit, errors.New("not all wait again"))
 	defer cancel()
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for gone := false; ; {
+	again, err := untilCalm(ctx, s.crew.Now, func(ctx context.Context) (bool, []int, error) {
 		watches, err := s.server.Watches(ctx)
-		if err != nil {
-			return err
-		}
-		// A fast client has its watches back between two looks. Nothing but a new connection sends requests here.
-		gone = gone || watches < want || m.Counts().Total() > 0
-		if gone && watches >= want {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("runner: %s: %s: %d of %d watches: %w", s.Name, s.crew.Name, watches, want, context.Cause(ctx))
-		}
+		c := m.Counts()
+		return c.Handshakes >= s.Sessions && watches >= want, []int{watches, c.Total(), c.Answers}, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("runner: %s: %s: %d watches before: %w", s.Name, s.crew.Name, want, err)
 	}
+	return again, nil
 }

@@ -1,12 +1,60 @@
-// Package real starts the servers under load: ZooKeeper in a container, etcd and Redis as processes.
+// Package real starts the servers under load: ZooKeeper, etcd and Redis, each as a process of this machine.
 package real
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/zkrecipes/zkrecipes/integration/bench/server"
-	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 )
+
+const (
+	// zooKeeperJar is Debian's. Its manifest names what it needs, but for a logger.
+	zooKeeperJar  = "/usr/share/java/zookeeper.jar"
+	zooKeeperJars = zooKeeperJar + ":/usr/share/java/slf4j-nop.jar"
+	zooKeeperMain = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+	zooKeeperCfg  = `tickTime=500
+maxSessionTimeout=60000
+dataDir=%s
+clientPort=%s
+clientPortAddress=` + server.Loopback + `
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=*
+`
+)
+
+// NeedsZooKeeper says what is missing on this machine; nil when nothing is.
+func NeedsZooKeeper() error {
+	_, java := exec.LookPath("java")
+	_, jar := os.Stat(zooKeeperJar)
+	if err := errors.Join(java, jar); err != nil {
+		return fmt.Errorf("real: install default-jdk-headless and libzookeeper-java: %w", err)
+	}
+	return nil
+}
+
+// errNoDisk says that fsync costs nothing where temporary files are.
+var errNoDisk = errors.New("real: temporary files are in memory, so fsync costs nothing: set TMPDIR to a folder on a disk")
+
+// NeedsDisk says whether fsync can be measured; nil when it can.
+func NeedsDisk() error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(os.TempDir(), &s); err != nil {
+		return fmt.Errorf("real: %s: %w", os.TempDir(), err)
+	}
+	if int64(s.Type) == unix.TMPFS_MAGIC {
+		return errNoDisk
+	}
+	return nil
+}
 
 // StartZooKeeper starts a server that waits for its disk at each commit, or does not.
 func StartZooKeeper(ctx context.Context, fsync bool) (server.Server, error) {
@@ -14,9 +62,20 @@ func StartZooKeeper(ctx context.Context, fsync bool) (server.Server, error) {
 	if fsync {
 		sync = "-Dzookeeper.forceSync=yes"
 	}
-	e, err := ensemble.Start(ctx, ensemble.Config{JVMFlags: []string{"-Xms1g", "-Xmx1g", sync}, Private: true})
+	p, err := server.StartProgram(ctx, server.Launch{
+		Name: "zookeeper",
+		Command: func(ctx context.Context, dir, port string) (*exec.Cmd, error) {
+			cfg := filepath.Join(dir, "zoo.cfg")
+			err := os.WriteFile(cfg, fmt.Appendf(nil, zooKeeperCfg, filepath.Join(dir, "data"), port), 0o600)
+			return exec.CommandContext(ctx, "java", "-Xms1g", "-Xmx1g", sync, "-cp", zooKeeperJars, zooKeeperMain, cfg), err
+		},
+		Serves: func(ctx context.Context, address string) error {
+			_, err := zkadmin.Mode(ctx, address)
+			return err
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	return server.NewZooKeeper(e.Server(0), true, e.Close)
+	return server.NewZooKeeper(p.Address, true, p.Close)
 }
