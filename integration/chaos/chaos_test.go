@@ -96,6 +96,9 @@ func TestChaosPeers(t *testing.T) {
 			defer keep(t, o, &place{chaos.Paths()[0], r.At})
 			t.Logf("%s, seed %d: %d faults, %.0f leases a second before the first, %d leases, overlaps by excuse %v, %d lost updates, failures %v, everybody served after %v (0: never), left %v",
 				peer, max(*seed, 1), len(o.History.Faults), o.Rate, r.Leases, r.Overlaps, r.LostUpdates, r.Failures, o.Settled, o.Left)
+			if o.Stuck != nil {
+				t.Logf("not everybody was served in time: %s", o.Stuck.Text)
+			}
 			require.Positive(t, r.Leases)
 			if peer == chaos.Mutex {
 				require.Zero(t, r.Overlaps[""])
@@ -146,7 +149,7 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	fmt.Fprintf(&s, "  row: written, refused      %d, %d\n", v.Happened[chaos.Wrote], v.Happened[chaos.Refused])
 	fmt.Fprintf(&s, "  znode: written, refused    %d, %d\n", v.Happened[chaos.Marked], v.Happened[chaos.Unmarked])
 	fmt.Fprintf(&s, "  overlaps nobody could see  %v\n", v.Excused)
-	fmt.Fprintf(&s, "  views of the servers       %d, with %d znodes that were gone; %d amid faults\n", v.Views, len(v.Ghosts), v.Glances)
+	fmt.Fprintf(&s, "  views of the servers       %d, with %d znodes that were gone, or never there; %d amid faults\n", v.Views, len(v.Ghosts), v.Glances)
 	for _, g := range v.Ghosts {
 		fmt.Fprintf(&s, "    server %d, of processes %v: %s, gone for %v, %s\n", g.View.Server, g.View.Procs, g.Path, o.History.GoneFor(g), g.End)
 	}

@@ -51,7 +51,7 @@ type Outcome struct {
 	NoNetem error         // why no server was slowed down, if so
 	NoDisks error         // why no disk was, if so
 	Logs    []ServerLogs  // of each server
-	Left    []string      // znodes and watches that remain when all contenders are done
+	Left    []Remnant     // znodes and watches that remain when all contenders are done
 }
 
 // Run plays the plan on three servers. Its error is one of the machinery.

@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 )
 
 // servedIn is how long it may take until everybody has had the lock once more, if a server has lost transactions: see ghostFoundIn.
@@ -94,34 +89,4 @@ func (r *run) awaitIdle(ctx context.Context, o *Outcome, patience time.Duration)
 		last = max(last, c.idle.Load())
 	}
 	return time.Duration(last - o.Healed), nil
-}
-
-// left is what remains at the servers of contenders that are done, in sessions that stand.
-// The sessions of killed processes may take their time to expire.
-func (r *run) left(ctx context.Context) (all []string) {
-	for begun := time.Now(); ; pause(ctx, 100*time.Millisecond) {
-		all = r.leftNow(ctx)
-		if len(all) == 0 || time.Since(begun) > 2*SessionTimeout || ctx.Err() != nil {
-			return all
-		}
-	}
-}
-
-func (r *run) leftNow(ctx context.Context) (all []string) {
-	for _, path := range dirs() {
-		names, _, err := r.admin.Children(path)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
-			names = []string{err.Error()}
-		}
-		for _, name := range names {
-			all = append(all, path+"/"+name)
-		}
-	}
-	for _, server := range r.servers.Servers() {
-		watches, err := zkadmin.FourLetter(ctx, server, "wchs")
-		if err != nil || !strings.Contains(watches, "Total watches:0") {
-			all = append(all, fmt.Sprintf("watches at a server: %s %v", watches, err))
-		}
-	}
-	return all
 }

@@ -81,9 +81,12 @@ func (n *Nemesis) queue(dir string) []string {
 	if err != nil {
 		return nil
 	}
-	slices.SortFunc(names, func(a, b string) int {
-		const digits = 10
-		return cmp.Compare(a[max(0, len(a)-digits):], b[max(0, len(b)-digits):])
-	})
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(sequence(a), sequence(b)) })
 	return names
+}
+
+// sequence is the number at the end of a znode's name.
+func sequence(name string) string {
+	const digits = 10
+	return name[max(0, len(name)-digits):]
 }

@@ -36,10 +36,11 @@ type End string
 // The ends.
 const (
 	Stays   End = ""
-	Deleted End = "deleted" // by its own session
-	Robbed  End = "robbed"  // by another one
-	Closed  End = "closed"  // with its session, by whoever has joined that
-	Expired End = "expired" // as the leader gave its session up
+	Deleted End = "deleted"     // by its own session
+	Robbed  End = "robbed"      // by another one
+	Closed  End = "closed"      // with its session, by whoever has joined that
+	Expired End = "expired"     // as the leader gave its session up
+	Never   End = "never there" // by the logs of the majority
 )
 
 // txn is one entry of a transaction log.

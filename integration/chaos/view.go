@@ -103,7 +103,8 @@ func show(ctx context.Context, server string) (queues map[string][]string, chang
 	return queues, changed, nil
 }
 
-// Ghost is a znode that a server shows though it is gone.
+// Ghost is a znode that a server shows though it is gone, or though it was never there: a leader that died may have left it in the
+// snapshot of a server.
 type Ghost struct {
 	*Life
 	View View
@@ -115,9 +116,17 @@ const ghostFoundIn = (zkutil.TimeoutsPerAudit + zkutil.TimeoutsOfJitter) * Sessi
 // isBehindGhost reports whether a server to which the process had a line showed a ghost ahead of its znode while that waited.
 func (v *Verdict) isBehindGhost(l *Life, proc int, from, to int64) bool {
 	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool {
-		return g.Token < l.Token && directory(g.Path) == directory(l.Path) && slices.Contains(g.View.Procs, proc) &&
+		return g.isAheadOf(l) && directory(g.Path) == directory(l.Path) && slices.Contains(g.View.Procs, proc) &&
 			from <= g.View.At && g.View.At <= to
 	})
+}
+
+// isAheadOf compares the numbers in the names if the logs don't know the ghost.
+func (g Ghost) isAheadOf(l *Life) bool {
+	if g.End == Never {
+		return sequence(g.Path) < sequence(l.Path)
+	}
+	return g.Token < l.Token
 }
 
 // HasStopped reports whether a server that some process had a line to has shown a ghost since a time.
@@ -137,7 +146,7 @@ func (v *Verdict) SettlesIn(healed int64) time.Duration {
 func (g Ghost) isInTheWay(since int64) bool { return g.View.At >= since && len(g.View.Procs) > 0 }
 
 // Ghosts are the znodes that a server showed when they had been gone, by the logs of the
-// majority, for longer than a server may be behind without losing its place among the others.
+// majority, for longer than a server may be behind without losing its place among the others, and those that were never there.
 func (h *History) Ghosts() (all []Ghost) {
 	lives := h.byPath()
 	for _, view := range h.Views {
@@ -146,7 +155,10 @@ func (h *History) Ghosts() (all []Ghost) {
 		}
 		for dir, names := range view.Queues {
 			for _, name := range names {
-				if l := lives[dir+"/"+name]; l != nil && l.Gone != 0 && h.monotonic(l.Gone) < view.At-toldLate {
+				switch l := lives[dir+"/"+name]; {
+				case l == nil:
+					all = append(all, Ghost{&Life{Path: dir + "/" + name, End: Never}, view})
+				case l.Gone != 0 && h.monotonic(l.Gone) < view.At-toldLate:
 					all = append(all, Ghost{l, view})
 				}
 			}
@@ -155,17 +167,11 @@ func (h *History) Ghosts() (all []Ghost) {
 	return all
 }
 
-// withoutGhosts leaves out the znodes that were gone by the logs before a time, though a server shows them.
-func (h *History) withoutGhosts(shown []string, at int64) []string {
-	lives := h.byPath()
-	return slices.DeleteFunc(shown, func(znode string) bool {
-		l := lives[znode]
-		return l != nil && l.Gone != 0 && h.monotonic(l.Gone) < at
-	})
-}
-
-// GoneFor is for how long the ghost's znode had been gone.
+// GoneFor is for how long the ghost's znode had been gone; 0: it was never there.
 func (h *History) GoneFor(g Ghost) time.Duration {
+	if g.End == Never {
+		return 0
+	}
 	return time.Duration(g.View.At - h.monotonic(g.Gone))
 }
 

@@ -235,13 +235,10 @@ func all() map[string]call {
 // watches counts those of all sessions on a znode and what is below it.
 func watches(t *testing.T, server, root string) (count int) {
 	t.Helper()
-	text, err := zkadmin.FourLetter(t.Context(), server, "wchp")
+	watches, err := zkadmin.Watches(t.Context(), server)
 	require.NoError(t, err)
-	ours := false
-	for line := range strings.Lines(text) {
-		if path := strings.TrimSpace(line); strings.HasPrefix(line, "/") {
-			ours = path == root || strings.HasPrefix(path, root+"/")
-		} else if ours && strings.HasPrefix(line, "\t") {
+	for _, w := range watches {
+		if w.Path == root || strings.HasPrefix(w.Path, root+"/") {
 			count++
 		}
 	}

@@ -52,6 +52,20 @@ func TestTimedOutAttemptsLeaveNothing(t *testing.T) {
 	require.NoError(t, holder.Release())
 }
 
+// A client that has a lock to itself keeps one watch, on the directory, however often it takes the lock, and until the directory goes.
+func TestOneWatchOnADirectory(t *testing.T) {
+	path := testkit.Path(t)
+	client := direct(t)
+	m := newMutex(t, client, path)
+	for range 20 {
+		require.NoError(t, acquire(t, m).Release())
+	}
+	testkit.Eventually(t, func() bool { return reflect.DeepEqual(map[string]int{path: 1}, serverWatches(t, path)) }, "one watch")
+	require.NoError(t, client.Conn().Delete(path, -1))
+	require.Empty(t, serverWatches(t, path))
+	require.NoError(t, acquire(t, m).Release())
+}
+
 // libraryGoroutines counts the goroutines with a function of the library on their
 // stacks: the harness has some too, which come and go.
 func libraryGoroutines() int {
@@ -69,16 +83,12 @@ func libraryGoroutines() int {
 // serverWatches counts the sessions that watch a path or what is below it, by path.
 func serverWatches(t *testing.T, path string) map[string]int {
 	t.Helper()
-	text, err := zkadmin.FourLetter(testkit.Context(t), ensemble.Shared(t).Server(0), "wchp")
+	all, err := zkadmin.Watches(testkit.Context(t), ensemble.Shared(t).Server(0))
 	require.NoError(t, err)
 	watches := map[string]int{}
-	watched := ""
-	for line := range strings.Lines(text) {
-		switch line := strings.TrimRight(line, "\n"); {
-		case strings.HasPrefix(line, "/"):
-			watched = line
-		case strings.HasPrefix(line, "\t") && strings.HasPrefix(watched, path):
-			watches[watched]++
+	for _, w := range all {
+		if strings.HasPrefix(w.Path, path) {
+			watches[w.Path]++
 		}
 	}
 	return watches

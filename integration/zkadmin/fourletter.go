@@ -48,6 +48,32 @@ func Mode(ctx context.Context, server string) (string, error) {
 	return "", fmt.Errorf("zkadmin: %s: %w", server, ErrNotServing)
 }
 
+// Watch is a watch that a session has set on the data of a znode, or on its creation.
+type Watch struct{ Path, Session string }
+
+// Watches returns the watches on data that a server keeps. Those on children it does not tell.
+func Watches(ctx context.Context, server string) ([]Watch, error) {
+	answer, err := FourLetter(ctx, server, "wchp")
+	if err != nil {
+		return nil, err
+	}
+	var all []Watch
+	path := ""
+	for line := range strings.Lines(answer) {
+		line = strings.TrimSuffix(line, "\n")
+		session, isSession := strings.CutPrefix(line, "\t")
+		switch {
+		case isSession:
+			all = append(all, Watch{path, session})
+		case strings.HasPrefix(line, "/"):
+			path = line
+		case line != "":
+			return nil, fmt.Errorf("zkadmin: wchp: %s answers %q", server, line)
+		}
+	}
+	return all, nil
+}
+
 // dial connects and bounds everything done on the connection by the context's deadline or dialTimeout.
 func dial(ctx context.Context, server string) (net.Conn, error) {
 	deadline := time.Now().Add(dialTimeout)

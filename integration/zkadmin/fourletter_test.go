@@ -1,0 +1,45 @@
+package zkadmin
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answering returns the address of a server that answers one exchange with a text.
+func answering(t *testing.T, text string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, _ = io.ReadFull(conn, make([]byte, len("wchp"))) // a close with unread bytes is a reset
+			_, err = conn.Write([]byte(text))
+			conn.Close()
+		}
+		done <- err
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		<-done
+	})
+	return listener.Addr().String()
+}
+
+func TestWatches(t *testing.T) {
+	for text, want := range map[string][]Watch{
+		"":                                    nil,
+		"\n":                                  nil,
+		"/a\n\t0x1\n\t0x2\n/a/b c\n\t0x1\n\n": {{"/a", "0x1"}, {"/a", "0x2"}, {"/a/b c", "0x1"}},
+	} {
+		watches, err := Watches(t.Context(), answering(t, text))
+		require.NoError(t, err)
+		require.Equal(t, want, watches)
+	}
+	_, err := Watches(t.Context(), answering(t, "wchp is not executed because it is not in the whitelist.\n"))
+	require.ErrorContains(t, err, "whitelist")
+}
