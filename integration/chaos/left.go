@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,8 +13,9 @@ import (
 
 // Remnant is what a server still has when all contenders are done.
 type Remnant struct {
-	Znode string // "": the server does not tell
-	What  string // "znode", a watch on it, or why the server does not tell
+	Znode   string // "": the server does not tell
+	Watcher string // the session that watches the znode; "": the znode itself is left
+	Trouble string // why the server does not tell
 }
 
 // left is what remains at the servers of contenders that are done, in sessions that stand.
@@ -33,46 +33,48 @@ func (r *run) leftNow(ctx context.Context) (all []Remnant) {
 	for _, path := range dirs() {
 		names, _, err := r.admin.Children(path)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
-			all = append(all, Remnant{What: err.Error()})
+			all = append(all, Remnant{Trouble: err.Error()})
 		}
 		for _, name := range names {
-			all = append(all, Remnant{path + "/" + name, "znode"})
+			all = append(all, Remnant{Znode: path + "/" + name})
 		}
 	}
 	for _, server := range r.servers.Servers() {
 		watches, err := zkadmin.Watches(ctx, server)
 		if err != nil {
-			all = append(all, Remnant{What: err.Error()})
+			all = append(all, Remnant{Trouble: err.Error()})
 		}
-		all = append(all, watchesLeft(server, watches)...)
+		all = append(all, watchesLeft(watches)...)
 	}
 	return all
 }
 
 // watchesLeft are the watches that a server still has, but for those that are meant to stay: a client that had a lock to itself a few
 // times in a row watches its directory for as long as that is there, in place of a list at each acquisition.
-func watchesLeft(server string, watches []zkadmin.Watch) (all []Remnant) {
+func watchesLeft(watches []zkadmin.Watch) (all []Remnant) {
 	for _, w := range watches {
 		if !slices.Contains(dirs(), w.Path) {
-			all = append(all, Remnant{w.Path, fmt.Sprintf("watch of session %s at %s", w.Session, server)})
+			all = append(all, Remnant{Znode: w.Path, Watcher: w.Session})
 		}
 	}
 	return all
 }
 
-// withoutGhosts leaves out the znodes that were gone by the logs before a time, or never there, though a server shows them, and
-// the watches on them.
+// withoutGhosts leaves out the znodes that were gone by the logs before a time, or never there, though a server shows them. It
+// leaves out the watches on ghosts as well.
 func (h *History) withoutGhosts(shown []Remnant, at int64) []Remnant {
-	lives := h.byPath()
-	return slices.DeleteFunc(shown, func(l Remnant) bool {
-		life, isKnown := lives[l.Znode]
+	lives, ghosts := h.byPath(), h.Ghosts()
+	return slices.DeleteFunc(shown, func(r Remnant) bool {
+		l, isKnown := lives[r.Znode]
 		switch {
-		case l.Znode == "":
+		case r.Znode == "":
 			return false
+		case r.Watcher != "":
+			return slices.ContainsFunc(ghosts, func(g Ghost) bool { return g.Path == r.Znode })
 		case !isKnown:
 			return true
 		default:
-			return life.Gone != 0 && h.monotonic(life.Gone) < at
+			return l.Gone != 0 && h.monotonic(l.Gone) < at
 		}
 	})
 }

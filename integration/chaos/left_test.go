@@ -9,18 +9,23 @@ import (
 )
 
 // Znodes that are gone by the logs, or were never there, do not count as left, though a server shows them, nor do watches on them.
+// A watch on a znode that no server shows does.
 func TestGhostsAreNotLeft(t *testing.T) {
 	h := told(10)
-	gone, there, never := h.Lives[3].Path, h.Lives[8].Path, fencedPath+"/znode-099"
-	at := h.monotonic(h.Lives[5].Gone)
-	left := []Remnant{{there, "znode"}, {there, "watch"}, {What: "no answer"}}
-	shown := append([]Remnant{{gone, "znode"}, {gone, "watch"}, {never, "znode"}, {never, "watch"}}, left...)
-	require.Equal(t, left, h.withoutGhosts(shown, at))
+	gone, there, never := h.Lives[3], h.Lives[8].Path, fencedPath+"/znode-099"
+	h.Views = []View{{At: h.monotonic(gone.Gone) + toldLate + second, Queues: map[string][]string{fencedPath: {"znode-103", "znode-099"}}}}
+	require.Equal(t, fencedPath+"/znode-103", gone.Path)
+	left := []Remnant{
+		{Znode: there}, {Znode: there, Watcher: "0x1"}, {Znode: h.Lives[4].Path, Watcher: "0x1"}, {Znode: "/elsewhere", Watcher: "0x1"},
+		{Trouble: "no answer"},
+	}
+	ghosts := []Remnant{{Znode: gone.Path}, {Znode: gone.Path, Watcher: "0x1"}, {Znode: never}, {Znode: never, Watcher: "0x1"}}
+	require.Equal(t, left, h.withoutGhosts(append(ghosts, left...), h.monotonic(h.Lives[5].Gone)))
 }
 
 // A watch on a contender's znode counts as left, one on the directory of a lock does not.
 func TestWatchesLeft(t *testing.T) {
 	znode := zkadmin.Watch{Path: mixedPath + "/znode-1", Session: "0x1"}
 	shown := []zkadmin.Watch{{Path: mixedPath, Session: "0x1"}, znode, {Path: permitsPath + takenDir, Session: "0x2"}}
-	require.Equal(t, []Remnant{{znode.Path, "watch of session 0x1 at server"}}, watchesLeft("server", shown))
+	require.Equal(t, []Remnant{{Znode: znode.Path, Watcher: "0x1"}}, watchesLeft(shown))
 }
