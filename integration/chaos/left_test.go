@@ -16,7 +16,10 @@ func TestGhostsAreNotLeft(t *testing.T) {
 	h.Views = []View{{At: h.monotonic(gone.Gone) + toldLate + second, Queues: map[string][]string{fencedPath: {"znode-103", "znode-099"}}}}
 	require.Equal(t, fencedPath+"/znode-103", gone.Path)
 	left := []Remnant{
-		{Znode: there}, {Znode: there, Watcher: "0x1"}, {Znode: h.Lives[4].Path, Watcher: "0x1"}, {Znode: "/elsewhere", Watcher: "0x1"},
+		{Znode: there},
+		{Znode: there, Watcher: "0x1"},
+		{Znode: h.Lives[4].Path, Watcher: "0x1"},
+		{Znode: "/elsewhere", Watcher: "0x1"},
 		{Trouble: "no answer"},
 	}
 	ghosts := []Remnant{{Znode: gone.Path}, {Znode: gone.Path, Watcher: "0x1"}, {Znode: never}, {Znode: never, Watcher: "0x1"}}

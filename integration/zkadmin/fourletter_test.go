@@ -13,15 +13,16 @@ func answering(t *testing.T, text string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		conn, err := listener.Accept()
-		if err == nil {
-			_, _ = io.ReadFull(conn, make([]byte, len("wchp"))) // a close with unread bytes is a reset
-			_, err = conn.Write([]byte(text))
-			conn.Close()
+		if err != nil {
+			return
 		}
-		done <- err
+		defer conn.Close()
+		_, _ = io.ReadFull(conn, make([]byte, len("wchp"))) // a close with unread bytes is a reset
+		_, _ = io.WriteString(conn, text)
 	}()
 	t.Cleanup(func() {
 		listener.Close()
