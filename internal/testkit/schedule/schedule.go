@@ -160,6 +160,7 @@ func (a *arena) run() {
 		<-done
 	}
 	calm()
+	synctest.Wait() // the rule may be at work for a request: what it strikes from now on nobody would heal
 	a.srv.Heal()
 	require.NoError(a.t, a.srv.Restart())
 	a.checkGhosts()
