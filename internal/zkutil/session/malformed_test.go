@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,15 +131,13 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				srv.Put("/m/child", nil)
 				cfg := srv.Config(6 * time.Second)
-				times := 0
+				var times atomic.Int32 // a reader of the connection counts
 				cfg.Dialer = mangle(cfg.Dialer, func(op int32, body []byte) []byte {
-					event := tt.op == 0 && op == proto.OpGetData
-					if event || op == tt.op && op != 0 && times < 3 {
-						times++
-					} else {
-						return nil
+					isMeant, most := op == tt.op, int32(3)
+					if tt.op == 0 { // an event, ahead of an answer
+						isMeant, most = op == proto.OpGetData, 1
 					}
-					if event && times > 1 {
+					if !isMeant || times.Add(1) > most {
 						return nil
 					}
 					return framed(tt.mangle(body))
@@ -152,7 +151,7 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 				got := <-turn
 				require.NoError(t, got.Err)
 				require.NoError(t, got.Entry.Leave())
-				require.Positive(t, times)
+				require.Positive(t, times.Load())
 				require.Greater(t, len(srv.Dialled()), 1, "the connection ended")
 				fixture.Eventually(t, 10*time.Second, func() bool { return slices.Equal(srv.Children("/m"), []string{"child"}) })
 			})
@@ -178,12 +177,11 @@ func TestMalformedHandshakeEndsTheConnection(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				cfg := srv.Config(6 * time.Second)
-				times := 0
+				var isDone atomic.Bool
 				cfg.Dialer = mangle(cfg.Dialer, func(op int32, body []byte) []byte {
-					if op != proto.OpCreateSession || times > 0 {
+					if op != proto.OpCreateSession || isDone.Swap(true) {
 						return nil
 					}
-					times++
 					return framed(change(body))
 				})
 				s := fixture.Connect(t, cfg)
