@@ -188,9 +188,8 @@ func (l *load) rest(began time.Time) sample {
 		s.watches = watches(l.t, l.server, l.root)
 		s.has = weigh(l.t)
 		// A watch can't be taken back. So there are the holder's on its own znode, and for each
-		// client, however many have waited or observed, one on that znode and one on the empty
-		// election.
-		return s.watches <= 1+2*loadClients && (l.steady.goroutines == 0 || s.has.goroutines <= l.steady.goroutines && s.has.sockets <= l.steady.sockets)
+		// client, however many have waited, one on that znode.
+		return s.watches <= 1+loadClients && (l.steady.goroutines == 0 || s.has.goroutines <= l.steady.goroutines && s.has.sockets <= l.steady.sockets)
 	}
 	deadline := time.Now().Add(patience)
 	for !quiet() {
