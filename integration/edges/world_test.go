@@ -233,15 +233,17 @@ func all() map[string]call {
 	return calls
 }
 
-// watches counts those of all sessions on contenders, which are a znode or below it. A client that has had a lock to itself for a
-// while also watches the directory, for as long as that is there: such watches are not counted.
+// watches counts those of all sessions on a znode and what is below it, but for those on directories of locks, which are root or right
+// below it: a client that has had a lock to itself for a while watches its directory, for as long as that is there.
 func watches(t *testing.T, server, root string) (count int) {
 	t.Helper()
 	watches, err := zkadmin.Watches(t.Context(), server)
 	require.NoError(t, err)
 	for _, w := range watches {
 		isBelow := w.Path == root || strings.HasPrefix(w.Path, root+"/")
-		if isBelow && strings.HasPrefix(path.Base(w.Path), "_c_") {
+		isContender := strings.HasPrefix(path.Base(w.Path), "_c_")
+		isDirectory := !isContender && (w.Path == root || path.Dir(w.Path) == root)
+		if isBelow && !isDirectory {
 			count++
 		}
 	}

@@ -63,7 +63,7 @@ func Watches(ctx context.Context, server string) ([]Watch, error) {
 		line = strings.TrimSuffix(line, "\n")
 		session, isSession := strings.CutPrefix(line, "\t")
 		switch {
-		case isSession:
+		case isSession && path != "":
 			all = append(all, Watch{path, session})
 		case strings.HasPrefix(line, "/"):
 			path = line

@@ -1,8 +1,11 @@
 package zkadmin
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +44,13 @@ func TestWatches(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, watches)
 	}
-	_, err := Watches(t.Context(), answering(t, "wchp is not executed because it is not in the whitelist.\n"))
-	require.ErrorContains(t, err, "whitelist")
+	for _, text := range []string{"wchp is not executed because it is not in the whitelist.\n", "\t0x1\n"} {
+		_, err := Watches(t.Context(), answering(t, text))
+		require.ErrorContains(t, err, fmt.Sprintf("%q", strings.TrimSuffix(text, "\n")))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	address := answering(t, "")
+	cancel()
+	_, err := Watches(ctx, address)
+	require.ErrorIs(t, err, context.Canceled)
 }

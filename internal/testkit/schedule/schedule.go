@@ -160,7 +160,7 @@ func (a *arena) run() {
 		<-done
 	}
 	calm()
-	synctest.Wait() // the rule may be at work for a request: what it strikes from now on nobody would heal
+	synctest.Wait() // until the rule is at work for no request: it could freeze a server that is healed already
 	a.srv.Heal()
 	require.NoError(a.t, a.srv.Restart())
 	a.checkGhosts()

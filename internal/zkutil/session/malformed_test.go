@@ -131,7 +131,7 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				srv.Put("/m/child", nil)
 				cfg := srv.Config(6 * time.Second)
-				var times atomic.Int32 // a reader of the connection counts
+				var times atomic.Int32 // counted by the readers of both connections
 				cfg.Dialer = mangle(cfg.Dialer, func(op int32, body []byte) []byte {
 					isMeant, most := op == tt.op, int32(3)
 					if tt.op == 0 { // an event, ahead of an answer
