@@ -46,6 +46,7 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/zkrecipes/zkrecipes/contrib/otelzkrecipes v0.0.0
+	github.com/zkrecipes/zkrecipes/contrib/promzkrecipes v0.0.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
@@ -59,3 +60,5 @@ require (
 replace github.com/zkrecipes/zkrecipes => ../
 
 replace github.com/zkrecipes/zkrecipes/contrib/otelzkrecipes => ../contrib/otelzkrecipes
+
+replace github.com/zkrecipes/zkrecipes/contrib/promzkrecipes => ../contrib/promzkrecipes

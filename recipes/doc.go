@@ -1,5 +1,5 @@
-// Package recipes has the types that all recipes of this library share: the [Client], which is one
-// ZooKeeper session, and the [Lease], which is one acquisition in a session.
+// Package recipes has the types shared by all recipes of this library: the [Client], which is a ZooKeeper
+// session, and the [Lease], which is a single acquisition in a session.
 //
 // A service makes one Client and keeps it:
 //
@@ -7,52 +7,51 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer client.Close()
+//	defer client.Close() // or Shutdown(ctx), which is bounded by a context and names all leftovers
 //
-// and gives it to the recipes: package mutex is a lock, packages latch and selector elect a leader,
-// package revoke asks another holder for its lock.
+// and passes the Client to the recipes: package mutex is a lock, packages latch and selector elect a leader,
+// package revoke asks another holder to give up a lock.
 //
 // # Guarantees
 //
-// These hold for the leases of all recipes.
+// The following holds for the leases of all recipes.
 //
-//  1. Mutual exclusion: at most one exclusive hold of a path is valid at any
-//     instant, as long as clocks run at about the same rate. If a process was paused and
-//     does not know it, fencing decides: tokens of successive holders strictly grow. Inside
-//     a cohort (mutex.WithCohort) holders who follow each other by Release have equal tokens.
+//  1. Mutual exclusion: at most one exclusive hold of a path is valid at any instant, as long as clocks run at
+//     about the same rate. If a process was paused without noticing, fencing decides: tokens of successive
+//     holders strictly grow. Inside a cohort (mutex.WithCohort), holders who follow each other by Release have
+//     equal tokens.
 //  2. Loss is reported before it can do harm: a lease's context ends before the server
 //     can grant the lock to another contender.
-//  3. No ghost: after a failed attempt its znode exists at most until the session ends.
-//     While the session lives, the znode is deleted in the background until that is
-//     confirmed.
-//  4. No herd: a waiter watches the znode ahead and, if it is the next or has waited for
-//     3 s, its own. One release wakes one waiter, however long the queue is.
+//  3. No leftovers: a failed attempt's znode exists at most until the session ends. While the session lives,
+//     the client repeats the deletion in the background until a server confirms it.
+//  4. No herd: a waiter watches the znode ahead and, if the waiter is the next or has waited for 3 s, its own.
+//     A release wakes a single waiter, however long the queue is.
 //  5. FIFO: leases are granted in the order in which the server numbered the
 //     requests.
-//  6. A lease is granted only if the server has shown that its znode is there, with
-//     nobody ahead who excludes it, and belongs to the live session.
-//  7. A session that is lost while waiting is replaced: a new znode at the tail,
-//     under the retry policy, bounded by the caller's context. A waiter whose session
-//     survives keeps its position.
+//  6. A lease is granted only if the server has shown that the lease's znode exists, with nobody ahead who
+//     excludes the lease, and belongs to the live session.
+//  7. After a loss of the session, a waiter joins again: with a new znode at the tail, under the retry policy,
+//     bounded by the caller's context. A waiter whose session survives keeps its position.
 //
 // # Non-guarantees
 //
-// No library can promise these on ZooKeeper:
+// No library can rule out the following on ZooKeeper:
 //
-//   - A process that is paused, or a machine that is suspended, for longer than the
-//     session learns of its loss only when it runs again. Its first steps after the pause
-//     may come after the loss. After a suspension of the machine the context ends up to T/6
-//     late, because Go's timers stop during it. Lease.TrustedUntil is right at once on Linux.
-//   - If another client closes the session, or deletes the lease's znode, the next
-//     contender may be granted before the holder knows of it.
-//   - Servers with different bounds of the session timeout, or bounds that are lowered while
-//     clients run, may end a session before the client knows its new timeout. Keep them
-//     the same on all servers.
+//   - A process that is paused for longer than the session, or whose machine is suspended for longer, finds out
+//     about the loss only after resuming. The first steps after the pause may come after the loss. After a
+//     suspension of the machine the context ends up to T/6 late, because Go's timers stop during a suspension.
+//     Lease.TrustedUntil is right at once on Linux.
+//   - If another client closes the session, or deletes the lease's znode, the next contender may be granted the
+//     lock before the holder finds out.
+//   - Servers with different bounds of the session timeout, or with bounds lowered while clients run, may end a
+//     session before the client knows the new timeout. Keep the bounds the same on all servers.
 //   - A server whose minSessionTimeout was set below two ticks may expire sessions
 //     earlier than the margin of the deadline allows for. Keep SessionTimeout ≥
 //     2 × tickTime, and ≥ 4 × tickTime behind observers that follow an ObserverMaster.
+//   - Servers emptied, or restored from a backup, within 2T/3 know nothing of leases still valid, and may grant
+//     the same locks again. Tokens begin again as well, so fencing does not help: leave the servers down for T.
 //
-// In each of these the fencing token at the guarded resource decides: see
+// In each of these cases but the last, the fencing token at the guarded resource decides: see
 // [Lease.FencingToken] for SQL and [Lease.Check] for data in ZooKeeper.
 //
 // # Failures
@@ -63,25 +62,27 @@
 //	no proof of life for 2/3 of T          ends with ErrSessionLost     keeps its position
 //	a quorum slower than T/6, up to T/3    stays valid                  keeps its position
 //	session expired                        ends with ErrSessionLost     joins again at the tail
+//	servers emptied, or restored           ends with ErrSessionLost     joins again at the tail, T later
 //	own znode deleted by another client    ends with ErrNodeDeleted     joins again at the tail
-//	Client.Close                           ends with ErrClosed          returns ErrClosed
+//	Client.Close, Client.Shutdown          ends with ErrClosed          returns ErrClosed
 //	Release                                ends with ErrReleased        –
 //
-// T is the session timeout: the shorter of the one that the latest handshake has granted and the one
-// with which the session was created. A proof of life is a write of this client that the quorum has
-// committed. An answer to a ping, a read or a sync is none, because a server that is cut off from its
-// quorum still gives those. So while a lease is held, the client commits an empty transaction every
-// T/6, unless it has other writes. One that waits gives that proof when its turn has come.
+// T is the session timeout: the shorter of the timeouts granted in the latest handshake and at the creation of
+// the session. A proof of life is a write of this client committed by the quorum. An answer to a ping, a read
+// or a sync proves nothing, because a server cut off from the quorum still answers. So while a lease is held,
+// the client commits an empty transaction every T/6, unless the client has other writes. A waiter proves the
+// session when its turn has come.
 //
-// What a client watches it reads once in T, so that it finds what it was not told. At the
-// leader it checks that every 20 T to 25 T, and every T/2 while it holds something. If a znode is gone
-// there that its server shows, the client leaves that server for another.
+// A client re-reads everything it watches once per T, to catch lost notifications. A watch without waiters is
+// removed from the server instead (from ZooKeeper 3.5 on). The client also checks the watched znodes at the
+// leader, every 20 T to 25 T, and every T/2 while the client holds something. If the leader has deleted a znode
+// still shown by the client's server, the client leaves for another server.
 //
 // # Concurrency
 //
-// All methods of Client and Lease may be called from any goroutine. Callbacks of the user run one at
-// a time and in order; each listener of a latch has an order of its own. No lock is held during a
-// callback. A panic in a callback is recovered and logged at Error, with the stack as an attribute.
-// Without [WithLogger] the log is slog.Default. Close waits for every goroutine that the client has
-// started.
+// All methods of Client and Lease may be called from any goroutine. Callbacks of the user run one at a time and
+// in order; each listener of a latch has an order of its own. No lock is held during a callback. A panic in a
+// callback is recovered and logged at Error, with the stack as an attribute. Without [WithLogger] the log is
+// slog.Default. Close waits for every goroutine started by the client, and the error of Close names anything
+// still running.
 package recipes

@@ -3,9 +3,7 @@ package recipes
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
@@ -27,67 +25,108 @@ var (
 	ErrReleased = zkutil.ErrReleased
 	// ErrNodeDeleted ends a lease whose znode was deleted by another client.
 	ErrNodeDeleted = zkutil.ErrNodeDeleted
-	// ErrClosed is returned by every call, and ends every lease, after the client was closed. The
-	// calls of a closed latch or selector return it too; the text of their errors says which was
-	// closed, the client or the recipe.
+	// ErrClosed is returned by every call, and ends every lease, after the client was closed. The calls of a
+	// closed latch or selector return ErrClosed too; the text of the error says which was closed, the client
+	// or the recipe.
 	ErrClosed = zkutil.ErrClosed
 	// ErrNotStarted is returned by calls of a latch that need Start.
 	ErrNotStarted = zkutil.ErrNotStarted
 	// ErrAlreadyStarted is returned by the second Start or Run.
 	ErrAlreadyStarted = zkutil.ErrAlreadyStarted
-	// ErrStepDownGrace is returned by Close and Run when a leader's function or listener has not
-	// returned within the step-down grace. Until it returns, its znode keeps successors from
-	// leading. A program that can't make it return has to exit, which ends both.
+	// ErrStepDownGrace is returned by Close, Shutdown and Run when a leader's function or listener has not
+	// returned within the step-down grace, or before the end of Shutdown's context. Until the function or
+	// listener returns, the term's znode keeps successors from leading. A program that can't make the function
+	// return has to exit, which ends both.
 	ErrStepDownGrace = zkutil.ErrStepDownGrace
-	// ErrNodeNotDeleted is returned by Release and Close when the server has not confirmed within
-	// the operation timeout that the znode is gone. The deletion is repeated in the background.
-	// Until it is done, or the session is over, no other contender can hold the lock or lead.
+	// ErrNodeNotDeleted is returned by Release, Close and Shutdown when the server has not confirmed the
+	// deletion of the znode within the operation timeout. The deletion is repeated in the background. Until
+	// the znode is gone, or the session is over, no other contender can hold the lock or lead.
 	ErrNodeNotDeleted = zkutil.ErrNodeNotDeleted
-	// ErrSequenceExhausted is returned when the server has run out of sequence numbers for a path:
-	// after 2147483647 the order of contenders means nothing. The numbers start again when the
-	// parent znode has been deleted. The server deletes it by itself while no client uses it.
+	// ErrSequenceExhausted is returned when the server has run out of sequence numbers for a path: after
+	// 2147483647 the order of contenders means nothing. The numbers start again when the parent znode has been
+	// deleted. The server itself deletes a parent that no client uses.
 	ErrSequenceExhausted = zkutil.ErrSequenceExhausted
 	// ErrInvalidArgument is returned when an argument is invalid: a nil client, an option with an
 	// invalid value, an id that is too long, an invalid path. Nothing was sent to a server; the same
 	// call will always fail.
 	ErrInvalidArgument = zkutil.ErrInvalidArgument
-	// ErrOtherLayout is returned when the path has contenders of another kind of lock, such as those of
-	// a mutex on the path of a read-write lock. The two would not exclude each other. The text names
-	// one of these contenders.
+	// ErrOtherLayout is returned when the path has contenders of another kind of lock, such as those of a
+	// mutex on the path of a read-write lock. The two would not exclude each other. The text names one of the
+	// other contenders.
 	ErrOtherLayout = zkutil.ErrOtherLayout
-	// ErrSessionFull is returned when the paths of the client's ephemeral znodes would exceed the bytes
-	// of WithMaxSessionBytes, and the client has no contender on the path yet. Nothing was sent to a
-	// server. Release something, or use another client for further paths. A latch or a selector
-	// reports the error to its error handler, and tries again after a pause that grows. A path on which
-	// the client has a contender already is never refused: there the next contender waits.
+	// ErrLoginRefused is returned when a login over SASL is refused, by the server or by the mechanism, for a
+	// reason that persists: a wrong user or password, a server without SASL, and what the errors of
+	// contrib/saslkrb5 name. A request of a client without a login fails with ErrLoginRefused if the servers demand
+	// a login.
+	ErrLoginRefused = zkutil.ErrLoginRefused
+	// ErrCertificateExpired is returned by Connect when TLS fails because a certificate is not valid any more: the
+	// server's, or the client's where the server refuses the client. The text says which.
+	ErrCertificateExpired = zkutil.ErrCertificateExpired
+	// ErrSessionFull is returned when the paths of the client's ephemeral znodes would exceed the bytes of
+	// WithMaxSessionBytes, even once the client's other contenders on the path have left: mostly because there
+	// are none. Nothing was sent to a server. Release a lease, or use another client for further paths. A latch or
+	// a selector reports the error to its error handler, and tries again after a growing pause. On a path on which
+	// the client has contenders with as many bytes, the next contender is not refused, but waits. A semaphore's
+	// request for n permits needs the bytes of n+1 znodes.
 	ErrSessionFull = zkutil.ErrSessionFull
-	// ErrInvalidPath is returned for a path that the server or this library does not accept.
+	// ErrFailed is the Cause of LeaseEnd, and the cause in the log, of a term whose function or listener has failed or
+	// panicked. The context of the term ends with ErrReleased.
+	ErrFailed = zkutil.ErrFailed
+	// ErrWorkGoesOn is reported, a second after the end of a term and then once a minute, while the leader's
+	// function or a listener has not returned: to the error handler, to the log, and by Err of a latch. No
+	// successor can lead until the work returns or the znode of the term is gone.
+	ErrWorkGoesOn = zkutil.ErrWorkGoesOn
+	// ErrMaxHold ends a lease that was held for as long as WithMaxHold of its recipe allows. The znode stays until the
+	// work has returned: Release deletes the znode, and then returns ErrMaxHold.
+	ErrMaxHold = zkutil.ErrMaxHold
+	// ErrNoCandidate is returned by TransferTo when no candidate, or more than one, has the id.
+	ErrNoCandidate = zkutil.ErrNoCandidate
+	// ErrNotSteered is returned by TransferTo when a candidate ahead of the target has no priority, or the target itself in
+	// an election of latches: see WithPriority of latch and selector. A candidate without a priority, which may be Curator's,
+	// can't be asked to let others lead.
+	ErrNotSteered = zkutil.ErrNotSteered
+	// ErrNotEphemeral is matched by the WaitError of a wait behind a znode that is not ephemeral, and reported
+	// by a latch or a selector that waits behind such a znode. The znode has the name of a contender, but
+	// belongs to no session: it blocks the lock or the election until somebody deletes it. The text has the
+	// path of the znode.
+	ErrNotEphemeral = zkutil.ErrNotEphemeral
+	// ErrUnsupported is matched by the error of a call for which the servers lack an operation, which the text
+	// names: they have answered that they do not know the operation, or have ended eight connections in a row
+	// right after a request for it without ever having answered one. For a minute, calls that need the operation
+	// fail without a request. No server that this library supports lacks such an operation: a proxy may.
+	ErrUnsupported = zkutil.ErrUnsupported
+	// ErrInvalidPath is returned for a path that the server or this library does not accept. A segment with
+	// the name of a contender, such as lock-0000000000, would block a lock or an election on the path above it.
 	ErrInvalidPath = zkutil.ErrInvalidPath
 )
 
-// WaitError is in the *OpError of an Acquire, TryAcquire or Do whose context ended before the lock
-// was acquired or re-entered. With it a program can tell a lock that was never acquired from a
-// deadline inside the function that Do has called: errors.Is finds context.DeadlineExceeded in both.
+// WaitError is in the *OpError of an Acquire, TryAcquire or Do whose context ended before the lock was acquired
+// or re-entered, and of a DoWithin that did not get the lock within its wait. WaitError tells a lock that was
+// never acquired from a deadline inside the function called by Do: errors.Is finds context.DeadlineExceeded in
+// both.
 //
 //	err := m.Do(ctx, deduct)
-//	if wait, ok := errors.AsType[*recipes.WaitError](err); ok {
+//	var wait *recipes.WaitError
+//	if errors.As(err, &wait) {
 //		return fmt.Errorf("busy, position %d: %w", wait.Position, err) // deduct was not called
 //	}
 //
-// If the function acquires other locks, it may return a WaitError of those. The Path of the OpError
-// names the lock. A function that re-enters the same lock has to record that it was called.
+// A function that acquires other locks may return a WaitError of another lock. The Path of the OpError names
+// the lock. A function that re-enters the same lock has to record that it was called.
 type WaitError struct {
-	// Position is the position in the queue when that was last read. 1 is the position of the
-	// holder. Contenders ahead may have left since. 0: the queue was never read.
+	// Position is the position in the queue when the queue was last read. The holder is in position 1.
+	// Contenders ahead may have left since. 0: the queue was never read.
 	Position int
-	// Holder is the contender that was first then, if that was another one. Its ID is known only to the
-	// waiter directly behind it, because nothing is read after the end of the context. For the next one to
-	// get permits of a semaphore, Holder has the first permit; its ID is known after a wait of a second.
+	// Holder is the contender that was first then, if another contender was. Its ID is known after a wait of a
+	// second, whatever the position: all waiters of a client on one path share the read. The waiter directly
+	// behind the holder knows the ID at once. For the contender that is next to get permits of a semaphore,
+	// Holder has the first permit. Nothing is read after the end of the context.
 	Holder Participant
 	// Waited is the time since Acquire was called; 0 at a re-entry, which never waits.
 	Waited time.Duration
-	// Err matches the error of the context and its cause. It also wraps the last failure if there
-	// was one, such as no connection.
+	// Err matches the error and the cause of the context. Err also wraps the last failure if anything failed,
+	// such as the connection, and ErrNotEphemeral if the znode directly ahead is not ephemeral. For a DoWithin
+	// that must not wait, Err matches ErrNotAcquired.
 	Err error
 }
 
@@ -102,7 +141,7 @@ func (e *WaitError) Error() string {
 		if e.Holder.ID != "" {
 			text += strconv.Quote(e.Holder.ID) + " at "
 		}
-		text += e.Holder.Path
+		text += zkutil.Printable(e.Holder.Path)
 	}
 	return text + ": " + e.Err.Error()
 }
@@ -119,14 +158,14 @@ type PanicError struct {
 // Error returns "panic: …", without the stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap returns the value of the panic if that is an error.
+// Unwrap returns the value of the panic if the value is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// OpError is the type of the errors that recipes return. It has the operation and the path, and
-// unwraps to the cause.
+// OpError is the type of the errors returned by recipes. It has the operation and the path, and unwraps to the
+// cause.
 type OpError struct {
 	Op   string // such as "mutex: acquire"
 	Path string
@@ -135,14 +174,10 @@ type OpError struct {
 
 // Error returns "mutex: acquire /locks/a: …". A path with unprintable characters is quoted.
 func (e *OpError) Error() string {
-	switch path := e.Path; {
-	case path == "":
+	if e.Path == "" {
 		return e.Op + ": " + e.Err.Error()
-	case strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return e.Op + " " + strconv.Quote(path) + ": " + e.Err.Error()
-	default:
-		return e.Op + " " + path + ": " + e.Err.Error()
 	}
+	return e.Op + " " + zkutil.Printable(e.Path) + ": " + e.Err.Error()
 }
 
 // Unwrap returns the cause.

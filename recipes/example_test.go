@@ -17,7 +17,8 @@ func ExampleOpError() {
 	if errors.Is(err, recipes.ErrNotAcquired) {
 		fmt.Println("somebody else has it")
 	}
-	if op, ok := errors.AsType[*recipes.OpError](err); ok {
+	var op *recipes.OpError
+	if errors.As(err, &op) {
 		fmt.Println(op.Path)
 	}
 	fmt.Println(err)

@@ -2,26 +2,28 @@ package recipes
 
 import "time"
 
-// Health is how a client is at a moment: see [Client.Health].
+// Health is the condition of a client at a moment: see [Client.Health].
 type Health struct {
-	// State is what Client.State returns.
+	// State is the result of Client.State.
 	State ConnectionState
-	// Since is when the client entered that state, by the clock of this machine.
+	// Since is the time at which the client entered State, by the clock of this machine.
 	Since time.Time
-	// Server is the address of the server to which the client is connected, and empty if it is not.
+	// Server is the server to which the client is connected, and empty without a connection: "address:port",
+	// or "name/address:port" if the client has resolved the server's name.
 	Server string
-	// LastProof is when the latest write was sent that has proven the session: the quorum has committed it. It is
-	// zero in a session that has had none. A client that holds nothing sends no writes, or rarely, so an old proof
-	// says something only while there are leases: these end 2/3 of the session timeout after it.
+	// LastProof is the send time of the latest write that has proven the session: the quorum has committed the
+	// write. LastProof is zero in a session without a proof so far. A client without leases sends writes
+	// rarely or never, so an old proof matters only while leases are held: leases end 2/3 of the session
+	// timeout after LastProof.
 	LastProof time.Time
-	// SessionTimeout is what Client.SessionTimeout returns.
+	// SessionTimeout is the result of Client.SessionTimeout.
 	SessionTimeout time.Duration
-	// Err is the latest failure of a connection, of an attempt to connect, or of the session. It stays when the
-	// client has recovered: State says whether it has. It is nil if there was none.
+	// Err is the latest failure of a connection, of an attempt to connect, or of the session. Err stays set
+	// after the client has recovered: State tells whether the client has. Err is nil if nothing has failed.
 	Err error
 }
 
-// Health returns how the client is now. It sends nothing, so it suits a handler for readiness.
+// Health returns the present condition of the client. Health sends nothing, and so suits a readiness handler.
 func (c *Client) Health() Health {
 	h := c.session.Health()
 	return Health{

@@ -2,7 +2,6 @@ package recipes_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,48 +12,44 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// A request for many permits in a full session gets them, although there are always others that wait for the bytes of the next
-// contender that leaves. They go on meanwhile.
-func TestManyPermitsInAFullSession(t *testing.T) {
+// A request for many permits in a full session would have to wait for contenders of other paths, so the request fails at
+// once. The request succeeds after these contenders have left.
+func TestManyPermitsFailAtOnceInAFullSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		const places, permits = 40, 15
-		limit := places * costOf("/x", "lock-")
+		const permits = 15
+		limit := 40 * costOf("/x", "lock-")
 		requireBudget(b, limit)
 		client := b.Client(recipes.WithMaxSessionBytes(limit))
 		s, err := semaphore.New(client, "/s", permits+1)
 		require.NoError(b, err)
-		held := bubble.Acquire(b, s.Acquire) // stays
+		held := bubble.Acquire(b, s.Acquire) // stays, so that the path has contenders
 
-		m, served := mutexOn(b, client, "/x"), new(atomic.Int32)
-		ctx, cancel := context.WithCancel(b.Context())
-		for range 2 * places {
-			go func() {
-				for ctx.Err() == nil {
-					if lease, err := m.Acquire(ctx); err == nil {
-						<-time.After(50 * time.Millisecond)
-						served.Add(1)
-						_ = lease.Release()
-					}
+		m := mutexOn(b, client, "/x")
+		var waits []context.CancelFunc
+		for range 80 {
+			ctx, cancel := context.WithCancel(b.Context())
+			waits = append(waits, cancel)
+			go func() { // ends with ctx
+				if lease, err := m.Acquire(ctx); err == nil {
+					<-ctx.Done()
+					_ = lease.Release()
 				}
 			}()
 		}
 		bubble.Pass(time.Second)
-		for range 3 {
-			before := served.Load()
-			inTime, stop := context.WithTimeout(ctx, 10*time.Second)
-			leases, err := s.AcquireN(inTime, permits)
-			stop()
-			if err != nil {
-				cancel() // so that the others end
-			}
-			require.NoError(b, err)
-			require.NotEqual(b, before, served.Load(), "others go on")
-			for _, lease := range leases {
-				b.Release(lease)
-			}
-			bubble.Pass(10 * time.Second)
+		many := func(ctx context.Context) ([]*recipes.Lease, error) { return s.AcquireN(ctx, permits) }
+		requireFull(b, many)
+		requireFull(b, func(ctx context.Context) ([]*recipes.Lease, error) { return s.TryAcquireN(ctx, permits) })
+
+		for _, cancel := range waits {
+			cancel()
 		}
-		cancel()
+		bubble.Pass(time.Minute)
+		leases, err := many(b.Context())
+		require.NoError(b, err)
+		for _, lease := range leases {
+			b.Release(lease)
+		}
 		b.Release(held)
 		bubble.Pass(time.Minute)
 		require.Empty(b, ephemerals(b.Srv, "/", map[int64]int{}))

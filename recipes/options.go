@@ -33,7 +33,7 @@ type config struct {
 
 	connectTimeout time.Duration
 	namespace      string
-	connectOnly    []string // the given options that NewClient can't follow
+	connectOnly    []string // the given options that NewClient has to refuse
 }
 
 func configure(opts []Option) (config, error) {
@@ -47,9 +47,9 @@ func configure(opts []Option) (config, error) {
 	return cfg, nil
 }
 
-// WithSessionTimeout sets the session timeout that Connect asks for; the default is 30 s. The server
-// grants it within its own bounds, 2 to 20 ticks by default. For NewClient it is the timeout that the
-// server has granted.
+// WithSessionTimeout sets the session timeout that Connect asks for; the default is 30 s. The server grants a
+// timeout within its own bounds, 2 to 20 ticks by default. For NewClient, pass the timeout that the server has
+// granted.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.SessionTimeout = d
@@ -69,8 +69,8 @@ func WithConnectTimeout(d time.Duration) Option {
 	}
 }
 
-// WithOperationTimeout bounds how long one attempt waits for a connection, and how long Release and
-// Close wait for an answer. The default is 10 s.
+// WithOperationTimeout bounds how long a single attempt waits for a connection, and how long Release and Close
+// wait for an answer. The default is 10 s.
 func WithOperationTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.OperationTimeout = d
@@ -78,14 +78,15 @@ func WithOperationTimeout(d time.Duration) Option {
 	}
 }
 
-// RetryPolicy bounds the attempts at one step of a recipe, such as creating the znode, after a
-// failure that may pass: a lost connection, a lost session. Zero fields mean the default.
+// RetryPolicy bounds the attempts at a single step of a recipe, such as creating the znode, after a transient
+// failure: a lost connection, a lost session. Zero fields mean the default.
 //
-// Each wait between attempts is half as long again as the one before, with a jitter of half the wait
-// in either direction. The bounds are checked between attempts. One attempt that waits for a
-// connection takes up to the operation timeout. After an answer with a code that this library does
-// not know, such as that for an exceeded quota, a step is repeated for one operation timeout, and in
-// an election until it succeeds. Deletions of znodes are repeated without a bound.
+// Each wait between attempts is half as long again as the wait before, with a jitter of half the wait in either
+// direction. The bounds are checked between attempts. An attempt that waits for a connection takes up to the
+// operation timeout. After an answer with a code unknown to this library, a step is repeated for an operation
+// timeout, and in an election until the step succeeds. A step refused until somebody acts, as with a missing
+// permission or an exceeded quota, is not repeated, except in an election. Deletions of znodes are repeated
+// without a bound.
 type RetryPolicy struct {
 	InitialInterval time.Duration // before the second attempt, without the jitter; 50 ms
 	MaxInterval     time.Duration // the longest wait, jitter included; 2 s
@@ -93,8 +94,7 @@ type RetryPolicy struct {
 	MaxAttempts     int           // counting the first; default: no bound but the context
 }
 
-// WithRetryPolicy sets the policy for failures that may pass. The default goes on
-// until the caller's context ends.
+// WithRetryPolicy sets the policy for transient failures. The default retries until the caller's context ends.
 func WithRetryPolicy(policy RetryPolicy) Option {
 	return func(cfg *config) error {
 		cfg.Retry = zkutil.Retry(policy)
@@ -102,8 +102,8 @@ func WithRetryPolicy(policy RetryPolicy) Option {
 	}
 }
 
-// WithNamespace puts every path below /namespace, as Curator does. It may have
-// several segments: "team/service".
+// WithNamespace puts every path below /namespace, as Curator does. The namespace may have several segments:
+// "team/service".
 func WithNamespace(namespace string) Option {
 	return func(cfg *config) error {
 		path := "/" + strings.TrimPrefix(namespace, "/")
@@ -115,9 +115,9 @@ func WithNamespace(namespace string) Option {
 	}
 }
 
-// WithACL sets the ACL of every znode that the client creates, parents included.
-// The default is open to everyone. Note that the server checks the right to delete
-// on the parent: an ACL on the lock's directory is what protects its children.
+// WithACL sets the ACL of every znode created by the client, parents included. The default is open to everyone.
+// Note that the server checks the right to delete on the parent: the ACL of the lock's directory protects the
+// children.
 func WithACL(acl ...zk.ACL) Option {
 	return func(cfg *config) error {
 		if len(acl) == 0 {
@@ -128,20 +128,21 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithMaxSessionBytes bounds the paths of the client's ephemeral znodes: the sum of their lengths in bytes,
-// and four for each. The default is 512 KiB, which is about 6,000 contenders. n must be positive.
+// WithMaxSessionBytes bounds the paths of the client's ephemeral znodes: the sum of the paths' lengths in
+// bytes, plus four for each path. The default is 512 KiB, which is about 6,000 contenders. n must be positive.
 //
-// When a session ends, the servers write all these paths into one transaction. If that is longer than
-// their jute.maxbuffer (1 MiB) and as much extra, they can't read it, and the ensemble neither goes on nor
-// starts again (ZOOKEEPER-4306). So n must stay below the jute.maxbuffer of all servers. A znode counts
-// from before its create is sent until it is known to be gone, or its session is. Znodes that the user creates with
-// [Client.Conn] are not counted, nor are the parents of contenders, which are not ephemeral.
+// When a session ends, the servers write all these paths into one transaction. If the transaction is longer
+// than the servers' jute.maxbuffer (1 MiB) and as much extra, the servers can't read the transaction, and the
+// ensemble neither continues nor starts again (ZOOKEEPER-4306). So n must stay below the jute.maxbuffer of all
+// servers. A znode counts from before the create is sent until the znode or the session is known to be gone.
+// Znodes that the user creates with [Client.Conn] are not counted, nor are the parents of contenders, which are
+// not ephemeral.
 //
-// No more than 500 contenders of one client wait at a time with a znode on one path. Further ones wait
-// inside the process, in the order in which they came, and get a znode as others are granted or leave.
-// Their turn counts from then: contenders of other clients may come before them. Where the bytes don't
-// suffice for another contender on a path on which the client has one already, it waits in the same way.
-// On any other path it fails with [ErrSessionFull].
+// No more than 500 contenders of one client wait at a time with a znode on one path. Further contenders wait
+// inside the process, in the order of arrival, and get a znode as others are granted or leave. Their turn
+// counts from the znode: contenders of other clients may come first. If the free bytes don't suffice for another
+// contender, but do together with the bytes of the client's contenders on the same path, the new contender waits
+// in the same way. Otherwise the new contender fails with [ErrSessionFull] at once.
 func WithMaxSessionBytes(n int) Option {
 	return func(cfg *config) error {
 		cfg.MaxBytes = n
@@ -152,10 +153,10 @@ func WithMaxSessionBytes(n int) Option {
 	}
 }
 
-// WithAuth presents a credential on every connection, such as "digest" with "user:password". It may
-// be given several times. Without TLS it crosses the network in clear text. The server accepts any
-// digest: with a wrong password, the first operation that an ACL refuses fails with zk.ErrNoAuth, and
-// the error names the znode. A "digest" without a colon is an error.
+// WithAuth presents a credential on every connection, such as "digest" with "user:password". WithAuth may be
+// given several times. Without TLS a credential crosses the network in clear text. The server accepts any
+// digest: with a wrong password, the first operation that an ACL refuses fails with zk.ErrNoAuth, and the error
+// names the znode. A "digest" without a colon is an error.
 func WithAuth(scheme string, credential []byte) Option {
 	return func(cfg *config) error {
 		if scheme == "" {
@@ -170,8 +171,11 @@ func WithAuth(scheme string, credential []byte) Option {
 	}
 }
 
-// WithTLS connects to the servers' secure client port. An empty ServerName is replaced by the host's
-// name as it was given to Connect.
+// WithTLS connects to the servers' secure client port. An empty ServerName is replaced by the name of the
+// dialled server, as given to Connect or returned by the host provider. So servers may share an address, behind
+// a proxy that distinguishes the servers by name. The functions in settings, such as VerifyConnection, run in
+// goroutines of the client, for each dial: a function that does not return, or panics, is a failed attempt to
+// connect.
 func WithTLS(settings *tls.Config) Option {
 	return func(cfg *config) error {
 		if settings == nil {
@@ -183,9 +187,9 @@ func WithTLS(settings *tls.Config) Option {
 	}
 }
 
-// WithDialer replaces net.Dialer. The dialer gets host names, which are not resolved before. If a
-// dial does not return within its timeout, the client tries another server. A connection that the
-// dial returns later is closed.
+// WithDialer replaces net.Dialer. The dialer gets unresolved host names. If a dial does not return within the
+// timeout, the client tries another server. A connection returned later is closed. A panic of the dialer is a
+// failed attempt to connect, and is logged.
 func WithDialer(dial zk.Dialer) Option {
 	return func(cfg *config) error {
 		if dial == nil {
@@ -197,10 +201,12 @@ func WithDialer(dial zk.Dialer) Option {
 	}
 }
 
-// WithHostProvider replaces the choice of the next server. The default takes the servers in random
-// order, resolves names again in each round, and makes the first attempt after a loss at once. A
-// method that does not return keeps the client from connecting, and delays Close by a sixth of the
-// session timeout.
+// WithHostProvider replaces the choice of the next server. The default takes the servers in random order, and
+// makes the first attempt after a loss at once. It resolves names again after each loss and in each round, in
+// parallel with the attempts: a silent name server delays nothing while an address is known, even if only an
+// earlier address. The context of Connect bounds Init of a host provider. Any other method that does not return
+// keeps the client from connecting, and delays Close by a sixth of the session timeout. With WithTLS a host
+// provider has to return names if the certificates of the servers are for names.
 func WithHostProvider(hosts zk.HostProvider) Option {
 	return func(cfg *config) error {
 		if hosts == nil {
@@ -212,8 +218,8 @@ func WithHostProvider(hosts zk.HostProvider) Option {
 	}
 }
 
-// WithID sets what others see of the contenders of this client, unless their recipe has a WithID of its own. The
-// default is "host/pid", the name of the host and the number of the process. At most 64 KiB.
+// WithID sets the id by which others see the contenders of this client, unless the recipe has its own WithID.
+// The default is "host/pid", the name of the host and the number of the process. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error {
 		if id == "" {
@@ -224,9 +230,10 @@ func WithID(id string) Option {
 	}
 }
 
-// WithSlowWait sets after which time an acquisition that still waits is written to the log, once, at Warn: with
-// its position, and the id of the holder. The default is a minute; 0 is never. It does not concern elections, in
-// which waiting is normal.
+// WithSlowWait sets the time after which a waiting acquisition is logged at Warn: with the position of the
+// waiter, the id of the holder, and how many contenders wait. The default is a minute; 0 means never. As long as
+// acquisitions wait for longer, the record is repeated, at most once a minute for a path. WithSlowWait does not
+// apply to elections, in which waiting is normal.
 func WithSlowWait(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.SlowWait = d
@@ -237,12 +244,28 @@ func WithSlowWait(d time.Duration) Option {
 	}
 }
 
-// WithLogger sets the logger of the client and its recipes. The default is slog.Default at the time
-// of each record. There is one record for an event; docs/operations.md lists them. At Error: errors and panics of
-// the user's functions that no handler gets, and what a server refuses for good. At Warn: losses, long waits,
-// and failures that are repeated. At Info: changes of the connection, and terms of leadership. A logger with
-// slog.DiscardHandler silences all that. Neither session ids nor credentials are logged: a session's password
-// can be computed from its id.
+// WithSlowHold sets the time after which a held lock or permit is logged at Warn, once for each acquisition: with
+// its path, its token, and the id of this client. The default is 0, which means never. WithSlowHold does not apply
+// to elections, whose terms may last for ever.
+func WithSlowHold(d time.Duration) Option {
+	return func(cfg *config) error {
+		cfg.SlowHold = d
+		if d < 0 {
+			return fmt.Errorf("slow hold: %v is negative", d)
+		}
+		return nil
+	}
+}
+
+// WithLogger sets the logger of the client and its recipes. The default is slog.Default at the time of each
+// record. Each event has a single record; docs/operations.md lists all records. At Error: errors and panics of
+// the user's functions that no handler gets, and permanent refusals by a server. At Warn: losses, long waits,
+// and repeated failures. At Info: changes of the connection, and terms of leadership. A logger with
+// slog.DiscardHandler silences everything. The handler is called in the background, and never blocks the
+// client: while a call does not return, up to 1,024 records wait; any further records are dropped, and the next
+// written record has their number as records_dropped. After a negative answer of Enabled, the logger is asked
+// again about the level once a second at most. Neither session ids nor credentials are logged: a session's
+// password can be computed from the session's id.
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {
@@ -253,20 +276,20 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// ErrorPolicy decides what ends a lease.
+// ErrorPolicy decides which events end a lease.
 type ErrorPolicy int
 
 const (
-	// SessionErrorPolicy is the default. A lease ends when its session has expired, or when the
-	// last proof that the session lives is too old. A lost connection alone ends nothing.
+	// SessionErrorPolicy is the default. A lease ends when its session has expired, or when the last proof of
+	// life is too old. A lost connection alone ends nothing.
 	SessionErrorPolicy ErrorPolicy = iota
-	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too. As in Curator,
-	// the znode of a latch's term stays, and the latch leads again on it after the reconnect. A
-	// lock has to be acquired again, and a selector joins again at the tail.
+	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too. As in Curator, the znode
+	// of a latch's term stays, and the latch leads again on the same znode after the reconnect. A lock has to
+	// be acquired again, and a selector joins again at the tail.
 	StandardErrorPolicy
 )
 
-// WithErrorPolicy sets what ends a lease.
+// WithErrorPolicy sets which events end a lease.
 func WithErrorPolicy(policy ErrorPolicy) Option {
 	return func(cfg *config) error {
 		cfg.SuspendEnds = policy == StandardErrorPolicy

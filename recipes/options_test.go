@@ -51,6 +51,7 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 		"id: empty":                    WithID(""),
 		"id of 65537 bytes: more than": WithID(strings.Repeat("x", 64<<10+1)),
 		"slow wait: -1ns is negative":  WithSlowWait(-1),
+		"slow hold: -1ns is negative":  WithSlowHold(-1),
 		"max session bytes: 0 is":      WithMaxSessionBytes(0),
 		"max session bytes: -1 is":     WithMaxSessionBytes(-1),
 		`invalid path "//a"`:           WithNamespace("//a"),
@@ -85,11 +86,16 @@ func TestConnectRefusesBadServers(t *testing.T) {
 		{[]string{""}, "no servers given"},
 		{[]string{" ", "\t"}, "no servers given"},
 		{[]string{"a", ""}, "server 2 of 2 is empty"},
-		{[]string{"a:2181,b:2181"}, `server "a:2181,b:2181" is a list: give each server as one element, as strings.Split(list, ",") does`},
-		{[]string{"a,b:1"}, "is a list"},
-		{[]string{"a:1,b:1/x"}, "is a list"},
-		{[]string{"a:1/x"}, `server "a:1/x" has a path: use WithNamespace for it`},
-		{[]string{"a/x"}, "has a path"},
+		{[]string{"a:1,,b:1"}, "server 2 of 3 is empty"},
+		{[]string{"a:1,"}, "server 2 of 2 is empty"},
+		{[]string{"a/x", "b"}, `is not behind the last server: all servers have the same chroot, once, at the end, as in "host1,host2/app"; or use WithNamespace`},
+		{[]string{"a/x,b/x"}, "is not behind the last server"},
+		{[]string{"a//x"}, `chroot: invalid path "//x": empty segment`},
+		{[]string{"a/x/"}, `chroot: invalid path "/x/": trailing slash`},
+		{[]string{"a/zookeeper"}, "reserved for the server"},
+		{[]string{"a", "/x"}, "server 2 of 2 is empty"},
+		{[]string{"zk://a:1"}, `is a URL: give each server as host:port, without zk://`},
+		{[]string{"zk://a:1,b/x"}, `is a URL`},
 		{[]string{":2181"}, "is not host:port"},
 		{[]string{"a b:1"}, "is not host:port"},
 		{[]string{"a:"}, `"" is not a port`},
@@ -104,13 +110,57 @@ func TestConnectRefusesBadServers(t *testing.T) {
 		require.NotErrorIs(t, err, net.ErrClosed, "%q was dialled", test.servers)
 	}
 	for _, servers := range [][]string{{"a"}, {"a:1"}, {"a", "b:65535"}, {"[::1]:2181"}, {"10.0.0.1"}} {
-		parsed, err := parseServers(servers)
+		parsed, chroot, err := parseServers(servers)
 		require.NoError(t, err, "%q", servers)
 		require.Equal(t, servers, parsed)
+		require.Empty(t, chroot)
 	}
-	parsed, err := parseServers([]string{" a:1", "b\n"})
+	parsed, _, err := parseServers([]string{" a:1", "b\n"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a:1", "b"}, parsed)
+}
+
+// The connect string of other clients, as a whole and split at the commas.
+func TestChrootIsNamespace(t *testing.T) {
+	for _, test := range []struct {
+		servers   []string
+		namespace string
+		parsed    []string
+		want      string
+	}{
+		{[]string{"h1,h2/app"}, "", []string{"h1", "h2"}, "/app"},
+		{[]string{"h1", "h2/app"}, "", []string{"h1", "h2"}, "/app"},
+		{[]string{" h1:1", " [::1]:2/app/b "}, "", []string{"h1:1", "[::1]:2"}, "/app/b"},
+		{[]string{"h1:1,h2"}, "", []string{"h1:1", "h2"}, ""},
+		{[]string{"h1/"}, "", []string{"h1"}, ""},
+		{[]string{"h1/app"}, "team", []string{"h1"}, "/app/team"},
+		{[]string{"h1/"}, "team", []string{"h1"}, "/team"},
+	} {
+		cfg, err := configure([]Option{WithNamespace(test.namespace)})
+		require.NoError(t, err)
+		require.NoError(t, cfg.setServers(test.servers), "%q", test.servers)
+		require.Equal(t, test.parsed, cfg.Servers, "%q", test.servers)
+		require.Equal(t, test.want, cfg.namespace, "%q", test.servers)
+	}
+}
+
+// A connect string of another library may have a password in it. A comma in the password spreads it over two servers.
+func TestConnectErrorsShowNoPassword(t *testing.T) {
+	for _, servers := range [][]string{
+		{"ann:secret@zk1:2181"},
+		{"zk://ann:secret@zk1:2181/root"},
+		{"zk1:2181", "ann:secret@zk2:2181"},
+		{"zk1:2181,ann:secret@zk2:2181,zk3"},
+		{"ann:secret", "secret@zk1:2181"},
+		{"ann:secret@secret@zk1:2181"},
+		{"ann secret@zk1"},
+	} {
+		_, err := Connect(t.Context(), servers, WithDialer(noDial), WithConnectTimeout(time.Millisecond))
+		require.ErrorIs(t, err, ErrInvalidArgument, "%q", servers)
+		require.ErrorContains(t, err, "give credentials with WithAuth", "%q", servers)
+		require.ErrorContains(t, err, "@zk", "%q", servers)
+		require.NotContains(t, err.Error(), "secret", "%q", servers)
+	}
 }
 
 func TestNewClientRefusesWhatItCantHonour(t *testing.T) {

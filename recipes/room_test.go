@@ -2,7 +2,6 @@ package recipes_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
@@ -83,7 +83,7 @@ func TestWaitersBeyondThePlaces(t *testing.T) {
 		for range 20 {
 			g := c.next()
 			require.ErrorIs(b, g.err, context.DeadlineExceeded)
-			wait, ok := errors.AsType[*recipes.WaitError](g.err)
+			wait, ok := zkutil.AsType[*recipes.WaitError](g.err)
 			require.True(b, ok)
 			require.Zero(b, wait.Position)
 			require.GreaterOrEqual(b, wait.Waited, time.Second)

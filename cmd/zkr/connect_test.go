@@ -109,6 +109,37 @@ func TestAuthFile(t *testing.T) {
 	require.NotContains(t, got.stderr, "ann-secret", "it may be a password")
 }
 
+// Editors write byte order marks, and a credential such as a token may be long.
+func TestAuthFileOfOtherEditors(t *testing.T) {
+	w := newWorld(t)
+	protect(w, "/l")
+	ann := "digest:ann:secret"
+	for name, content := range map[string]string{
+		"byte order mark": "\uFEFF" + ann + "\n",
+		"carriage return": "\uFEFF# of ann\r\n" + ann + "\r\n",
+		"no newline":      ann,
+		"long line first": "digest:bob:" + strings.Repeat("x", 70<<10) + "\n" + ann + "\n",
+	} {
+		require.NoError(t, os.WriteFile(w.file("auth"), []byte(content), 0o600))
+		got := w.run("lock", "--auth-file", "auth", "/l", "--", "true")
+		require.Equal(t, 0, got.code, "%s: %s", name, got.stderr)
+	}
+	require.NoError(t, os.WriteFile(w.file("auth"), []byte("\xff\xfed\x00i\x00"), 0o600))
+	got := w.run("ls", "--auth-file", "auth", "/l")
+	require.Equal(t, 64, got.code)
+	require.Contains(t, got.stderr, "UTF-16")
+}
+
+// A password in the list of servers is a mistake that must not end in a log.
+func TestServersWithAPassword(t *testing.T) {
+	w := newWorld(t)
+	for _, command := range [][]string{{"ls", "/l"}, {"doctor"}, {"lock", "/l", "--", "true"}} {
+		got := w.run(append([]string{"-v", "--servers", "zk1:2181,ann:secret@" + w.server.Addr()}, command...)...)
+		require.Equal(t, 64, got.code, command)
+		require.NotContains(t, got.stdout+got.stderr, "secret", command)
+	}
+}
+
 // A verbose zkr logs to stderr, and no secret.
 func TestVerbose(t *testing.T) {
 	w := newWorld(t)
@@ -128,6 +159,9 @@ func TestOtherKindsAreRefused(t *testing.T) {
 			session := w.server.OpenSession(time.Hour)
 			w.server.Seed(zktest.Znode{Path: "/l/_c_x-" + marker + "0000000001", Session: session})
 			for _, command := range []string{"lock", "elect"} {
+				if command == "elect" && kind == "latch" {
+					continue // it stands as one
+				}
 				got := w.run(command, "/l", "--", "touch", "ran")
 				require.Equal(t, 64, got.code)
 				require.Contains(t, got.stderr, "used as a "+kind)

@@ -1,9 +1,11 @@
 package main_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -11,14 +13,31 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // talkative is a server that answers four-letter words, in front of the one of a test.
 type talkative struct {
 	net.Listener
+	mu      sync.Mutex // protects answers
 	answers map[string]string
 	behind  string
 	work    sync.WaitGroup
+}
+
+// answer sets the answer to a four-letter word.
+func (f *talkative) answer(word, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers[word] = text
+}
+
+func (f *talkative) answerTo(word string) (text string, isKnown bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text, isKnown = f.answers[word]
+	return text, isKnown
 }
 
 func newTalkative(w *world, srvr, conf string) *talkative {
@@ -51,7 +70,7 @@ func (f *talkative) serve(conn net.Conn) {
 	if _, err := io.ReadFull(conn, word); err != nil {
 		return
 	}
-	if answer, isKnown := f.answers[string(word)]; isKnown {
+	if answer, isKnown := f.answerTo(string(word)); isKnown {
 		_, _ = io.WriteString(conn, answer)
 		return
 	}
@@ -76,65 +95,151 @@ func conf(tick, least, most, syncLimit int) string {
 	return fmt.Sprintf("clientPort=2181\ntickTime=%d\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nsyncLimit=%d\n", tick, least, most, syncLimit)
 }
 
-// Each fault of a server has a line that says what to change.
+// TestDoctor has a line for each fault of a server, and a code for the worst line.
 func TestDoctor(t *testing.T) {
 	good := conf(2000, 4000, 40000, 5)
 	tests := []struct {
 		name       string
 		srvr, conf string
 		want       string
+		code       int
 	}{
-		{"all is right", srvr("3.9.4", "follower"), good, "ok       ADDRESS: version 3.9.4, follower"},
-		{"it loses data", srvr("3.9.3", "leader"), good, "change   ADDRESS: version 3.9.3 loses committed data (ZOOKEEPER-4925)"},
-		{"it is old", srvr("3.4.13", "leader"), good, "change   ADDRESS: version 3.4.13"},
-		{"it is silent", "", "", "unknown  ADDRESS: version"},
-		{"it does not tell its configuration", srvr("3.8.4", "leader"), "conf is not executed", "unknown  ADDRESS: ticks and limits"},
-		{"ticks", srvr("3.8.4", "leader"), good, "ok       ADDRESS: tick 2s, session timeouts from 4s to 40s"},
-		{"sessions below two ticks", srvr("3.8.4", "leader"), conf(2000, 1000, 40000, 2), "change   ADDRESS: minSessionTimeout 1s is below two ticks"},
-		{"timeout below two ticks", srvr("3.8.4", "leader"), conf(20000, 40000, 400000, 2), "change   ADDRESS: the session timeout 30s is below two ticks"},
-		{"a leader that hangs", srvr("3.8.4", "leader"), conf(2000, 4000, 40000, 10), "change   ADDRESS: a leader that hangs is noticed after syncLimit × tickTime = 20s"},
-		{"a leader that is missed soon", srvr("3.8.4", "leader"), good, "ok       ADDRESS: a leader that hangs is noticed after 10s"},
-		{"one alone", srvr("3.8.4", "standalone"), conf(2000, 4000, 40000, 0), "change   ADDRESS: it stands alone"},
+		{"all is right", srvr("3.9.4", "follower"), good, "ok     ADDRESS: version 3.9.4, follower", 1},
+		{"it loses data", srvr("3.9.3", "leader"), good, "bad    ADDRESS: version 3.9.3 loses committed data (ZOOKEEPER-4925)", 2},
+		{"it is old", srvr("3.4.13", "leader"), good, "change ADDRESS: version 3.4.13", 1},
+		{"it knows no words", "", "", "change ADDRESS: its version is not known", 1},
+		{"it does not tell its configuration", srvr("3.8.4", "leader"), "conf is not executed", "change ADDRESS: ticks and limits", 1},
+		{"ticks", srvr("3.8.4", "leader"), good, "ok     ADDRESS: tick 2s, session timeouts from 4s to 40s", 1},
+		{"sessions below two ticks", srvr("3.8.4", "leader"), conf(2000, 1000, 40000, 2), "change ADDRESS: minSessionTimeout 1s is below two ticks", 1},
+		{"timeout below two ticks", srvr("3.8.4", "leader"), conf(20000, 40000, 400000, 2), "bad    ADDRESS: the session timeout 30s is below two ticks", 2},
+		{"a leader that hangs", srvr("3.8.4", "leader"), conf(2000, 4000, 40000, 10), "change ADDRESS: a leader that hangs is noticed after syncLimit × tickTime = 20s", 1},
+		{"a leader that is missed soon", srvr("3.8.4", "leader"), good, "ok     ADDRESS: a leader that hangs is noticed after 10s", 1},
+		{"one alone", srvr("3.8.4", "standalone"), conf(2000, 4000, 40000, 0), "change ADDRESS: it stands alone", 1},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
 			front := newTalkative(w, test.srvr, test.conf)
-			got := w.run("doctor", "--servers", front.Addr().String())
-			require.Equal(t, 0, got.code, got.stderr)
+			got := w.run("doctor", "--servers", front.Addr().String(), "/locks")
+			require.Equal(t, test.code, got.code, got.stdout)
 			require.Contains(t, got.stdout, strings.ReplaceAll(test.want, "ADDRESS", front.Addr().String()))
-			require.Contains(t, got.stdout, "ok       session timeout: 30s")
-			require.Contains(t, got.stdout, "ok       clock: ")
-			require.Contains(t, got.stdout, "change   ACL of /: everybody")
+			require.Contains(t, got.stdout, "ok     "+front.Addr().String()+": serves")
+			require.Contains(t, got.stdout, "ok     session timeout: 30s")
+			require.Contains(t, got.stdout, "ok     commit: ")
+			require.Contains(t, got.stdout, "ok     clock: ")
+			require.Contains(t, got.stdout, "change ACL of /: everybody")
 			for line := range strings.Lines(got.stdout) {
-				require.Regexp(t, `^(ok      |change  |unknown ) \S`, line)
+				require.Regexp(t, `^(ok    |change|bad   ) \S`, line)
 			}
 			require.Equal(t, []string{"zookeeper"}, w.server.Children("/"), "nothing is left behind")
 		})
 	}
 }
 
-func TestDoctorOfSeveralServers(t *testing.T) {
+// TestDoctorAsksEveryServer has one of each fault beside one that serves.
+func TestDoctorAsksEveryServer(t *testing.T) {
 	w := newWorld(t)
 	one := newTalkative(w, srvr("3.9.4", "leader"), conf(2000, 4000, 40000, 5))
 	two := newTalkative(w, srvr("3.9.4", "follower"), conf(1000, 2000, 20000, 5))
-	dead := deadAddress(t)
-	got := w.run("doctor", "--servers", one.Addr().String()+","+two.Addr().String()+","+dead)
-	require.Equal(t, 0, got.code)
-	require.Contains(t, got.stdout, "change   "+two.Addr().String()+": ticks and bounds of session timeouts differ from those of "+one.Addr().String())
-	require.Contains(t, got.stdout, "change   "+dead+": can't be reached")
-	require.Equal(t, 69, w.run("doctor", "--servers", dead).code)
+	dead, hung := deadAddress(t), hungAddress(t)
+	got := w.run("doctor", "--servers", strings.Join([]string{one.Addr().String(), two.Addr().String(), dead, hung}, ","))
+	require.Equal(t, 2, got.code, got.stdout)
+	require.Contains(t, got.stdout, "change "+two.Addr().String()+": ticks and bounds of session timeouts differ from those of "+one.Addr().String())
+	require.Contains(t, got.stdout, "bad    "+dead+": can't be reached")
+	require.Contains(t, got.stdout, "bad    "+hung+": accepts, but does not answer for 3s: hung")
+	var findings []struct{ Level, What, Text string }
+	require.NoError(t, json.Unmarshal([]byte(w.run("doctor", "-o", "json", "--servers", one.Addr().String()+","+dead).stdout), &findings))
+	require.Equal(t, "bad", findings[1].Level)
+	require.Equal(t, dead, findings[1].What)
+	require.Contains(t, findings[1].Text, "can't be reached")
 }
 
-func TestDoctorOfAProtectedNamespace(t *testing.T) {
+// TestDoctorWithoutASession has no server that gives one: all are asked all the same.
+func TestDoctorWithoutASession(t *testing.T) {
+	w := newWorld(t)
+	up := newTalkative(w, "This ZooKeeper instance is not currently serving requests\n", "")
+	dead, hung := deadAddress(t), hungAddress(t)
+	servers := strings.Join([]string{up.Addr().String(), dead, hung}, ",")
+	w.server.Freeze()
+	got := w.run("doctor", "--servers", servers)
+	require.Equal(t, 2, got.code, got.stdout)
+	require.Contains(t, got.stdout, "bad    "+up.Addr().String()+": up, serves nobody: no quorum (1 of 3)")
+	require.Contains(t, got.stdout, "bad    "+hung+": accepts, but does not answer for 3s: hung")
+	require.Contains(t, got.stdout, "bad    session: no server gives one")
+
+	got = w.run("lock", "-w", "500ms", "--servers", servers, "/l", "--", "true")
+	require.Equal(t, 69, got.code)
+	require.Contains(t, got.stderr, up.Addr().String()+": up, serves nobody: no quorum (1 of 3)")
+	require.Contains(t, got.stderr, dead+": can't be reached")
+	require.Contains(t, got.stderr, hung+": accepts, but does not answer for 3s: hung")
+}
+
+// TestDoctorOfSlowDisks has servers that are up, and commit nothing.
+func TestDoctorOfSlowDisks(t *testing.T) {
+	w := newWorld(t)
+	follower := newTalkative(w, srvr("3.8.4", "follower"), "")
+	electing := newTalkative(w, "This ZooKeeper instance is not currently serving requests\n", "")
+	w.server.Freeze()
+	got := w.run("doctor", "--servers", follower.Addr().String()+","+electing.Addr().String())
+	require.Equal(t, 2, got.code, got.stdout)
+	require.Contains(t, got.stdout, "bad    "+follower.Addr().String()+": up (follower), but a session was not committed within 3s: look at the disks of the servers")
+	require.Contains(t, got.stdout, "bad    "+electing.Addr().String()+": up, serves nobody, although 2 of 2 are up: it has no leader; look at the disks")
+}
+
+// hungAddress accepts connections, and does nothing else.
+func hungAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	return listener.Addr().String() // the kernel accepts
+}
+
+// TestDoctorTimesSeveralCommits: one slow commit of five is enough to lose a lease.
+func TestDoctorTimesSeveralCommits(t *testing.T) {
+	for level, pause := range map[string]time.Duration{"bad    commit: 2.": 2200 * time.Millisecond, "change commit: ": 800 * time.Millisecond} {
+		t.Run(level, func(t *testing.T) {
+			w := newWorld(t)
+			n := 0
+			w.server.Inject(func(r zktest.Request) zktest.Fault {
+				if r.Op != zktest.OpMulti {
+					return zktest.Fault{}
+				}
+				if n++; n != 4 {
+					return zktest.Fault{}
+				}
+				return zktest.Fault{Delay: pause}
+			})
+			got := w.run("doctor", "--session-timeout", "6s")
+			require.Contains(t, got.stdout, level)
+			require.Contains(t, got.stdout, "look at the disks")
+		})
+	}
+}
+
+// TestDoctorOfAPath tries what a lock does there.
+func TestDoctorOfAPath(t *testing.T) {
 	w := newWorld(t)
 	protect(w, "/team")
-	got := w.run("doctor", "--namespace", "team")
-	require.Contains(t, got.stdout, "unknown  ACL of /team")
-	require.Contains(t, got.stdout, "unknown  clock: /team/zkr-doctor-")
+	got := w.run("doctor", "--namespace", "team", "/locks")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stdout, "ok     ACL of /team: not open to everybody")
+	require.Contains(t, got.stdout, "bad    /team/locks: this user may not list /team")
+	require.NoError(t, os.WriteFile(w.file("right"), []byte("digest:ann:secret\n"), 0o600))
+	got = w.run("doctor", "--auth-file", "right", "--namespace", "team", "/locks")
+	for _, what := range []string{"list", "create in", "delete in"} {
+		require.Contains(t, got.stdout, "ok     /team/locks: this user may "+what+" /team\n")
+	}
 	_, err := w.client().Conn().Create("/readable", nil, 0, append(zk.WorldACL(zk.PermRead), zk.DigestACL(zk.PermAll, "ann", "x")...))
 	require.NoError(t, err)
-	require.Contains(t, w.run("doctor", "--namespace", "readable").stdout, "ok       ACL of /readable")
+	got = w.run("doctor", "/readable")
+	require.Contains(t, got.stdout, "ok     /readable: this user may list")
+	require.Contains(t, got.stdout, "bad    /readable: this user may not create")
+	_, err = w.client().Conn().Create("/sticky", nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate))
+	require.NoError(t, err)
+	require.Contains(t, w.run("doctor", "/sticky").stdout, "bad    /sticky: this user may not delete")
 	w.server.SetSessionTimeouts(3*time.Second, 3*time.Second)
-	require.Contains(t, w.run("doctor").stdout, "change   session timeout: 3s was granted in place of 30s")
+	require.Contains(t, w.run("doctor").stdout, "change session timeout: 3s was granted in place of 30s")
+	require.Equal(t, 64, w.run("doctor", "-o", "xml").code)
+	require.Equal(t, 64, w.run("doctor", "relative").code)
 }

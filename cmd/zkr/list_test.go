@@ -3,11 +3,17 @@ package main_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -91,17 +97,17 @@ func TestListRecursively(t *testing.T) {
 	require.Equal(t, map[string]string{"/locks/a": "mutex ann", "/locks/deep/b": "latch bob", "/locks/s": "semaphore cid"}, kinds)
 }
 
-func TestListOfNothing(t *testing.T) {
+// TestFreeLockIsFree whether or not the server has removed its container.
+func TestFreeLockIsFree(t *testing.T) {
 	w := newWorld(t)
-	got := w.run("ls", "/missing")
-	require.Equal(t, 1, got.code)
-	require.Empty(t, got.stdout)
-	require.Contains(t, got.stderr, "/missing")
-	require.Equal(t, 1, w.run("ls", "-r", "-o", "json", "/missing").code)
 	w.server.Put("/idle", nil)
-	require.Equal(t, "[]\n", w.run("ls", "-r", "-o", "json", "/idle").stdout)
-	require.JSONEq(t, `[{"path":"/idle","kind":"unknown","contenders":[]}]`, w.run("ls", "-o", "json", "/idle").stdout)
-	require.Contains(t, w.run("ls", "/idle").stdout, "free")
+	for _, path := range []string{"/idle", "/missing"} {
+		for _, flags := range [][]string{{}, {"-r"}, {"--summary"}} {
+			require.Equal(t, result{0, "[]\n", ""}, w.run(append([]string{"ls", "-o", "json", path}, flags...)...))
+		}
+		require.Equal(t, result{0, path + " is free\n", ""}, w.run("ls", path))
+		require.Equal(t, result{0, "no locks below " + path + "\n", ""}, w.run("ls", "-r", path))
+	}
 }
 
 func TestListAsTable(t *testing.T) {
@@ -110,8 +116,135 @@ func TestListAsTable(t *testing.T) {
 	got := w.run("ls", "/a")
 	require.Equal(t, 0, got.code)
 	lines := strings.Split(got.stdout, "\n")
-	require.Equal(t, []string{"PATH", "KIND", "POS", "STATE", "ID", "SINCE", "TOKEN", "ZNODE"}, strings.Fields(lines[0]))
-	require.Regexp(t, `^/a +mutex +1 +holds +"night shift" +\S+T\S+ +`+itoa(lease.FencingToken())+` +/a/_c_\S+$`, lines[1])
+	require.Equal(t, []string{"PATH", "KIND", "POS", "STATE", "AGE", "ID", "TOKEN"}, strings.Fields(lines[0]))
+	require.Regexp(t, `^/a +mutex +1 +holds +\d+s +"night shift" +`+itoa(lease.FencingToken())+`$`, lines[1])
+	require.Less(t, len(lines[1]), 80)
+}
+
+// TestDirectoryOfLocks says that the locks are below.
+func TestDirectoryOfLocks(t *testing.T) {
+	w := newWorld(t)
+	for i := range 8 {
+		w.seedHolder("/locks/"+itoa(int64(i)), "ann")
+	}
+	require.Equal(t, result{0, "/locks: no lock here, 8 below: use -r\n", ""}, w.run("ls", "/locks"))
+	require.Equal(t, "[]\n", w.run("ls", "-o", "json", "/locks").stdout)
+}
+
+// TestProtectedSubtreeHidesNothingElse: the others are listed, and stderr says what is missing.
+func TestProtectedSubtreeHidesNothingElse(t *testing.T) {
+	w := newWorld(t)
+	protect(w, "/secret")
+	w.seedHolder("/locks/a", "ann")
+	got := w.run("ls", "-r", "/")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stdout, "/locks/a")
+	require.Contains(t, got.stderr, "/secret")
+	require.Equal(t, 69, w.run("ls", "-r", "/secret").code)
+	require.Contains(t, w.run("top", "--once", "/").stdout, "/locks/a")
+}
+
+func TestSummary(t *testing.T) {
+	w := newWorld(t)
+	session := w.server.OpenSession(time.Hour)
+	for _, lock := range []string{"/locks/9", "/locks/10"} {
+		w.seedHolder(lock, "night shift")
+	}
+	for i := range 300 {
+		w.server.Seed(zktest.Znode{Path: "/locks/busy/a-lock-" + fmt.Sprintf("%010d", i), Session: session, Data: []byte("bob")})
+	}
+	lines := strings.Split(w.run("ls", "-r", "--summary", "/locks").stdout, "\n")
+	require.Equal(t, []string{"WAITING", "LONGEST", "HELD", "KIND", "HOLDER", "PATH"}, strings.Fields(lines[0]))
+	require.Regexp(t, `^299 +\d+s +\d+s +mutex +"bob" +/locks/busy$`, lines[1])
+	require.Regexp(t, `^0 +- +\d+s +mutex +"night shift" +/locks/9$`, lines[2])
+	require.Regexp(t, `/locks/10$`, lines[3], "numbers count as numbers")
+	require.Len(t, lines, 5)
+	var rows []struct {
+		Path    string
+		Holders []struct{ ID string }
+		Waiting int
+		Longest *float64 `json:"longest_seconds"`
+	}
+	for _, args := range [][]string{{"ls", "-r", "--summary", "-o", "json", "/locks"}, {"top", "--once", "-o", "json", "/locks"}} {
+		require.NoError(t, json.Unmarshal([]byte(w.run(args...).stdout), &rows))
+		require.Equal(t, "/locks/busy", rows[0].Path)
+		require.Equal(t, 299, rows[0].Waiting)
+		require.Equal(t, "bob", rows[0].Holders[0].ID)
+		require.NotNil(t, rows[0].Longest)
+	}
+}
+
+// TestListOnATerminal does not wrap, and has colours unless NO_COLOR forbids them.
+func TestListOnATerminal(t *testing.T) {
+	w := newTerminal(newWorld(t))
+	w.hold("/a", strings.Repeat("long", 30))
+	require.NoError(t, pty.Setsize(w.slave, &pty.Winsize{Rows: 24, Cols: 80}))
+	shown := func(env string) []string {
+		before := len(w.screen.String())
+		r := w.startWith(func(c *exec.Cmd) {
+			w.attach(c)
+			c.Env = append(c.Env, "TERM=vt100", env)
+		}, "ls", "/a")
+		require.Equal(t, 0, r.code())
+		w.eventually(func() bool { return strings.Count(w.screen.String()[before:], "\n") == 2 }, "two lines")
+		return strings.Split(w.screen.String()[before:], "\r\n")
+	}
+	colored, bare := shown("NO_COLOR="), shown("NO_COLOR=1")
+	require.True(t, strings.HasPrefix(colored[0], "\x1b[1mPATH"), colored[0])
+	require.True(t, strings.HasPrefix(bare[0], "PATH"), bare[0])
+	require.LessOrEqual(t, len([]rune(bare[1])), 80)
+}
+
+// TestWho finds the client's address by its session, which it never shows.
+func TestWho(t *testing.T) {
+	w := newWorld(t)
+	znode := w.seedHolder("/l", "")
+	_, stat, _ := w.server.Get(znode)
+	session := fmt.Sprintf("0x%x", stat.EphemeralOwner)
+	front := newTalkative(w, srvr("3.9.4", "leader"), "")
+	front.answer("cons", " /10.0.0.5:43210[1](queued=0,recved=7,sent=7,sid="+session+",lop=PING,est=1,to=30000)\n"+
+		" /10.0.0.9:1[0](queued=0,recved=1,sent=0)\n\n")
+	w.env = append(w.env, "ZKR_SERVERS="+front.Addr().String())
+	for _, path := range []string{"/l", znode} {
+		got := w.run("who", path)
+		require.Equal(t, 0, got.code, got.stderr)
+		require.Contains(t, got.stdout, "10.0.0.5:43210")
+		require.Contains(t, got.stdout, znode)
+		require.NotContains(t, got.stdout+got.stderr, session[2:])
+	}
+	require.Equal(t, 0, w.run("revoke", "/l").code)
+	require.Contains(t, w.run("who", "/l").stdout, "10.0.0.5:43210", "also after a revocation")
+	got := w.run("ls", "-o", "wide", "/l")
+	require.Equal(t, []string{"PATH", "KIND", "POS", "STATE", "AGE", "ID", "TOKEN", "CLIENT", "SINCE", "ZNODE"}, strings.Fields(strings.Split(got.stdout, "\n")[0]))
+	require.Regexp(t, `10\.0\.0\.5:43210 +\S+T\S+ +`+znode, got.stdout)
+	require.Equal(t, 1, w.run("who", "/free").code)
+}
+
+// TestWhoByTheAdminServer is for servers whose whitelist does not have cons, as by default.
+func TestWhoByTheAdminServer(t *testing.T) {
+	w := newWorld(t)
+	znode := w.seedHolder("/l", "ann")
+	_, stat, _ := w.server.Get(znode)
+	front := newTalkative(w, srvr("3.9.4", "leader"), "")
+	front.answer("cons", "cons is not executed because it is not in the whitelist.\n")
+	w.env = append(w.env, "ZKR_SERVERS="+front.Addr().String())
+	admin := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/commands/connections" {
+			http.NotFound(out, r)
+			return
+		}
+		_, _ = fmt.Fprintf(out, `{"connections":[{"remote_socket_address":"10.0.0.6:43211","session_id":%d}],"secure_connections":[],"command":"connections","error":null}`, stat.EphemeralOwner)
+	}))
+	t.Cleanup(admin.Close)
+	_, port, err := net.SplitHostPort(admin.Listener.Addr().String())
+	require.NoError(t, err)
+	got := w.run("who", "--admin-port", port, "/l")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Contains(t, got.stdout, "10.0.0.6:43211")
+	admin.Close()
+	got = w.run("who", "--admin-port", port, "/l")
+	require.Equal(t, 69, got.code)
+	require.Contains(t, got.stderr, "add cons to its 4lw.commands.whitelist")
 }
 
 func TestRevokeSaysWhomBeforeItAsks(t *testing.T) {
@@ -185,6 +318,42 @@ func TestKick(t *testing.T) {
 	require.Equal(t, 64, w.run("kick", "--yes", "/l/config").code)
 	_, _, isThere := w.server.Get("/l/config")
 	require.True(t, isThere)
+}
+
+// A leftover that nobody's session ends is shown as such, and kick removes it.
+func TestListShowsWhatIsNotEphemeral(t *testing.T) {
+	w := newWorld(t)
+	w.server.Put("/l/lock-0000000000", []byte("by hand"))
+	w.wait(w.client(), "/l", "/l", "ann")
+	got := w.run("ls", "/l")
+	require.Equal(t, 0, got.code)
+	require.Regexp(t, `(?m)^/l +mutex +1 +holds,not-ephemeral +\S+ +"by hand" `, got.stdout)
+	require.Regexp(t, `(?m)^/l +mutex +2 +waits +\S+ +ann `, got.stdout)
+	require.Contains(t, w.run("ls", "-o", "json", "/l").stdout, `"not_ephemeral": true`)
+	got = w.run("lock", "-w", "100ms", "/l", "--", "true")
+	require.Equal(t, 75, got.code)
+	require.Contains(t, got.stderr, "not ephemeral")
+	got = w.run("kick", "--yes", "/l/lock-0000000000")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stderr, "not ephemeral")
+}
+
+// A name that ends as that of a contender is not that contender's.
+func TestKickNeedsTheWholeName(t *testing.T) {
+	w := newWorld(t)
+	lease := w.hold("/l", "ann")
+	name := strings.TrimPrefix(lease.Path(), "/l/")
+	for _, part := range []string{"lock-0000000000", name[len(name)-len("0-lock-0000000000"):], strings.TrimPrefix(name, "_c_")} {
+		for _, command := range [][]string{{"kick", "--yes"}, {"revoke"}} {
+			got := w.run(append(command, "/l/"+part)...)
+			require.Equal(t, 1, got.code, "%v %s: %s", command, part, got.stderr)
+			require.Contains(t, got.stderr, "is gone")
+		}
+	}
+	require.Equal(t, []string{name}, w.server.Children("/l"))
+	require.NoError(t, lease.Context().Err())
+	data, _, _ := w.server.Get(lease.Path())
+	require.Equal(t, "ann", string(data))
 }
 
 func TestVersion(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shortSession is the session timeout of tests in which a session is lost; a third of it is the longest grace.
+// shortSession is the session timeout of tests in which a session is lost; a sixth of it is the longest grace.
 const shortSession = 4 * time.Second
 
 // family is a script whose group has three processes: itself, a child, and an orphan with another parent.
@@ -46,7 +46,7 @@ func (w *world) startScript(script string, args ...string) (r *run, pids []int) 
 // come before the next contender can be granted.
 func TestSilence(t *testing.T) {
 	w := newWorld(t)
-	r, pids := w.startFamily("--grace", "1s")
+	r, pids := w.startFamily("--grace", "600ms")
 	next := w.client()
 	w.server.Partition(w.owner())
 	silentAt := time.Now()
@@ -57,15 +57,15 @@ func TestSilence(t *testing.T) {
 		require.False(t, isAlive(pid), "at the next grant")
 	}
 	require.Equal(t, 74, r.code())
-	require.Contains(t, r.stderr.String(), "zkr: lock lost: ")
-	require.Less(t, termAt.Sub(silentAt), shortSession*2/3-time.Second+500*time.Millisecond)
+	require.Contains(t, r.stderr.String(), "zkr: lock given up: ")
+	require.Less(t, termAt.Sub(silentAt), shortSession*2/3-600*time.Millisecond+500*time.Millisecond)
 	_ = next
 }
 
 // The loss is one from SIGTERM on, also if the servers answer again before SIGKILL.
 func TestServersComeBackAfterTheTerm(t *testing.T) {
 	w := newWorld(t)
-	r, pids := w.startFamily("--grace", "1300ms")
+	r, pids := w.startFamily("--grace", "600ms")
 	w.server.Partition(w.owner())
 	w.content("term")
 	w.server.HealSessions(w.owner())
@@ -76,7 +76,7 @@ func TestServersComeBackAfterTheTerm(t *testing.T) {
 // Once the servers say that the session is over, no grace is left: another may hold the lock.
 func TestSessionIsOverAfterTheTerm(t *testing.T) {
 	w := newWorld(t)
-	r, pids := w.startFamily("--grace", "1300ms")
+	r, pids := w.startFamily("--session-timeout", "12s", "--grace", "2s")
 	owner := w.owner()
 	w.server.Partition(owner)
 	w.content("term")
@@ -156,13 +156,14 @@ func TestPoliteCommandAfterALoss(t *testing.T) {
 	require.FileExists(t, w.file("term"))
 }
 
-func TestGraceIsCutToAThirdOfTheGrantedTimeout(t *testing.T) {
+func TestGraceIsCutToASixthOfTheGrantedTimeout(t *testing.T) {
 	w := newWorld(t)
 	w.server.SetSessionTimeouts(3*time.Second, 3*time.Second)
 	got := w.run("lock", "/l", "--grace", "2s", "--", "true")
 	require.Equal(t, 0, got.code)
-	require.Contains(t, got.stderr, "the grace of 2s is cut to 1s")
-	require.Empty(t, w.run("lock", "/l", "--grace", "900ms", "--", "true").stderr)
+	require.Contains(t, got.stderr, "the grace of 2s is cut to 500ms")
+	require.Empty(t, w.run("lock", "/l", "--grace", "400ms", "--", "true").stderr)
+	require.Empty(t, w.run("lock", "/l", "--", "true").stderr, "the default is cut silently")
 }
 
 // When zkr is killed, nobody of the group lives on.
@@ -251,6 +252,25 @@ func TestKilledWatchdog(t *testing.T) {
 	r.signal(syscall.SIGKILL)
 	w.awaitDead(pids...)
 	w.awaitDead(second)
+	r.await()
+}
+
+// The command has cleaned its environment, so it is known by its group alone, and somebody has killed the watchdog: its successor
+// knows the group as well.
+func TestKilledWatchdogOfACleanedEnvironment(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, os.WriteFile(w.file("inner"), []byte("#!/bin/sh\n"+family), 0o700)) //nolint:gosec // a script
+	r, pids := w.startScript(`exec env -i PATH="$PATH" ./inner`)
+	first := watchdogOf(r.cmd.Process.Pid)
+	require.NotZero(t, first)
+	require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
+	second := 0
+	w.eventually(func() bool {
+		second = watchdogOf(r.cmd.Process.Pid)
+		return second != 0 && second != first && name(second) == "lock-watchdog"
+	}, "another watchdog")
+	r.signal(syscall.SIGKILL)
+	w.awaitDead(append(pids, second)...)
 	r.await()
 }
 

@@ -106,9 +106,11 @@ func TestNoGraceForAnEmptyGroup(t *testing.T) {
 // SIGTSTP stops the group and zkr, SIGCONT continues both.
 func TestStopAndContinue(t *testing.T) {
 	w := newWorld(t)
+	require.NoError(t, syscall.Mkfifo(w.file("go"), 0o600))
+	// Nobody forks while it is stopped: a shell that waits in vfork does not stop.
 	r := w.start("lock", "/l", "--", "sh", "-c", `
-sh -c 'echo $$ > child; while :; do sleep 0.02; done' &
-echo $$ > parent; while [ ! -e go ]; do sleep 0.02; done; kill %1 2> /dev/null; exit 3`)
+sh -c 'echo $$ > child; exec sleep 100' &
+echo $$ > parent; read line < go; kill %1 2> /dev/null; exit 3`)
 	pids := []int{r.cmd.Process.Pid, w.pid("parent"), w.pid("child")}
 	r.signal(syscall.SIGTSTP)
 	for _, pid := range pids {
@@ -118,7 +120,7 @@ echo $$ > parent; while [ ! -e go ]; do sleep 0.02; done; kill %1 2> /dev/null; 
 	for _, pid := range pids {
 		w.eventually(func() bool { return state(pid) != "T" }, "continued")
 	}
-	require.NoError(t, os.WriteFile(w.file("go"), nil, 0o600))
+	require.NoError(t, os.WriteFile(w.file("go"), []byte("on\n"), 0o600))
 	require.Equal(t, 3, r.code())
 }
 

@@ -1,13 +1,17 @@
 package main_test
 
 import (
-	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -16,22 +20,87 @@ import (
 type terminal struct {
 	*world
 	master, slave *os.File
+	screen        *buffer
 }
 
+// newTerminal makes a terminal. Nobody whom the test leaves on it lives longer than the test.
 func newTerminal(w *world) *terminal {
 	w.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	blocking, slave, err := pty.Open()
 	require.NoError(w, err)
-	require.NoError(w, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	require.NoError(w, err)
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(w, err)
+	t := &terminal{w, unblock(w, blocking), slave, &buffer{}}
+	isRead := make(chan struct{})
+	go func() { // ends when the master is closed, also while processes have the terminal
+		defer close(isRead)
+		_, _ = io.Copy(t.screen, t.master)
+	}()
 	w.Cleanup(func() {
+		if w.Failed() {
+			w.Logf("screen: %q", t.screen.String())
+		}
+		t.killUsers()
 		require.NoError(w, slave.Close())
-		require.NoError(w, master.Close())
+		require.NoError(w, t.master.Close())
+		<-isRead
 	})
-	return &terminal{w, master, slave}
+	return t
+}
+
+// unblock replaces a file by one whose Close ends its reads: pty.Open makes files that block.
+func unblock(w *world, blocking *os.File) *os.File {
+	w.Helper()
+	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(w, err)
+	require.NoError(w, blocking.Close())
+	require.NoError(w, unix.SetNonblock(fd, true))
+	return os.NewFile(uintptr(fd), blocking.Name())
+}
+
+// users are the processes that have the terminal open. Not counted are those that run the program of the test: this
+// one, and a process that it has forked for another test, which has all files until it runs a program.
+func (t *terminal) users() (pids []int) {
+	t.Helper()
+	test, err := os.Stat("/proc/self/exe")
+	require.NoError(t, err)
+	tty, err := t.slave.Stat()
+	require.NoError(t, err)
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, process := range processes {
+		program, err := os.Stat(process + "/exe") // before its files: they are closed when it runs a program
+		if err != nil || os.SameFile(program, test) {
+			continue
+		}
+		open, err := filepath.Glob(process + "/fd/*")
+		require.NoError(t, err)
+		if slices.ContainsFunc(open, func(fd string) bool { return isOpen(fd, t.slave.Name(), tty) }) {
+			pid, err := strconv.Atoi(filepath.Base(process))
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// isOpen reports whether a descriptor below /proc is of a file. A container may have another file with this name.
+func isOpen(fd, name string, want os.FileInfo) bool {
+	if to, err := os.Readlink(fd); err != nil || to != name {
+		return false
+	}
+	file, err := os.Stat(fd)
+	return err == nil && os.SameFile(file, want)
+}
+
+// killUsers ends the processes that have the terminal open, and those that they start meanwhile.
+func (t *terminal) killUsers() {
+	t.Helper()
+	t.eventually(func() bool {
+		pids := t.users()
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(pids) == 0
+	}, "nobody has the terminal")
 }
 
 // start starts zkr as the leader of a session with this terminal.
@@ -52,11 +121,14 @@ func (t *terminal) types(text string) {
 }
 
 // foreground is the group that has the terminal. The session's processes may ask, and the test by the master.
-func (t *terminal) foreground() int {
-	group, err := unix.IoctlGetInt(int(t.master.Fd()), unix.TIOCGPGRP)
-	if err != nil {
-		return 0
-	}
+func (t *terminal) foreground() (group int) {
+	master, err := t.master.SyscallConn() // Fd would make the file block
+	require.NoError(t, err)
+	require.NoError(t, master.Control(func(fd uintptr) {
+		if group, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err != nil {
+			group = 0
+		}
+	}))
 	return group
 }
 
@@ -74,21 +146,37 @@ func TestCommandHasTheTerminal(t *testing.T) {
 	require.FileExists(t, w.file("int"))
 }
 
-// Ctrl-Z stops the group and zkr, which takes the terminal back. SIGCONT, as from fg, gives it to the group again.
+// Ctrl-Z stops the group and zkr, and the shell has the terminal. fg gives it to the group again.
 func TestCtrlZ(t *testing.T) {
 	w := newTerminal(newWorld(t))
-	r := w.start("lock", "/l", "--", "sh", "-c", `echo $$ > parent; exec sleep 100`) // a shell that has just called vfork does not stop
+	r := w.startWith(func(c *exec.Cmd) {
+		w.attach(c)
+		c.Path, c.Args = "/bin/sh", []string{
+			"sh", "-c", `set -m; "$@"; while read x; do fg > /dev/null; done`, "sh", binary, "lock", "/l", "--",
+			"sh", "-c", `echo $PPID > zkr; echo $$ > parent; exec sleep 100`, // a shell that has just called vfork does not stop
+		}
+	})
 	w.eventually(func() bool { return name(w.pid("parent")) == "sleep" }, "it sleeps")
-	pid, zkr := w.pid("parent"), r.cmd.Process.Pid
+	pid, zkr := w.pid("parent"), w.pid("zkr")
 	for range 20 {
 		w.types("\x1a")
-		w.eventually(func() bool { return state(pid) == "T" && state(zkr) == "T" }, "stopped")
-		require.Equal(t, zkr, w.foreground())
-		r.signal(syscall.SIGCONT)
+		w.eventually(func() bool { return state(pid) == "T" && state(zkr) == "T" && w.foreground() == r.cmd.Process.Pid }, "stopped")
+		w.types("\n")
 		w.eventually(func() bool { return state(pid) != "T" && state(zkr) != "T" && w.foreground() == pid }, "continued")
 	}
-	r.signal(syscall.SIGTERM)
-	require.Equal(t, 128+15, r.code())
+	require.NoError(t, syscall.Kill(zkr, syscall.SIGTERM))
+	w.awaitDead(pid, zkr)
+}
+
+// TestCtrlZWithoutAShell has no shell that could continue anything, as in a container: nothing stops.
+func TestCtrlZWithoutAShell(t *testing.T) {
+	w := newTerminal(newWorld(t))
+	r := w.start("lock", "/l", "--", "sh", "-c", `echo $$ > parent; read line; echo "$line" > line; exit 3`)
+	w.pid("parent")
+	w.types("\x1a")
+	w.types("typed\n")
+	require.Equal(t, 3, r.code())
+	require.Equal(t, "typed", w.content("line"))
 }
 
 // After the command the terminal belongs to the shell again.
@@ -128,4 +216,20 @@ func (t *terminal) modes() unix.Termios {
 	modes, err := unix.IoctlGetTermios(int(t.slave.Fd()), unix.TCGETS)
 	require.NoError(t, err)
 	return *modes
+}
+
+// TestTerminalOutlivedByAProcess: the terminal ends, and so does the process.
+func TestTerminalOutlivedByAProcess(t *testing.T) {
+	var pid int
+	t.Run("terminal", func(t *testing.T) {
+		w := newTerminal(newLoneWorld(t))
+		r := w.startWith(func(c *exec.Cmd) {
+			w.attach(c)
+			c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; sleep 1000 & echo $! > pid`}
+		})
+		r.await()
+		pid = w.pid("pid")
+		require.True(t, isAlive(pid))
+	})
+	require.False(t, isAlive(pid))
 }

@@ -57,7 +57,18 @@ func TestTLS(t *testing.T) {
 	w := &world{T: t, server: server, dir: dir, env: []string{"ZKR_SERVERS=" + server.Addr()}}
 	full := []string{"--tls-ca", certificate, "--tls-cert", certificate, "--tls-key", key}
 	require.Equal(t, result{3, "", ""}, w.run(append(full, "lock", "/l", "--", "sh", "-c", "exit 3")...))
-	require.Equal(t, 0, w.run(append(full, "doctor")...).code)
+	require.Equal(t, 1, w.run(append(full, "doctor")...).code)
+	marked := make([]string, 0, len(full)) // the same files with byte order marks
+	for i, arg := range full {
+		if i%2 == 1 {
+			content, err := os.ReadFile(arg)
+			require.NoError(t, err)
+			arg += ".marked"
+			require.NoError(t, os.WriteFile(arg, append([]byte("\uFEFF"), content...), 0o600))
+		}
+		marked = append(marked, arg)
+	}
+	require.Equal(t, 0, w.run(append(marked, "lock", "/l", "--", "true")...).code)
 	for _, args := range [][]string{nil, full[:2], full[2:]} {
 		require.Equal(t, 69, w.run(append(args, "lock", "-w", "2s", "/l", "--", "true")...).code, args)
 	}

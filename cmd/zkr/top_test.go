@@ -42,27 +42,17 @@ func TestTopOnATerminal(t *testing.T) {
 	w := newTerminal(newWorld(t))
 	lease := w.hold("/locks/a", "ann")
 	modes := w.modes()
-	var screen buffer
-	go func() { // ends with the terminal
-		for part := make([]byte, 4096); ; {
-			n, err := w.master.Read(part)
-			if err != nil {
-				return
-			}
-			_, _ = screen.Write(part[:n])
-		}
-	}()
 	r := w.start("top", "--every", "50ms", "/locks")
-	w.eventually(func() bool { return strings.Contains(screen.String(), `"ann"`) }, "the holder")
-	require.Contains(t, screen.String(), "\x1b[?1049h")
-	require.Contains(t, screen.String(), "1 locks below /locks")
+	w.eventually(func() bool { return strings.Contains(w.screen.String(), `"ann"`) }, "the holder")
+	require.Contains(t, w.screen.String(), "\x1b[?1049h")
+	require.Contains(t, w.screen.String(), "1 locks below /locks")
 	waiter := w.wait(w.client(), "/locks/a", "/locks/a", "bob")
-	w.eventually(func() bool { return strings.Contains(screen.String(), "      1 ") }, "the waiter")
+	w.eventually(func() bool { return strings.Contains(w.screen.String(), "\n1  ") }, "the waiter")
 	w.server.Delete(waiter)
 	w.types("q")
 	require.Equal(t, 0, r.code())
 	require.Equal(t, modes, w.modes())
-	w.eventually(func() bool { return strings.HasSuffix(screen.String(), "\x1b[?1049l") }, "the old screen")
+	w.eventually(func() bool { return strings.HasSuffix(w.screen.String(), "\x1b[?1049l") }, "the old screen")
 	require.NoError(t, lease.Release())
 
 	r = w.start("top", "/locks")
@@ -70,4 +60,55 @@ func TestTopOnATerminal(t *testing.T) {
 	w.types("\x03")
 	require.Equal(t, 130, r.code())
 	require.Equal(t, modes, w.modes())
+}
+
+// TestTopKeysWhileTheServersAreSilent: q ends it, and restores the terminal.
+func TestTopKeysWhileTheServersAreSilent(t *testing.T) {
+	w := newTerminal(newWorld(t))
+	w.seedHolder("/locks/a", "ann")
+	modes := w.modes()
+	r := w.start("top", "--every", "50ms", "/locks")
+	w.eventually(func() bool { return strings.Contains(w.screen.String(), `"ann"`) }, "the holder")
+	w.silent()
+	w.eventually(func() bool { return strings.Contains(w.screen.String(), "no answer for 3s") }, "it says so")
+	w.types("q")
+	require.Equal(t, 0, r.code())
+	require.Equal(t, modes, w.modes())
+	require.Contains(t, w.screen.String(), "\x1b[?1049l")
+}
+
+// TestCtrlZInTop gives the shell its screen and its modes, and comes back.
+func TestCtrlZInTop(t *testing.T) {
+	s := newShell(newWorld(t), "true")
+	s.seedHolder("/locks/a", "ann")
+	s.types(binary + " top --every 50ms /locks\n")
+	for range 3 {
+		s.sees("\x1b[?1049h")
+		s.sees(`"ann"`)
+		s.types("\x1a")
+		s.sees("\x1b[?1049l")
+		s.sees("PROMPT> ")
+		s.types("echo 'ec''hoed'\n")
+		s.sees("echoed")
+		s.types("fg\n")
+	}
+	s.sees(`"ann"`)
+	s.types("q")
+	s.prompt("0")
+	s.quits()
+}
+
+// TestDev is a server for everything else here.
+func TestDev(t *testing.T) {
+	w := newWorld(t)
+	r := w.start("dev", "--listen", "127.0.0.1:0")
+	w.eventually(func() bool { return strings.Contains(r.stdout.String(), "\n") }, "it listens")
+	address, ok := strings.CutPrefix(strings.TrimSpace(r.stdout.String()), "export ZKR_SERVERS=")
+	require.True(t, ok)
+	got := w.run("lock", "--servers", address, "/l", "--", "echo", "ran")
+	require.Equal(t, result{0, "ran\n", ""}, got)
+	require.Equal(t, 71, w.run("dev", "--listen", address).code, "in use")
+	require.Equal(t, 64, w.run("dev", "--listen", "nowhere").code)
+	r.signal(syscall.SIGTERM)
+	require.Equal(t, 128+15, r.code())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,6 +42,8 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "%s\n", out)
 		return 1
 	}
+	// Under nohup, zkr would inherit that hangups are ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -133,10 +136,13 @@ func (r *run) await() {
 	}
 }
 
-// code waits for the end and returns the code.
+// code waits for the end and returns the code as a shell has it: 128+n for an end by signal n.
 func (r *run) code() int {
 	r.w.Helper()
 	r.await()
+	if status := r.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
 	return r.cmd.ProcessState.ExitCode()
 }
 

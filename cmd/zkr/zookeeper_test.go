@@ -111,7 +111,7 @@ func (u unlessSilent) Write(p []byte) (int, error) {
 func TestZooKeeperLock(t *testing.T) {
 	w := newRealWorld(t)
 	require.Equal(t, result{7, "out\n", ""}, w.run("lock", "--grace", "1s", "/l", "--", "sh", "-c", "echo out; exit 7"))
-	require.Equal(t, 1, w.run("ls", "/missing").code)
+	require.Equal(t, "/missing is free\n", w.run("ls", "/missing").stdout)
 	lease := w.holdWith(w.realClient(), "/l", "ann")
 	require.Equal(t, 75, w.run("lock", "-n", "/l", "--", "true").code)
 	var queues []struct {
@@ -137,12 +137,41 @@ func TestZooKeeperKick(t *testing.T) {
 
 func TestZooKeeperDoctor(t *testing.T) {
 	w := newRealWorld(t)
-	got := w.run("doctor", "--namespace", "/")
+	got := w.run("doctor", "--namespace", "/", "/locks")
 	t.Logf("\n%s", got.stdout)
-	require.Equal(t, 0, got.code)
+	require.Equal(t, 1, got.code)
 	require.Regexp(t, `(?m)^(ok|change) +\S+: version \d+\.\d+\.\d+`, got.stdout)
 	require.Regexp(t, `(?m)^ok +\S+: tick `, got.stdout)
 	require.Regexp(t, `(?m)^ok +clock: `, got.stdout)
+	require.Regexp(t, `(?m)^ok +commit: `, got.stdout)
+	require.Regexp(t, `(?m)^ok +/locks: this user may delete`, got.stdout)
+}
+
+// The server tells the client's address by cons, in the format of real servers.
+func TestZooKeeperWho(t *testing.T) {
+	w := newRealWorld(t)
+	w.start("lock", "--id", "ann", "/l", "--", "sh", "-c", "echo $ZKR_LOCK_ZNODE > znode; exec sleep 100")
+	znode := w.content("znode")
+	for _, path := range []string{"/l", znode} {
+		got := w.run("who", path)
+		require.Equal(t, 0, got.code, got.stderr)
+		require.Regexp(t, `^\S+:\d+  "ann" at `+znode, got.stdout)
+	}
+	require.Regexp(t, `:\d+ +\S+T\S+ +`+znode, w.run("ls", "-o", "wide", "/l").stdout)
+}
+
+// A stopped zkr says for how long it did not run, and its command is dead at the next grant.
+func TestZooKeeperStoppedZkr(t *testing.T) {
+	w := newRealWorld(t)
+	r := w.start("lock", "/l", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done")
+	pid := w.pid("pid")
+	r.signal(syscall.SIGSTOP)
+	lease := w.holdWith(w.realClient(), "/l", "next")
+	require.False(t, isAlive(pid), "at the next grant")
+	r.signal(syscall.SIGCONT)
+	require.Equal(t, 74, r.code())
+	require.Regexp(t, `^zkr: lock lost: \S+: this process did not run for \d+\.\ds\n$`, r.stderr.String())
+	require.NoError(t, lease.Release())
 }
 
 func TestZooKeeperEightDates(t *testing.T) {
@@ -194,6 +223,18 @@ func TestZooKeeperGrandchildren(t *testing.T) {
 	})
 }
 
+// Workers that have left the group end with the lock, although SIGTERM is enough for the group.
+func TestZooKeeperWorkers(t *testing.T) {
+	w := newRealWorld(t)
+	r := w.start("lock", "--grace", "300ms", "/l", "--", "sh", "-c", `echo $ZKR_LOCK_ZNODE > znode; `+workers)
+	pids := w.awaitWorkers()
+	require.Equal(t, 0, w.run("kick", "--yes", w.content("znode")).code)
+	require.Equal(t, 74, r.code())
+	for _, pid := range pids {
+		require.False(t, isAlive(pid))
+	}
+}
+
 // A killed zkr takes its group along long before its session ends.
 func TestZooKeeperKilledZkr(t *testing.T) {
 	w := newRealWorld(t)
@@ -204,4 +245,25 @@ func TestZooKeeperKilledZkr(t *testing.T) {
 	w.awaitDead(pids...)
 	require.Less(t, time.Since(killedAt), 2*time.Second)
 	r.await()
+}
+
+// The scenes of a terminal that zkr and flock(1) have to play alike, on real servers.
+func TestZooKeeperTerminal(t *testing.T) {
+	for name, scene := range map[string]func(*shell){
+		"pipeline": pipelineSharesTheTerminal, "less": lessBehindAPipe, "Ctrl-Z": ctrlZInAPipeline,
+		"Ctrl-C while it reads": ctrlCWhileACommandOfAScriptReads, "Ctrl-Z while it reads": ctrlZWhileACommandOfAScriptReads,
+	} {
+		t.Run(name, func(t *testing.T) { scene(newShell(newRealWorld(t), binary+" lock /l --")) })
+	}
+}
+
+// A reader of stderr that has gone does not turn a revocation into SIGKILL.
+func TestZooKeeperStderrThatNobodyReads(t *testing.T) {
+	w := newRealWorld(t)
+	r := w.startWith(withoutReader(t), "lock", "/l", "--", "sh", "-c",
+		`exec 2> /dev/null; trap 'echo > cleaned; exit 3' TERM; echo > up; while :; do sleep 0.02; done`)
+	w.content("up")
+	require.Equal(t, 0, w.run("revoke", "--wait", "10s", "/l").code)
+	require.Equal(t, 3, r.code())
+	require.FileExists(t, w.file("cleaned"))
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/zkrecipes/zkrecipes/internal/telemetry"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -42,7 +43,7 @@ func (t *Telemetry) lock(ctx context.Context, key lockKey) *lock {
 	}
 	l := &lock{
 		attributes: []attribute.KeyValue{recipeKey.String(key.recipe)},
-		isElection: key.recipe == "latch" || key.recipe == "selector",
+		isElection: telemetry.IsElection(key.recipe),
 		spanName:   "acquire",
 	}
 	if key.name != "" {
@@ -60,8 +61,8 @@ func (t *Telemetry) lock(ctx context.Context, key lockKey) *lock {
 // startCounters makes a lock's counters exist: the first increase of a counter without a value before it
 // is no increase to those who read it.
 func (t *Telemetry) startCounters(ctx context.Context, l *lock) {
-	for _, loss := range losses {
-		t.metrics.lost.Add(ctx, 0, l.with(errorTypeKey.String(errorType(loss))))
+	for _, loss := range telemetry.Losses() {
+		t.metrics.lost.Add(ctx, 0, l.with(errorTypeKey.String(loss)))
 	}
 	t.metrics.count.Add(ctx, 0, l.set)
 	if l.isElection {
@@ -97,21 +98,21 @@ func (t *Telemetry) acquireEnd(ctx context.Context, end recipes.AcquireEnd) {
 	}
 	a.isReentrant = end.Reentrant
 	t.metrics.pendingRequests.Add(ctx, -1, a.set)
-	outcome := outcomeOf(end.Err)
+	outcome := telemetry.OutcomeOf(end.Err)
 	result := []attribute.KeyValue{outcomeKey.String(outcome)}
 	if end.Err != nil {
-		result = append(result, errorTypeKey.String(errorType(end.Err)))
+		result = append(result, errorTypeKey.String(telemetry.ErrorType(end.Err)))
 	}
 	if !end.Reentrant {
 		t.metrics.waitTime.Record(ctx, end.Waited.Seconds(), a.with(result...))
 		if end.Err == nil {
-			t.addHeld(ctx, a.lock, 1)
+			t.addHeld(ctx, a.lock, telemetry.Leases(end.Permits))
 		}
 	}
 	span := trace.SpanFromContext(ctx)
 	span.SetAttributes(append(result, reentrantKey.Bool(end.Reentrant), aheadKey.Int(end.Ahead))...)
-	if outcome == outcomeTimeout || outcome == outcomeError {
-		span.SetStatus(codes.Error, errorType(end.Err)) // not the text, which has the path
+	if outcome == telemetry.OutcomeTimeout || outcome == telemetry.OutcomeError {
+		span.SetStatus(codes.Error, telemetry.ErrorType(end.Err)) // not the text, which has the path
 	}
 	span.End()
 }
@@ -121,18 +122,18 @@ func (t *Telemetry) leaseEnd(ctx context.Context, end recipes.LeaseEnd) {
 	if !ok || a.isReentrant {
 		return
 	}
-	t.addHeld(ctx, a.lock, -1)
-	outcome := leaseOutcomeOf(end.Cause)
+	t.addHeld(ctx, a.lock, -telemetry.Leases(end.Permits))
+	outcome := telemetry.OutcomeOfLease(end.Cause)
 	result := []attribute.KeyValue{outcomeKey.String(outcome)}
-	if outcome == outcomeLost {
-		cause := errorTypeKey.String(errorType(end.Cause))
+	if outcome == telemetry.OutcomeLost {
+		cause := errorTypeKey.String(telemetry.ErrorType(end.Cause))
 		t.metrics.lost.Add(ctx, 1, a.with(cause))
 		result = append(result, cause)
 	}
 	t.metrics.holdTime.Record(ctx, end.Held.Round(time.Microsecond).Seconds(), a.with(result...))
 }
 
-// addHeld counts a lease that has begun, or one that has ended.
+// addHeld counts leases that have begun, or that have ended.
 func (t *Telemetry) addHeld(ctx context.Context, l *lock, n int64) {
 	t.metrics.count.Add(ctx, n, l.set)
 	if !l.isElection {

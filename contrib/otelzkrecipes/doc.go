@@ -26,7 +26,7 @@
 //	zkrecipes.election.transitions    counter         terms that began in this process
 //	zkrecipes.session.state           gauge           0 connected, 1 suspended, 2 lost, 3 closed
 //	zkrecipes.session.expirations     counter         sessions that were lost
-//	zkrecipes.session.reconnects      counter         connections made after one was lost
+//	zkrecipes.session.reconnects      counter         connections that were lost and replaced, by the lost server
 //	zkrecipes.session.proof_age       gauge, s        time since the session was last proven alive
 //
 // The lock metrics count leases of all recipes, a term of leadership too. A re-entry is part of the lease
@@ -38,7 +38,8 @@
 //	zkrecipes.recipe      mutex, read lock, write lock, semaphore, semaphore mutex, latch, selector
 //	zkrecipes.lock.name   the lock's name; missing if it has none
 //	zkrecipes.outcome     of an acquisition: acquired, not_acquired (a try), timeout, canceled, error
-//	                      of a lease: released, lost, closed (with its client)
+//	                      of a lease: released, lost, closed (with its client), failed (a term
+//	                      whose function or listener has failed), max_hold (ended by WithMaxHold)
 //	error.type            session_lost, suspended, node_deleted, deadline_exceeded, …, or _OTHER
 //	server.address        the server's host: of the session metrics; missing while there is no connection
 //

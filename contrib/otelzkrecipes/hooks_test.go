@@ -47,6 +47,7 @@ func TestOutcomesOfAnAcquisition(t *testing.T) {
 		{recipes.ErrReleased, "error", "released", codes.Error},
 		{recipes.ErrSuspended, "error", "suspended", codes.Error},
 		{recipes.ErrNodeDeleted, "error", "node_deleted", codes.Error},
+		{recipes.ErrMaxHold, "error", "max_hold", codes.Error},
 		{zk.ErrNoAuth, "error", "no_auth", codes.Error},
 		{zk.ErrAuthFailed, "error", "auth_failed", codes.Error},
 		{zk.ErrNoServer, "error", "no_server", codes.Error},
@@ -81,6 +82,8 @@ func TestOutcomesOfALease(t *testing.T) {
 	}{
 		{nil, "released", ""},
 		{recipes.ErrClosed, "closed", ""},
+		{recipes.ErrFailed, "failed", ""},
+		{recipes.ErrMaxHold, "max_hold", ""},
 		{recipes.ErrSessionLost, "lost", "session_lost"},
 		{recipes.ErrSuspended, "lost", "suspended"},
 		{recipes.ErrNodeDeleted, "lost", "node_deleted"},
@@ -183,12 +186,43 @@ func TestStateChanges(t *testing.T) {
 		require.Equal(t, points{"server.address=zk1": 0}, p.collect()[name], "the first connection")
 	}
 	change(recipes.StateChange{From: recipes.Connected, To: recipes.Suspended, Server: "zk1:2181"})
-	change(recipes.StateChange{From: recipes.Suspended, To: recipes.Reconnected, Server: "zk2:2181"})
-	p.requirePoints("zkrecipes.session.reconnects", points{"server.address=zk2": 1})
+	change(recipes.StateChange{From: recipes.Suspended, To: recipes.Reconnected, Server: "zk2:2181", LostServer: "zk1:2181"})
+	p.requirePoints("zkrecipes.session.reconnects", points{"server.address=zk1": 1})
 	p.requirePoints("zkrecipes.session.expirations", points{})
 	change(recipes.StateChange{From: recipes.Suspended, To: recipes.Lost, Server: "zk2:2181", Err: recipes.ErrSessionLost})
-	change(recipes.StateChange{From: recipes.Lost, To: recipes.Reconnected, Server: "[::1]:2181", NewSession: true})
+	change(recipes.StateChange{From: recipes.Lost, To: recipes.Reconnected, Server: "[::1]:2181", LostServer: "zk2:2181", NewSession: true})
 	change(recipes.StateChange{From: recipes.Connected, To: recipes.Lost})
 	p.requirePoints("zkrecipes.session.expirations", points{"server.address=zk2": 1, "": 1})
-	p.requirePoints("zkrecipes.session.reconnects", points{"server.address=zk2": 1, "server.address=::1": 1})
+	p.requirePoints("zkrecipes.session.reconnects", points{"server.address=zk1": 1, "server.address=zk2": 1})
+	for _, server := range []string{"zk2/10.0.0.2:2181", "zk2/[fd00::2]:2181"} {
+		change(recipes.StateChange{From: recipes.Suspended, To: recipes.Reconnected, Server: "zk3:2181", LostServer: server})
+	}
+	p.requirePoints("zkrecipes.session.reconnects", points{"server.address=zk1": 1, "server.address=zk2": 3})
+}
+
+// Permits that are acquired together are as many leases.
+func TestLeasesOfSeveralPermits(t *testing.T) {
+	p := newProbe(t)
+	lease := p.acquire(recipes.AcquireEnd{Recipe: "semaphore", Name: "goods", Permits: 3})
+	p.requirePoints("zkrecipes.lock.count", points{"zkrecipes.lock.name=goods,zkrecipes.recipe=semaphore": 3})
+	p.Trace().LeaseEnd(lease, recipes.LeaseEnd{Recipe: "semaphore", Name: "goods", Permits: 3})
+	p.requirePoints("zkrecipes.lock.count", points{})
+}
+
+// A counter of a server has a value before its first increase, also if the server was reached by a reconnect.
+func TestCountersOfAServerStartAtZero(t *testing.T) {
+	p := newProbe(t)
+	change := p.Trace().StateChange
+	requireBoth := func(name string, want points) {
+		t.Helper()
+		require.Equal(t, want, p.collect()[name])
+	}
+	change(recipes.StateChange{To: recipes.Connected, Server: "zk1/10.0.0.1:2181"})
+	requireBoth("zkrecipes.session.reconnects", points{"server.address=zk1": 0})
+	change(recipes.StateChange{To: recipes.Suspended, Server: "zk1/10.0.0.1:2181"})
+	change(recipes.StateChange{To: recipes.Reconnected, Server: "zk2/10.0.0.2:2181", LostServer: "zk1/10.0.0.1:2181"})
+	requireBoth("zkrecipes.session.reconnects", points{"server.address=zk1": 1, "server.address=zk2": 0})
+	requireBoth("zkrecipes.session.expirations", points{"server.address=zk1": 0, "server.address=zk2": 0})
+	change(recipes.StateChange{To: recipes.Lost, Server: "zk2/10.0.0.2:2181"})
+	requireBoth("zkrecipes.session.expirations", points{"server.address=zk1": 0, "server.address=zk2": 1})
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/zkrecipes/zkrecipes/internal/telemetry"
 )
 
 // instruments are all metrics of this package.
@@ -21,9 +23,8 @@ type instruments struct {
 	proofAge        metric.Float64ObservableGauge
 }
 
-// buckets are in seconds. The lowest is that of a lock which nobody else wants.
 func buckets() metric.HistogramOption {
-	return metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+	return metric.WithExplicitBucketBoundaries(telemetry.Buckets()...)
 }
 
 func (m *instruments) create(meter metric.Meter) error {
@@ -45,7 +46,7 @@ func (m *instruments) create(meter metric.Meter) error {
 	m.expirations, errs[7] = meter.Int64Counter("zkrecipes.session.expirations", metric.WithUnit("{session}"),
 		metric.WithDescription("Sessions that were lost."))
 	m.reconnects, errs[8] = meter.Int64Counter("zkrecipes.session.reconnects", metric.WithUnit("{connection}"),
-		metric.WithDescription("Connections made after one was lost."))
+		metric.WithDescription("Connections that were lost and replaced, by the server that was lost."))
 	m.state, errs[9] = meter.Int64ObservableGauge("zkrecipes.session.state", metric.WithUnit("{state}"),
 		metric.WithDescription("0 connected, 1 suspended, 2 lost, 3 closed."))
 	m.proofAge, errs[10] = meter.Float64ObservableGauge("zkrecipes.session.proof_age", metric.WithUnit("s"),

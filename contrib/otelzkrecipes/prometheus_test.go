@@ -185,3 +185,20 @@ func requireQuery(t *testing.T, known map[string]map[string]bool, query, legends
 	}
 	return names
 }
+
+// Each alert asks for metrics and labels that a scrape has. promtool, on machines that have it, plays alerts_test.yml.
+func TestAlerts(t *testing.T) {
+	known := series(scrape(t))
+	content, err := os.ReadFile("prometheus/alerts.yml")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`zkrecipes_\w+`).FindAllString(string(content), -1)
+	require.Greater(t, len(names), 20)
+	labels := map[string]bool{}
+	for _, ofOne := range known {
+		maps.Copy(labels, ofOne)
+	}
+	for _, name := range names {
+		require.True(t, known[name] != nil || labels[name], name)
+	}
+	require.Contains(t, string(content), "absent(")
+}

@@ -3,34 +3,32 @@ package otelzkrecipes
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/zkrecipes/zkrecipes/internal/telemetry"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 func (t *Telemetry) stateChange(ctx context.Context, change recipes.StateChange) {
 	server := metric.WithAttributes(serverAttributes(change.Server)...)
 	switch change.To {
-	case recipes.Connected: // both counters start at 0
+	case recipes.Connected, recipes.Reconnected: // both counters of a server start at 0 when it is reached
 		t.metrics.expirations.Add(ctx, 0, server)
 		t.metrics.reconnects.Add(ctx, 0, server)
 	case recipes.Lost:
 		t.metrics.expirations.Add(ctx, 1, server)
-	case recipes.Reconnected:
-		t.metrics.reconnects.Add(ctx, 1, server)
+	}
+	if change.To == recipes.Reconnected { // counted for the server before, whose counter was 0 when it was scraped
+		t.metrics.reconnects.Add(ctx, 1, metric.WithAttributes(serverAttributes(change.LostServer)...))
 	}
 }
 
-// serverAttributes returns the host of a server, nothing if there is none.
+// serverAttributes returns the name of a server, or its address if it has no name; nothing if there is no server.
 func serverAttributes(server string) []attribute.KeyValue {
-	host, _, err := net.SplitHostPort(server)
-	if err != nil {
-		host = server
-	}
+	host := telemetry.ServerName(server)
 	if host == "" {
 		return nil
 	}
@@ -46,7 +44,7 @@ func (t *Telemetry) Observe(client *recipes.Client, attributes ...attribute.KeyV
 	registration, err := t.meter.RegisterCallback(func(_ context.Context, observer metric.Observer) error {
 		health := client.Health()
 		set := metric.WithAttributes(append(serverAttributes(health.Server), attributes...)...)
-		observer.ObserveInt64(t.metrics.state, stateNumber(health.State), set)
+		observer.ObserveInt64(t.metrics.state, telemetry.StateNumber(health.State), set)
 		if !health.LastProof.IsZero() {
 			observer.ObserveFloat64(t.metrics.proofAge, time.Since(health.LastProof).Seconds(), set)
 		}
@@ -56,17 +54,4 @@ func (t *Telemetry) Observe(client *recipes.Client, attributes ...attribute.KeyV
 		return nil, fmt.Errorf("otelzkrecipes: %w", err)
 	}
 	return registration.Unregister, nil
-}
-
-// stateNumber orders the states by how bad they are, so that the worst of many clients is their maximum.
-func stateNumber(state recipes.ConnectionState) int64 {
-	switch state {
-	case recipes.Connected, recipes.Reconnected:
-		return 0
-	case recipes.Suspended:
-		return 1
-	case recipes.Lost:
-		return 2
-	}
-	return 3
 }

@@ -5,6 +5,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -117,13 +118,21 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
+		if bad, ok := errors.AsType[*url.Error](err); ok {
+			err = bad.Err // without the URL, which has the password
+		}
+		if _, isEscape := errors.AsType[url.EscapeError](err); isEscape {
+			err = errors.New("an invalid escape: write % as %25")
+		}
 		return nil, err
 	}
-	cfg := mysql.NewConfig()
+	// The driver knows its parameters, such as tls, and takes the name for the certificate from the address.
+	cfg, err := mysql.ParseDSN("tcp(" + u.Host + ")/?" + u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
-	cfg.Net = "tcp"
-	cfg.Addr = u.Host
 	cfg.DBName = strings.TrimPrefix(u.Path, "/")
 	return cfg, nil
 }

@@ -3,6 +3,7 @@ package database
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -34,6 +35,30 @@ func TestName(t *testing.T) {
 			require.Equal(t, []string{"ann", "secret", tt.net, tt.addr, "shop"},
 				[]string{cfg.User, cfg.Passwd, cfg.Net, cfg.Addr, cfg.DBName})
 		})
+	}
+}
+
+// The parameters of a URL are those of the driver.
+func TestParametersOfAURL(t *testing.T) {
+	cfg, err := mysqlConfig("mysql://ann:se%25cret@db.example/shop?tls=true&timeout=3s")
+	require.NoError(t, err)
+	require.Equal(t, "se%cret", cfg.Passwd)
+	require.Equal(t, "db.example:3306", cfg.Addr)
+	require.Equal(t, "db.example", cfg.TLS.ServerName)
+	require.Equal(t, 3*time.Second, cfg.Timeout)
+	cfg, err = mysqlConfig("mysql://ann:secret@db.example/shop")
+	require.NoError(t, err)
+	require.Nil(t, cfg.TLS)
+	_, err = mysqlConfig("mysql://ann:secret@db.example/shop?tls=perhaps")
+	require.Error(t, err)
+}
+
+// An error of a URL does not have its password.
+func TestErrorWithoutPassword(t *testing.T) {
+	for _, dsn := range []string{"mysql://ann:se%cret@db.example/shop", "mysql://ann:secret@db.example:port/shop", "mysql://ann:secret@db.example/shop?tls=perhaps"} {
+		_, err := Open(t.Context(), dsn)
+		require.Error(t, err, dsn)
+		require.NotContains(t, err.Error(), "cret", dsn)
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// Callbacks are those of client-go.
+// Callbacks has the callbacks of client-go.
 type Callbacks struct {
 	OnStartedLeading func(ctx context.Context)
 	OnNewLeader      func(identity string)
 }
 
-// RunElection stands for election until ctx ends, for one term after the other, and gives the
-// lead away when OnStartedLeading has returned.
+// RunElection takes part in the election until ctx ends, term after term. A term ends when
+// OnStartedLeading has returned.
 func RunElection(ctx context.Context, client *recipes.Client, identity string, callbacks Callbacks) error {
 	lead := func(ctx context.Context, _ *recipes.Lease) error {
 		callbacks.OnStartedLeading(ctx)

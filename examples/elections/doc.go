@@ -1,3 +1,3 @@
-// Package elections has the code of docs/elections.md: how elections that people know
-// from elsewhere are said with this library. A test keeps the two alike.
+// Package elections has the code of docs/from-others.md, which maps elections of other tools to
+// this library. A test keeps both alike.
 package elections

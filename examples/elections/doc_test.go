@@ -22,21 +22,21 @@ func code(t *testing.T, file string) string {
 
 // The document quotes every file of the package, whole and as it is.
 func TestDocumentQuotesTheCode(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "elections.md"))
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "from-others.md"))
 	require.NoError(t, err)
 	quotes := regexp.MustCompile("(?s)\\[`examples/elections/(\\w+\\.go)`\\]\\(\\.\\./examples/elections/(\\w+\\.go)\\):\n\n```go\n(.*?)```\n").
 		FindAllStringSubmatch(string(document), -1)
 	quoted := map[string]bool{}
 	for _, q := range quotes {
 		require.Equal(t, q[1], q[2])
-		require.Equal(t, code(t, q[1]), q[3], "docs/elections.md and examples/elections/%s have drifted apart", q[1])
+		require.Equal(t, code(t, q[1]), q[3], "docs/from-others.md and examples/elections/%s have drifted apart", q[1])
 		quoted[q[1]] = true
 	}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, file := range files {
 		if file != "doc.go" && !strings.HasSuffix(file, "_test.go") {
-			require.True(t, quoted[file], "docs/elections.md does not quote %s", file)
+			require.True(t, quoted[file], "docs/from-others.md does not quote %s", file)
 		}
 	}
 }

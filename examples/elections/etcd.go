@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// Campaign waits for its turn, leads while lead runs, and resigns. The context that lead
-// gets ends when the term does: that is the session's Done.
+// Campaign waits for its turn, leads while lead runs, and resigns. The context of lead ends
+// with the term, like the Done of an etcd session.
 func Campaign(ctx context.Context, client *recipes.Client, value string, lead func(context.Context, *recipes.Lease) error) error {
 	election, err := mutex.New(client, "/services/report", mutex.WithID(value))
 	if err != nil {
@@ -19,7 +19,7 @@ func Campaign(ctx context.Context, client *recipes.Client, value string, lead fu
 	return election.Do(ctx, lead)
 }
 
-// Put writes data in ZooKeeper if this term is still on, in one transaction: it is the Txn
+// Put writes data in ZooKeeper only if this term still lasts, in one transaction, like a Txn
 // with If(CreateRevision(key) = rev).
 func Put(client *recipes.Client, term *recipes.Lease, path string, data []byte) error {
 	_, err := client.Conn().Multi(term.Check(), &zk.SetDataRequest{Path: path, Data: data, Version: -1})

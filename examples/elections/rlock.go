@@ -7,11 +7,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 )
 
-// Master is what a thread around a lock makes: it knows whether it is the master.
+// Master replaces a thread around a lock: it knows whether this process is the master.
 type Master struct{ latch *latch.LeaderLatch }
 
-// NewMaster stands for election. onElected runs whenever this process is elected; its
-// context ends when the process is the master no more, and then it has to return.
+// NewMaster enters the election. onElected runs whenever this process is elected. It has to
+// return when its context ends, because the process is then no longer the master.
 func NewMaster(client *recipes.Client, onElected func(ctx context.Context)) (*Master, error) {
 	l, err := latch.New(client, "/services/report", latch.WithListener(latch.Listener{
 		IsLeader: func(term *recipes.Lease) { onElected(term.Context()) },
@@ -22,9 +22,9 @@ func NewMaster(client *recipes.Client, onElected func(ctx context.Context)) (*Ma
 	return &Master{latch: l}, l.Start()
 }
 
-// IsMaster goes by the clock, not by a flag that a stuck thread has forgotten.
+// IsMaster goes by the clock, not by a flag that may be stale.
 func (m *Master) IsMaster() bool { return m.latch.HasLeadership() }
 
-// Shutdown is for the shutdown hook: it returns when onElected has, and the next process
-// is elected.
+// Shutdown returns once onElected has returned and the next process can be elected: call it
+// in the shutdown hook.
 func (m *Master) Shutdown() error { return m.latch.Close() }

@@ -9,11 +9,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 )
 
-// ErrStale is returned when a later leader was here first; nothing was written.
+// ErrStale is returned when a later leader has written already. Nothing was written.
 var ErrStale = errors.New("a later leader was here")
 
-// Write is the write of a leader. The version in the row is his term's token. MySQL has to
-// count the rows that it found, not those that it changed: clientFoundRows=true.
+// Write writes as the leader. The version in the row is the term's token. MySQL has to count
+// the rows found, not the rows changed: clientFoundRows=true.
 func Write(ctx context.Context, db *sql.DB, term *recipes.Lease, value string) error {
 	token := term.FencingToken()
 	result, err := db.ExecContext(ctx,
@@ -28,7 +28,7 @@ func Write(ctx context.Context, db *sql.DB, term *recipes.Lease, value string) e
 	return err
 }
 
-// Reelect makes the leader step down, and stand again at the tail of the queue.
+// Reelect makes the leader step down and join the queue again at the tail.
 func Reelect(election *latch.LeaderLatch) error {
 	term, leads := election.Leadership()
 	if !leads {

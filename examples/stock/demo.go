@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -17,11 +18,10 @@ import (
 // demoGoods is what the buyers come for.
 const demoGoods = "G-1001"
 
-// demo puts the goods on sale, starts the service processes, sends the buyers in
-// and counts what came of it. Where no ZooKeeper is named it brings its own, in this
-// process. When it returns, the processes have ended, and an embedded server and a
-// temporary database are gone.
-func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error) {
+// demo prints the scenario, puts the goods on sale, starts the service processes, sends the buyers in and counts the
+// sales. If the options name no ZooKeeper, demo starts one in this process. When demo returns, the processes have
+// ended, and an embedded server and a temporary database are gone.
+func demo(ctx context.Context, o options, stdout, stderr io.Writer) (r report, err error) {
 	if o.db == "" {
 		dir, err := os.MkdirTemp("", "stock-")
 		if err != nil {
@@ -47,9 +47,12 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 		}
 		// The services end first: they give their sessions back.
 		defer func() { err = errors.Join(err, server.Close()) }()
-		o.zk, zooKeeper = server.Addr(), "an embedded ZooKeeper"
+		o.zk, zooKeeper = server.Addr(), "an in-process ZooKeeper"
 	}
 
+	if _, err := fmt.Fprintln(stdout, scenario(o, db.kind, zooKeeper)); err != nil {
+		return report{}, err
+	}
 	var urls []string
 	for range o.processes {
 		p, serr := startProcess(ctx, o, stderr)
@@ -60,7 +63,7 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 		urls = append(urls, p.url)
 	}
 
-	bar := newProgress(o.buyers, stderr)
+	bar := newProgress(o.buyers, stdout, stderr)
 	l := &load{urls: urls, goodsNo: demoGoods, buyers: o.buyers, atOnce: o.atOnce, answered: bar.add}
 	t := l.run(ctx)
 	bar.finish()
@@ -72,7 +75,7 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 	}
 
 	r = report{
-		tally: t, lock: o.lock, cohort: o.cohort, zooKeeper: zooKeeper, database: db.kind, items: o.items, processes: o.processes,
+		tally: t, lock: o.lock, items: o.items,
 	}
 	if r.left, err = db.read(ctx, demoGoods); err != nil {
 		return report{}, err
@@ -83,23 +86,42 @@ func demo(ctx context.Context, o options, stderr io.Writer) (r report, err error
 	return r, nil
 }
 
-// progress shows how many buyers have been answered, on a terminal only.
-type progress struct{ bar *progressbar.ProgressBar }
+// progress shows how many buyers have been answered: with a bar if stderr is a terminal, else with three lines.
+type progress struct {
+	bar *progressbar.ProgressBar // nil without a terminal
 
-func newProgress(buyers int, w io.Writer) progress {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return progress{progressbar.DefaultSilent(int64(buyers))}
+	buyers int
+	stdout io.Writer
+	count  atomic.Int64
+}
+
+func newProgress(buyers int, stdout, stderr io.Writer) *progress {
+	p := &progress{buyers: buyers, stdout: stdout}
+	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions(buyers,
+			progressbar.OptionSetWriter(stderr),
+			progressbar.OptionSetDescription("buyers"),
+			progressbar.OptionShowCount(),
+			progressbar.OptionClearOnFinish(),
+		)
 	}
-	return progress{progressbar.NewOptions(buyers,
-		progressbar.OptionSetWriter(w),
-		progressbar.OptionSetDescription("buyers"),
-		progressbar.OptionShowCount(),
-		progressbar.OptionClearOnFinish(),
-	)}
+	return p
 }
 
 // add counts one buyer. It may be called by several goroutines at once.
-func (p progress) add() { _ = p.bar.Add(1) }
+func (p *progress) add() {
+	if p.bar != nil {
+		_ = p.bar.Add(1)
+		return
+	}
+	n := int(p.count.Add(1))
+	if step := max(1, p.buyers/3); n%step == 0 && n < p.buyers {
+		_, _ = fmt.Fprintf(p.stdout, "  %d of %d buyers answered\n", n, p.buyers)
+	}
+}
 
-func (p progress) finish() { _ = p.bar.Finish() }
+func (p *progress) finish() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

@@ -1,15 +1,15 @@
 // Command stock sells a hundred items to fifteen hundred buyers who all come at
-// once, through several service processes that share one SQL table. Each sale
-// reads the stock, thinks, and writes back what it read minus one: without a
-// lock that oversells, with the InterProcessMutex of this module it does not.
+// once, through several service processes that share one SQL table. Each purchase
+// reads the stock, pauses, and writes back the stock minus one. Without a lock
+// that oversells; with the InterProcessMutex of this module it does not.
 //
 // Usage:
 //
 //	stock [flags]         run the whole scenario and report
 //	stock serve [flags]   run one service process
 //
-// Its exit status is 0 when every buyer was answered and nothing was oversold
-// or lost, 1 when not, and 2 when it was called wrongly.
+// The exit status is 0 if every buyer was answered and nothing was oversold or
+// lost, 1 if not, and 2 if the flags are wrong.
 package main
 
 import (
@@ -31,6 +31,17 @@ const (
 	exitDamaged = 1
 	exitUsage   = 2
 )
+
+const help = `stock shows what a lock across processes is for. Many buyers ask several processes of a shop for a few items, all
+at once. Each purchase reads the stock, pauses, and writes back the stock minus one. At the end stock compares the
+sales with the items: the exit status is 0 if nothing was oversold or lost, and 1 otherwise.
+
+  stock [flags]         run the scenario: without flags on an in-process ZooKeeper and a temporary SQLite file
+  stock -lock=false     the same without a lock: see the damage
+  stock serve [flags]   run one process of the shop; see stock serve -h
+
+Flags:
+`
 
 const noServers = "serve needs ZooKeeper: name the servers with -zk host:port or ZKRECIPES_SERVERS, " +
 	"or see what happens with -lock=false"
@@ -90,7 +101,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = serve(ctx, opts, stdin, stdout, stderr)
 	} else {
 		var r report
-		r, err = demo(ctx, opts, stderr)
+		r, err = demo(ctx, opts, stdout, stderr)
 		if err == nil {
 			err = r.write(stdout)
 		}
@@ -114,25 +125,29 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		_, _ = fmt.Fprint(stderr, help)
+		fs.PrintDefaults()
+	}
 	fs.StringVar(&o.db, "db", os.Getenv("STOCK_DB"), "database: an SQLite `file`, or mysql://user:password@host:port/name,\nor a DSN of go-sql-driver (default $STOCK_DB, else a temporary SQLite file)")
-	fs.BoolVar(&o.lock, "lock", true, "lock the goods while selling; -lock=false shows why")
-	fs.BoolVar(&o.cohort, "cohort", false, "pass each lock on among the buyers of one service process: see mutex.WithCohort")
-	fs.DurationVar(&o.think, "think", 2*time.Millisecond, "think for up to this long between reading and writing the stock")
-	fs.DurationVar(&o.patience, "patience", time.Minute, "answer 503 when a purchase takes longer than this, waiting for the lock included")
-	fs.DurationVar(&o.sessionTimeout, "session-timeout", 10*time.Second, "ZooKeeper session timeout: a crashed service holds up the others for this long")
+	fs.BoolVar(&o.lock, "lock", true, "guard each purchase with the lock; -lock=false shows the damage without it")
+	fs.BoolVar(&o.cohort, "cohort", false, "let the buyers of one process pass the lock on among themselves: mutex.WithCohort")
+	fs.DurationVar(&o.think, "think", 2*time.Millisecond, "pause up to this long between reading and writing the stock")
+	fs.DurationVar(&o.patience, "patience", time.Minute, "answer 503 if a purchase takes longer, including its wait for the lock")
+	fs.DurationVar(&o.sessionTimeout, "session-timeout", 10*time.Second, "ZooKeeper session timeout: a crashed process blocks the others for this long")
 	servers := "ZooKeeper servers, `host:port,…` (default $ZKRECIPES_SERVERS"
 	if serving {
 		fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), servers+")")
 		fs.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to serve on; port 0 takes a free one")
-		fs.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends, so that no service outlives its parent")
-		fs.TextVar(&o.logLevel, "log", slog.LevelInfo, "log from this `level` on")
+		fs.BoolVar(&o.untilEOF, "until-eof", false, "stop when standard input ends, so that no process outlives its parent")
+		fs.TextVar(&o.logLevel, "log", slog.LevelInfo, "log records of this `level` and above")
 	} else {
-		fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), servers+", else an embedded one)")
-		fs.IntVar(&o.buyers, "buyers", 1500, "how many buyers come")
-		fs.IntVar(&o.items, "items", 100, "how many items there are")
-		fs.IntVar(&o.processes, "processes", 3, "how many service processes to run")
-		fs.IntVar(&o.atOnce, "at-once", 0, "how many buyers come at a time, the others queueing outside (default all)")
-		fs.TextVar(&o.logLevel, "log", slog.LevelWarn, "log from this `level` on")
+		fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), servers+", else an in-process ZooKeeper)")
+		fs.IntVar(&o.buyers, "buyers", 1500, "`number` of buyers")
+		fs.IntVar(&o.items, "items", 100, "`number` of items in stock")
+		fs.IntVar(&o.processes, "processes", 3, "`number` of processes of the shop")
+		fs.IntVar(&o.atOnce, "at-once", 0, "`number` of buyers who ask at the same time (default all)")
+		fs.TextVar(&o.logLevel, "log", slog.LevelWarn, "log records of this `level` and above")
 	}
 	if err := fs.Parse(args); err != nil {
 		return o, err

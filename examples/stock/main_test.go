@@ -67,7 +67,7 @@ func TestUsage(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"help", []string{"-h"}, exitSound, "how many buyers come"},
+		{"help", []string{"-h"}, exitSound, "number of buyers"},
 		{"help of serve", []string{"serve", "-h"}, exitSound, "-until-eof"},
 		{"no ZooKeeper to serve with", []string{"serve", "-db", "stock.db"}, exitUsage, "serve needs ZooKeeper"},
 		{"no database to serve", []string{"serve", "-lock=false"}, exitUsage, "serve needs -db"},
@@ -96,7 +96,9 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 	status, stdout, stderr := command(t)
 	require.Equal(t, exitSound, status, stderr)
 	require.Empty(t, withoutLongHolds(stderr))
-	require.Contains(t, stdout, "SQLite, one lock for each goods number on an embedded ZooKeeper\n")
+	require.Contains(t, stdout, "A lock in an in-process ZooKeeper lets one purchase at a time")
+	require.Contains(t, stdout, "1000 of 1500 buyers answered\n")
+	require.Contains(t, stdout, "\nOK: nothing oversold, nothing lost. 100 of 100 items were sold")
 	require.Equal(t, soldOut, lastLine(stdout))
 
 	left, err := os.ReadDir(os.TempDir())
@@ -111,7 +113,7 @@ func TestDemoWithCohortsSellsEachItemOnce(t *testing.T) {
 	status, stdout, stderr := command(t, "-cohort", "-buyers", "600", "-items", "100", "-think", "500us")
 	require.Equal(t, exitSound, status, stderr)
 	require.Empty(t, withoutLongHolds(stderr))
-	require.Contains(t, stdout, "an embedded ZooKeeper, a cohort in each process\n")
+	require.Contains(t, stdout, "The buyers of one process form a cohort")
 	require.Equal(t, "stock: sold 100, refused 500, oversold 0, stock left 0", lastLine(stdout))
 }
 
@@ -123,6 +125,8 @@ func TestDemoWithoutLockOversells(t *testing.T) {
 	status, stdout, stderr := command(t, "-lock=false", "-buyers", "300", "-items", "10", "-think", "20ms")
 	require.Equal(t, exitDamaged, status, stderr)
 	require.Empty(t, stderr)
+	require.Contains(t, stdout, "\nNO LOCK: ")
+	require.Contains(t, stdout, "\nNOT OK: ")
 	require.Regexp(t, `^stock: sold [1-9]\d*, refused \d+, oversold [1-9]\d*, stock left \d+$`, lastLine(stdout))
 
 	left, err := os.ReadDir(os.TempDir())

@@ -4,20 +4,36 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
+
+// scenario says what is about to happen, for somebody who has never heard of it.
+func scenario(o options, database, zooKeeper string) string {
+	crowd := "all at once"
+	if o.atOnce > 0 {
+		crowd = fmt.Sprintf("%d at a time", o.atOnce)
+	}
+	text := fmt.Sprintf(`%d buyers ask a shop for %d items, %s. The shop runs in %d processes.
+Each purchase reads the stock from %s, pauses for up to %s, and writes back the stock minus one.
+`, o.buyers, o.items, crowd, o.processes, database, o.think)
+	if !o.lock {
+		return text + "NO LOCK: purchases overwrite each other's stock. Expect more sales than items.\n"
+	}
+	text += fmt.Sprintf("A lock in %s lets one purchase at a time do so, in all processes together.\n", zooKeeper)
+	if o.cohort {
+		text += "The buyers of one process form a cohort, and pass the lock on among themselves.\n"
+	}
+	return text + fmt.Sprintf("So exactly %d buyers have to get an item.\n", min(o.buyers, o.items))
+}
 
 // report sets what the buyers were told against what the database says.
 type report struct {
 	tally
-	lock      bool
-	cohort    bool
-	zooKeeper string // which one the locks are in
-	database  string
-	items     int // stock at the beginning
-	processes int
-	left      int // stock at the end
-	recorded  int // rows in the table of sales
+	lock     bool
+	items    int // stock at the beginning
+	left     int // stock at the end
+	recorded int // rows in the table of sales
 }
 
 // oversold is how many buyers were promised an item that never existed.
@@ -47,38 +63,58 @@ func (r report) wait(percentile float64) time.Duration {
 	return (time.Duration(us) * time.Microsecond).Round(100 * time.Microsecond)
 }
 
+// verdict is the result in one sentence.
+func (r report) verdict() string {
+	if r.sound() {
+		return fmt.Sprintf("OK: nothing oversold, nothing lost. %d of %d items were sold, each of them once.", r.sold, r.items)
+	}
+	var faults []string
+	for _, fault := range []struct {
+		count int
+		text  string
+	}{
+		{r.oversold(), "%d buyers were promised an item that did not exist"},
+		{r.lostUpdates(), "%d sales are missing from the stock"},
+		{r.buyers - r.sold - r.refused, "%d buyers got no answer"},
+	} {
+		if fault.count > 0 {
+			faults = append(faults, fmt.Sprintf(fault.text, fault.count))
+		}
+	}
+	if faults == nil {
+		faults = []string{"the stock, the sales and the answers do not agree"}
+	}
+	text := "NOT OK: " + strings.Join(faults, "; ") + "."
+	if !r.lock {
+		text += " The lock prevents that."
+	}
+	return text
+}
+
 // write prints the report. Its last line is for programs, and does not change.
 func (r report) write(w io.Writer) error {
-	how := "one lock for each goods number on " + r.zooKeeper
-	switch {
-	case r.lock && r.cohort:
-		how += ", a cohort in each process"
-	case !r.lock:
-		how = "NO LOCK"
-	}
 	out := bufio.NewWriter(w) // keeps the first error for Flush
-	_, _ = fmt.Fprintf(out, "%d buyers, %d items, %d service processes, %s, %s\n\n",
-		r.buyers, r.items, r.processes, r.database, how)
+	_, _ = fmt.Fprintln(out)
 	for _, line := range []struct {
 		name    string
 		value   any
 		meaning string
 	}{
-		{"sold", r.sold, "buyers told so"},
-		{"refused", r.refused, "buyers told that it is sold out"},
+		{"sold", r.sold, "buyers who got an item"},
+		{"refused", r.refused, "buyers told that the item is sold out"},
 		{"unanswered", r.unanswered, "buyers who gave up"},
 		{"sales recorded", r.recorded, "rows in the table of sales"},
-		{"oversold", r.oversold(), "sold beyond the items there were"},
-		{"lost updates", r.lostUpdates(), "sales that the stock knows nothing of"},
-		{"stale writes refused", r.stale, "stopped by their fencing token"},
-		{"retries", r.retries, "requests sent again after a 503 or a broken connection"},
+		{"oversold", r.oversold(), "items sold that did not exist"},
+		{"lost updates", r.lostUpdates(), "sales that another purchase overwrote in the stock"},
+		{"stale writes refused", r.stale, "by the fencing token"},
+		{"retries", r.retries, "requests repeated after a 503 or a broken connection"},
 		{"throughput", fmt.Sprintf("%.0f/s", r.throughput()), fmt.Sprintf("buyers answered, in %s", r.elapsed.Round(time.Millisecond))},
-		{"wait p50", r.wait(50), "from a buyer's request to the final answer"},
-		{"wait p99", r.wait(99), "the same"},
+		{"wait, median", r.wait(50), "from a buyer's request to the final answer"},
+		{"wait, 99th percentile", r.wait(99), "the same"},
 	} {
-		_, _ = fmt.Fprintf(out, "  %-20s %10v   %s\n", line.name, line.value, line.meaning)
+		_, _ = fmt.Fprintf(out, "  %-21s %10v   %s\n", line.name, line.value, line.meaning)
 	}
-	_, _ = fmt.Fprintf(out, "\nstock: sold %d, refused %d, oversold %d, stock left %d\n",
-		r.sold, r.refused, r.oversold(), r.left)
+	_, _ = fmt.Fprintf(out, "\n%s\n\nstock: sold %d, refused %d, oversold %d, stock left %d\n",
+		r.verdict(), r.sold, r.refused, r.oversold(), r.left)
 	return out.Flush()
 }

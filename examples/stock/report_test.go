@@ -18,7 +18,7 @@ func sound() report {
 	}
 	return report{
 		tally: tally{buyers: 30, sold: 10, refused: 20, elapsed: 2 * time.Second, waits: waits},
-		lock:  true, zooKeeper: "ZooKeeper", database: "SQLite", items: 10, processes: 3, left: 0, recorded: 10,
+		lock:  true, items: 10, left: 0, recorded: 10,
 	}
 }
 
@@ -90,32 +90,47 @@ func TestReportInFull(t *testing.T) {
 	r.stale, r.retries = 1, 1
 	var out strings.Builder
 	require.NoError(t, r.write(&out))
-	require.Equal(t, `30 buyers, 10 items, 3 service processes, SQLite, one lock for each goods number on ZooKeeper
+	require.Equal(t, `
+  sold                          10   buyers who got an item
+  refused                       20   buyers told that the item is sold out
+  unanswered                     0   buyers who gave up
+  sales recorded                10   rows in the table of sales
+  oversold                       0   items sold that did not exist
+  lost updates                   0   sales that another purchase overwrote in the stock
+  stale writes refused           1   by the fencing token
+  retries                        1   requests repeated after a 503 or a broken connection
+  throughput                  15/s   buyers answered, in 2s
+  wait, median                50ms   from a buyer's request to the final answer
+  wait, 99th percentile       99ms   the same
 
-  sold                         10   buyers told so
-  refused                      20   buyers told that it is sold out
-  unanswered                    0   buyers who gave up
-  sales recorded               10   rows in the table of sales
-  oversold                      0   sold beyond the items there were
-  lost updates                  0   sales that the stock knows nothing of
-  stale writes refused          1   stopped by their fencing token
-  retries                       1   requests sent again after a 503 or a broken connection
-  throughput                 15/s   buyers answered, in 2s
-  wait p50                   50ms   from a buyer's request to the final answer
-  wait p99                   99ms   the same
+OK: nothing oversold, nothing lost. 10 of 10 items were sold, each of them once.
 
 stock: sold 10, refused 20, oversold 0, stock left 0
 `, out.String())
+}
 
-	r.cohort = true
-	out.Reset()
-	require.NoError(t, r.write(&out))
-	require.Contains(t, out.String(), "SQLite, one lock for each goods number on ZooKeeper, a cohort in each process\n")
+func TestVerdictNamesEveryFault(t *testing.T) {
+	r := sound()
+	r.sold, r.refused, r.recorded, r.lock = 12, 17, 12, false
+	require.Equal(t, "NOT OK: 2 buyers were promised an item that did not exist; 2 sales are missing from the stock; "+
+		"1 buyers got no answer. The lock prevents that.", r.verdict())
+	r = sound()
+	r.recorded = 9
+	require.Equal(t, "NOT OK: the stock, the sales and the answers do not agree.", r.verdict())
+}
 
-	r.lock = false
-	out.Reset()
-	require.NoError(t, r.write(&out))
-	require.Contains(t, out.String(), "SQLite, NO LOCK\n")
+func TestScenario(t *testing.T) {
+	o := options{buyers: 30, items: 10, processes: 3, think: 2 * time.Millisecond, lock: true}
+	require.Equal(t, `30 buyers ask a shop for 10 items, all at once. The shop runs in 3 processes.
+Each purchase reads the stock from SQLite, pauses for up to 2ms, and writes back the stock minus one.
+A lock in ZooKeeper lets one purchase at a time do so, in all processes together.
+So exactly 10 buyers have to get an item.
+`, scenario(o, "SQLite", "ZooKeeper"))
+	o.cohort, o.atOnce = true, 5
+	require.Contains(t, scenario(o, "SQLite", "ZooKeeper"), "The buyers of one process form a cohort")
+	require.Contains(t, scenario(o, "SQLite", "ZooKeeper"), ", 5 at a time. ")
+	o.lock = false
+	require.Contains(t, scenario(o, "SQLite", "ZooKeeper"), "\nNO LOCK: ")
 }
 
 type fullDisk struct{}

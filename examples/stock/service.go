@@ -96,7 +96,14 @@ type answer struct {
 func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /goods-stock/{goodsNo}", s.serveGoodsStock)
+	mux.HandleFunc("HEAD /goods-stock/{goodsNo}", refuseHead) // which a GET pattern takes, too
 	return mux
+}
+
+// refuseHead answers a HEAD, which must not sell.
+func refuseHead(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodGet)
+	w.WriteHeader(http.StatusMethodNotAllowed)
 }
 
 // serveGoodsStock answers 200 for one item sold, 409 when sold out, 404 for

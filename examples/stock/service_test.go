@@ -64,6 +64,16 @@ func TestServiceSellsUntilSoldOut(t *testing.T) {
 	requireStore(t, s.store, 0, 10)
 }
 
+// A HEAD, as of a monitor or a link preview, sells nothing.
+func TestServiceSellsNothingForAHead(t *testing.T) {
+	s := newService(t)
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/goods-stock/G1", nil))
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	require.Equal(t, http.MethodGet, w.Header().Get("Allow"))
+	requireStore(t, s.store, 10, 0)
+}
+
 func TestServiceLocksNothingForGoodsItHasNot(t *testing.T) {
 	s := newService(t)
 	s.guard = func(context.Context, string, func(context.Context, int64) error) error {

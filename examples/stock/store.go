@@ -15,7 +15,9 @@ var (
 	errSoldOut = errors.New("sold out")
 
 	// errStale is returned when the row carries a token other than the writer's:
-	// a later holder of the lock has claimed it, and nothing was written.
+	// a later holder of the lock has claimed it, and nothing was written. If
+	// that is so for every holder, ZooKeeper was emptied or restored, and its
+	// tokens have begun again: set the column token back to 0.
 	errStale = errors.New("stale fencing token")
 )
 

@@ -3,7 +3,7 @@
 //
 //	go run ./integration/bench -list
 //	go run ./integration/bench -cases pair,contended -rounds 5 -out /tmp/bench
-//	go run ./integration/bench -short -doc docs/performance.md
+//	go run ./integration/bench -short -doc docs/evidence/performance.md
 //
 // It needs a JDK, Debian's ZooKeeper and Curator, and redis-server. Only figures of one run can be compared.
 package main

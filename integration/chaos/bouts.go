@@ -39,9 +39,17 @@ func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 		r.keepLooking(ctx, h)
 		return nil
 	})
+	if err := r.backUp(ctx, n); err != nil {
+		return err
+	}
 	for i := range bouts {
 		if i > 0 {
 			r.rest(ctx, h)
+		}
+		if i%restoreEvery == 1 {
+			if err := r.restore(ctx, n, h); err != nil {
+				return err
+			}
 		}
 		if err := together(ctx, length, hands); err != nil {
 			return err

@@ -66,6 +66,7 @@ func TestChaos(t *testing.T) {
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
 			require.Positive(t, v.Quiet, "void: somebody was never left in peace")
 			require.Positive(t, v.Views, "void: no server has shown what it has")
+			require.NotEmpty(t, o.Former, "void: the servers were never restored from a backup")
 			require.Empty(t, v.Violations)
 			require.Empty(t, linear)
 			if o.Stuck == nil {
@@ -146,6 +147,7 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	fmt.Fprintf(&s, "  acquired again             %d\n", v.Happened[chaos.Reacquired])
 	fmt.Fprintf(&s, "  revocations heard          %d\n", v.Happened[chaos.Asked])
 	fmt.Fprintf(&s, "  asked and led              %d\n", v.Happened[chaos.Led])
+	fmt.Fprintf(&s, "  ticks run                  %d\n", v.Happened[chaos.Ticked])
 	fmt.Fprintf(&s, "  row: written, refused      %d, %d\n", v.Happened[chaos.Wrote], v.Happened[chaos.Refused])
 	fmt.Fprintf(&s, "  znode: written, refused    %d, %d\n", v.Happened[chaos.Marked], v.Happened[chaos.Unmarked])
 	fmt.Fprintf(&s, "  overlaps nobody could see  %v\n", v.Excused)
@@ -202,7 +204,17 @@ func keep(t *testing.T, o *chaos.Outcome, where *place) {
 		at = h.Events[len(h.Events)-1].At
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "timeline.svg"), chaos.Timeline(h, path, at), 0o600))
-	for i, logs := range o.Logs {
+	keepLogs(t, dir, o.Logs)
+	for i, logs := range o.Former {
+		keepLogs(t, filepath.Join(dir, fmt.Sprintf("before-restore-%d", i+1)), logs)
+	}
+	t.Logf("history, timeline and the servers' logs are in %s", dir)
+}
+
+// keepLogs writes down what the servers have written.
+func keepLogs(t *testing.T, dir string, all []chaos.ServerLogs) {
+	t.Helper()
+	for i, logs := range all {
 		of := filepath.Join(dir, fmt.Sprintf("server-%d", i))
 		require.NoError(t, os.MkdirAll(of, 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(of, "console.log"), []byte(logs.Console), 0o600))
@@ -210,5 +222,4 @@ func keep(t *testing.T, o *chaos.Outcome, where *place) {
 			require.NoError(t, os.WriteFile(filepath.Join(of, name+".gz"), file, 0o600))
 		}
 	}
-	t.Logf("history, timeline and the servers' logs are in %s", dir)
 }

@@ -146,6 +146,9 @@ var defects = map[string]struct {
 	"a context that stands and can't acquire again": {
 		func(h *History) { h.event(Led, 105).What = Unnested }, "can't acquire what it has", "",
 	},
+	"a tick that is run twice": {
+		func(h *History) { h.event(Led, 105).What = Repeated }, "which was run before", "",
+	},
 	"a late context behind one that was recorded late": {
 		func(h *History) {
 			h.event(Ended, 105).At = 8*second + 300*ms

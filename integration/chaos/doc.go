@@ -22,6 +22,9 @@
 // to porcupine, with the models that Jepsen's tests of Hazelcast use: owner-aware,
 // re-entrant, fenced. What was not decided in time counts as a failure.
 //
+// In the midst of a run, the servers are restored from a backup. Tokens begin again then, and so do the rows, whose tokens the nemesis
+// resets. The checkers judge each era between two restores by itself, with its own transaction logs.
+//
 // Excused are the holds of a process that did not run, or whose session or znode the nemesis
 // removed, until it can know. There the row has to refuse the stale token, and the servers the
 // stale lease's Check: each run has to show both.

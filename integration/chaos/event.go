@@ -36,6 +36,8 @@ const (
 	Marked     What = "marked"   // the guarded znode was written, in transaction Zxid
 	Unmarked   What = "unmarked" // the servers refused that: the lease's znode is gone
 	Led        What = "led"      // HasLeadership said yes
+	Ticked     What = "ticked"   // package once has run a tick: Text says which
+	Repeated   What = "repeated" // and again, though it was run before
 	Haunted    What = "haunted"  // the client has left its server, which shows Znode though it is gone
 	Starved    What = "starved"  // the process did not run from Value on
 	Idle       What = "idle"     // all of the process's contenders are done

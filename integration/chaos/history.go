@@ -48,6 +48,7 @@ type History struct {
 	Refusals []Refusal
 	Views    []View
 	Offset   int64 // wall clock minus monotonic clock, in nanoseconds
+	Former   []Era // before the servers were restored from a backup; Lives and Refusals are of the time since then
 }
 
 // holds returns the leases of each path, by token. One whose znode the servers dispute is no lease that can be judged.

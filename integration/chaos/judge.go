@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,8 +46,22 @@ func Judge(h *History) *Verdict {
 		Leases: make(map[string]int), GivenUp: make(map[string]int), Happened: make(map[What]int),
 		Excused: make(map[string]int), Causes: make(map[string]int),
 	}
+	var ghosts []Ghost
+	disputed := make(map[*Life]string)
+	for _, era := range h.eras() {
+		v.judge(era)
+		ghosts = append(ghosts, v.Ghosts...)
+		maps.Copy(disputed, v.Disputed)
+	}
+	v.Ghosts, v.Disputed = ghosts, disputed
+	v.rest(h)
+	return v
+}
+
+// judge looks for what must not happen as long as the ensemble keeps its history.
+func (v *Verdict) judge(h *History) {
 	for path, holds := range h.holds() {
-		v.Leases[path] = len(holds)
+		v.Leases[path] += len(holds)
 		switch {
 		case limits[path] > 0:
 			v.withinLimit(h, path, holds)
@@ -63,10 +78,8 @@ func Judge(h *History) *Verdict {
 	}
 	v.views(h)
 	v.log(h)
-	v.rest(h)
 	v.rows(h)
 	v.marks(h)
-	return v
 }
 
 // reads: whoever says that he leads has his znode, or could not know better.
@@ -235,6 +248,8 @@ func (v *Verdict) rows(h *History) {
 			v.violation(e.At, e.Path, "%s: the context of %s, token %d, stands when Release has returned", e.Path, e.By, e.Token)
 		case Unnested:
 			v.violation(e.At, e.Path, "%s can't acquire what it has: %s", e.By, e.Text)
+		case Repeated:
+			v.violation(e.At, e.Path, "%s runs tick %s, which was run before", e.By, e.Text)
 		case Unsure:
 			v.violation(e.At, e.Path, "%s: no answer from the row: %s", e.By, e.Text)
 		case Left:

@@ -44,16 +44,7 @@ func (r *run) leftNow(ctx context.Context) (all []Remnant) {
 		if err != nil {
 			all = append(all, Remnant{Trouble: err.Error()})
 		}
-		all = append(all, watchesLeft(watches)...)
-	}
-	return all
-}
-
-// watchesLeft are the watches that a server still has, but for those that are meant to stay: a client that had a lock to itself a few
-// times in a row watches its directory for as long as that is there, in place of a list at each acquisition.
-func watchesLeft(watches []zkadmin.Watch) (all []Remnant) {
-	for _, w := range watches {
-		if !slices.Contains(dirs(), w.Path) {
+		for _, w := range watches {
 			all = append(all, Remnant{Znode: w.Path, Watcher: w.Session})
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 )
 
 // Znodes that are gone by the logs, or were never there, do not count as left, though a server shows them, nor do watches on them.
@@ -24,11 +22,4 @@ func TestGhostsAreNotLeft(t *testing.T) {
 	}
 	ghosts := []Remnant{{Znode: gone.Path}, {Znode: gone.Path, Watcher: "0x1"}, {Znode: never}, {Znode: never, Watcher: "0x1"}}
 	require.Equal(t, left, h.withoutGhosts(append(ghosts, left...), h.monotonic(h.Lives[5].Gone)))
-}
-
-// A watch on a contender's znode counts as left, one on the directory of a lock does not.
-func TestWatchesLeft(t *testing.T) {
-	znode := zkadmin.Watch{Path: mixedPath + "/znode-1", Session: "0x1"}
-	shown := []zkadmin.Watch{{Path: mixedPath, Session: "0x1"}, znode, {Path: permitsPath + takenDir, Session: "0x2"}}
-	require.Equal(t, []Remnant{{Znode: znode.Path, Watcher: "0x1"}}, watchesLeft(shown))
 }

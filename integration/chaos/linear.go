@@ -154,6 +154,13 @@ const linearTime = time.Minute
 // Not knowing counts as that.
 func Linearize(h *History) map[string][]string {
 	violations := make(map[string][]string)
+	for _, era := range h.eras() {
+		era.linearize(violations)
+	}
+	return violations
+}
+
+func (h *History) linearize(violations map[string][]string) {
 	for path, holds := range h.holds() {
 		check := func(what string, model porcupine.Model, ops []porcupine.Operation) {
 			if result := porcupine.CheckOperationsTimeout(model, ops, linearTime); result != porcupine.Ok {
@@ -165,5 +172,4 @@ func Linearize(h *History) map[string][]string {
 		}
 		check("row", rowModel, h.rowHistory(path))
 	}
-	return violations
 }

@@ -47,7 +47,7 @@ func (c *contender) fenced(ctx context.Context) error {
 	})
 }
 
-// inBursts holds the lock many times in a row, so that its client is alone there for a while, and then leaves it to others.
+// inBursts holds the lock many times in a row, and then leaves it to others.
 func (c *contender) inBursts(ctx context.Context) error {
 	const longest = 30
 	left := 0 // of the burst

@@ -51,7 +51,7 @@ func pause(ctx context.Context, d time.Duration) { linger(d, ctx.Done()) }
 
 // clientHand harms some clients until ctx ends, one fault at a time, and leaves everything whole.
 func (n *Nemesis) clientHand(r *rand.Rand, clients []*client) func(ctx context.Context) error {
-	kinds := slices.DeleteFunc(slices.Clone(clientFaults), func(k clientFault) bool { return slices.Contains(n.lacking, k.name) })
+	kinds := slices.DeleteFunc(slices.Concat(clientFaults, namedFaults), func(k clientFault) bool { return slices.Contains(n.lacking, k.name) })
 	return func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			kind := kinds[r.IntN(len(kinds))]

@@ -42,6 +42,7 @@ type client struct {
 	proc           int
 	name           string              // of the process that runs, or ran last
 	lines          []*faultproxy.Proxy // one to each server
+	named          *named              // before the lines; nil: the client knows their addresses
 	pause, proceed func()
 	crash          func() // kills the process, and starts another in its place
 	finish         func() // each contender is to acquire once more
@@ -77,12 +78,22 @@ func (c *client) take(e Event) {
 
 // startClient starts this binary again, as a client of the servers behind the lines.
 func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
-	for _, line := range lines {
-		s.Servers = append(s.Servers, line.Addr())
-	}
 	c := &client{proc: s.Proc, lines: lines}
+	if s.findsByName() {
+		var err error
+		if c.named, err = startNamed(&s, lines); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, line := range lines {
+			s.Servers = append(s.Servers, line.Addr())
+		}
+	}
 	cmd, in, err := c.spawn(s)
 	if err != nil {
+		if c.named != nil {
+			c.named.close()
+		}
 		return nil, err
 	}
 	// Signals and words to a process that has ended are lost, which shows in its history.

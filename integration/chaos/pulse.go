@@ -3,6 +3,7 @@ package chaos
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -38,7 +39,7 @@ type pulse struct {
 
 // startPulse begins to write. Stop ends that.
 func startPulse(ctx context.Context, admin *zk.Conn, servers []string) (*pulse, error) {
-	if _, err := admin.Create(pulsePath, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := admin.Create(pulsePath, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return nil, fmt.Errorf("chaos: pulse: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -34,6 +34,13 @@ func makeRows(ctx context.Context, db *sql.DB, names ...string) error {
 	return err
 }
 
+// resetTokens has all rows take any token, because those of restored servers begin again. What was done with earlier
+// tokens must be over by then.
+func resetTokens(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `UPDATE guarded SET token = 0`)
+	return err
+}
+
 func openRows(dsn string) (*sql.DB, error) { return sql.Open("mysql", dsn+"?clientFoundRows=true") }
 
 func (r *row) claim(ctx context.Context, token int64) error {
@@ -57,4 +64,20 @@ func taken(result sql.Result, err error) error {
 		return err
 	}
 	return errStale
+}
+
+// makeTicks makes an empty table of the ticks that were run.
+func makeTicks(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `CREATE TABLE ticks (occurrence VARCHAR(40) PRIMARY KEY, who VARCHAR(100) NOT NULL)`)
+	return err
+}
+
+// runTick records the run of a tick. isFirst reports whether nobody has run it before.
+func runTick(ctx context.Context, db *sql.DB, occurrence, who string) (isFirst bool, err error) {
+	result, err := db.ExecContext(ctx, `INSERT IGNORE INTO ticks VALUES (?, ?)`, occurrence, who)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,15 +44,16 @@ const (
 // Outcome is what a run gave.
 type Outcome struct {
 	History *History
-	Rate    float64       // leases a second before the first fault
-	Healed  int64         // when the last fault had ended
-	Settled time.Duration // from the last fault to the last contender's last lease; 0: they did not all get one
-	NotAll  error         // why Settled is 0
-	Stuck   *Stuck        // what was seen when it took too long, or nil
-	NoNetem error         // why no server was slowed down, if so
-	NoDisks error         // why no disk was, if so
-	Logs    []ServerLogs  // of each server
-	Left    []Remnant     // znodes and watches that remain when all contenders are done
+	Rate    float64        // leases a second before the first fault
+	Healed  int64          // when the last fault had ended
+	Settled time.Duration  // from the last fault to the last contender's last lease; 0: they did not all get one
+	NotAll  error          // why Settled is 0
+	Stuck   *Stuck         // what was seen when it took too long, or nil
+	NoNetem error          // why no server was slowed down, if so
+	NoDisks error          // why no disk was, if so
+	Logs    []ServerLogs   // of each server
+	Former  [][]ServerLogs // the same, before each restore
+	Left    []Remnant      // znodes and watches that remain when all contenders are done
 }
 
 // Run plays the plan on three servers. Its error is one of the machinery.
@@ -80,7 +82,7 @@ func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := makeRows(ctx, db, paths...); err != nil {
+	if err := errors.Join(makeRows(ctx, db, paths...), makeTicks(ctx, db)); err != nil {
 		return nil, err
 	}
 	admin, _, err := zk.Connect(servers.Servers(), 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
@@ -95,7 +97,8 @@ func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 
-	r := &run{Plan: plan, servers: servers, admin: admin, noSlowDisks: noSlowDisks}
+	r := &run{Plan: plan, servers: servers, admin: admin, db: db, noSlowDisks: noSlowDisks}
+	defer func() { r.admin.Close() }() // which may be another one by then
 	defer r.end()
 	if err := r.start(base.DSN()); err != nil {
 		return nil, err
@@ -112,8 +115,11 @@ type run struct {
 	Plan
 	servers *ensemble.Ensemble
 	admin   *zk.Conn
+	db      *sql.DB
 	clients []*client
 	proxies []*faultproxy.Proxy
+	pulse   *pulse
+	stalls  []Fault // of earlier pulses
 
 	noSlowDisks error // why the servers' disks can't be slowed down, if so
 }
@@ -145,6 +151,9 @@ func (r *run) start(dsn string) error {
 func (r *run) end() {
 	for _, c := range r.clients {
 		c.kill()
+		if c.named != nil {
+			c.named.close()
+		}
 	}
 	for _, p := range r.proxies {
 		p.Close()
@@ -160,12 +169,12 @@ func (r *run) leases() (n int64) {
 
 func (r *run) play(ctx context.Context) (*Outcome, error) {
 	o := &Outcome{History: &History{Offset: clockOffset()}}
-	pulse, err := startPulse(ctx, r.admin, r.servers.Servers()) // servers are slow while they warm up
-	if err != nil {
+	var err error
+	if r.pulse, err = startPulse(ctx, r.admin, r.servers.Servers()); err != nil { // servers are slow while they warm up
 		return nil, err
 	}
 	if err := r.gather(ctx); err != nil {
-		_ = pulse.Stop()
+		_ = r.pulse.Stop()
 		return nil, err
 	}
 	o.Rate = r.calm(ctx)
@@ -184,7 +193,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	if o.NotAll == nil {
 		o.Left = r.left(ctx)
 	}
-	o.History.Starved = pulse.Stop()
+	o.History.Starved = append(r.stalls, r.pulse.Stop()...)
 	for _, c := range r.clients {
 		c.leave()
 	}
@@ -201,15 +210,36 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	if moved := time.Duration(clockOffset() - o.History.Offset).Abs(); moved > time.Duration(clockError) {
 		errs = append(errs, fmt.Errorf("chaos: the wall clock was set by %v: the logs can't be compared with the rest", moved))
 	}
-	o.Logs, err = fetchLogs(ctx, r.servers)
-	errs = append(errs, err)
-	txns, err := committed(o.Logs)
-	o.History.Lives, o.History.Refusals = lives(txns), refusals(txns)
-	o.Left = o.History.withoutGhosts(o.Left, settledAt)
+	errs = append(errs, r.readLogs(ctx, o))
+	eras := o.History.eras()
+	o.Left = eras[len(eras)-1].withoutGhosts(o.Left, settledAt)
 	if s := o.Stuck; s != nil {
 		s.Text = strings.Join(append(o.History.listQueueHeads(s.at), listUnfinished(o.History.Events, s.at, r.processes())...), "\n")
 	}
-	return o, errors.Join(append(errs, err)...)
+	return o, errors.Join(errs...)
+}
+
+// readLogs reads what the servers have written, before each restore and since then.
+func (r *run) readLogs(ctx context.Context, o *Outcome) (err error) {
+	h := o.History
+	for i := range h.Former {
+		logs, err := fetchLogs(ctx, r.servers, fmt.Sprintf("%s/%d", ensemble.FormerDir, i+1))
+		if err != nil {
+			return err
+		}
+		txns, err := committed(logs)
+		if err != nil {
+			return err
+		}
+		o.Former = append(o.Former, logs)
+		h.Former[i].Lives, h.Former[i].Refusals = lives(txns), refusals(txns)
+	}
+	if o.Logs, err = fetchLogs(ctx, r.servers, "/data/version-2"); err != nil {
+		return err
+	}
+	txns, err := committed(o.Logs)
+	h.Lives, h.Refusals = lives(txns), refusals(txns)
+	return err
 }
 
 // processes are the names of those that run, or ran last.

@@ -63,6 +63,7 @@ func (p *picture) svg(title string, at int64) []byte {
 // and leases as bars, and the lease's znode below; then what else was in the queue, and the
 // faults.
 func Timeline(h *History, lock string, at int64) []byte {
+	h = h.eraAt(at)
 	p := &picture{from: at - int64(pictureTime)/2, to: at + int64(pictureTime)/2}
 	waits := h.waits(lock)
 	slices.SortStableFunc(waits, func(a, b wait) int { return strings.Compare(a.by, b.by) })

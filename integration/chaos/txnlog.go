@@ -91,8 +91,8 @@ type ServerLogs struct {
 	Console      string
 }
 
-// fetchLogs copies what the servers have written.
-func fetchLogs(ctx context.Context, servers *ensemble.Ensemble) ([]ServerLogs, error) {
+// fetchLogs copies what the servers have written: their transaction logs from a directory.
+func fetchLogs(ctx context.Context, servers *ensemble.Ensemble, dir string) ([]ServerLogs, error) {
 	all := make([]ServerLogs, len(servers.Servers()))
 	for i := range all {
 		console, err := servers.Logs(ctx, i)
@@ -100,7 +100,7 @@ func fetchLogs(ctx context.Context, servers *ensemble.Ensemble) ([]ServerLogs, e
 			return nil, err
 		}
 		all[i] = ServerLogs{Transactions: make(map[string][]byte), Console: console}
-		names, err := servers.Exec(ctx, i, "sh", "-c", "ls /data/version-2/log.*")
+		names, err := servers.Exec(ctx, i, "sh", "-c", "ls "+dir+"/log.*")
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // View is what one server shows. While nothing is harmed, servers that have heard of each other for a
@@ -111,7 +111,7 @@ type Ghost struct {
 }
 
 // ghostFoundIn is how long a waiter may wait for a ghost, because its client asks the leader no more often than that.
-const ghostFoundIn = (zkutil.TimeoutsPerAudit + zkutil.TimeoutsOfJitter) * SessionTimeout
+const ghostFoundIn = (trust.TimeoutsPerAudit + trust.TimeoutsOfJitter) * SessionTimeout
 
 // isBehindGhost reports whether a server to which the process had a line showed a ghost ahead of its znode while that waited.
 func (v *Verdict) isBehindGhost(l *Life, proc int, from, to int64) bool {

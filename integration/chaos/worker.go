@@ -26,7 +26,8 @@ type Setup struct {
 	Timeout time.Duration // of the session
 	DSN     string        // of the rows
 	Seed    uint64
-	Peer    Peer // to contend with, if not with the whole library
+	Peer    Peer    // to contend with, if not with the whole library
+	ByName  *ByName `json:",omitempty"` // nil: Servers are addresses
 }
 
 func (s Setup) name() string { return fmt.Sprintf("p%d.%d", s.Proc, s.Life) }
@@ -61,6 +62,7 @@ type worker struct {
 	Setup
 	*recorder
 	client *recipes.Client
+	named  []recipes.Option // of all clients
 	db     *sql.DB
 	finish chan struct{}  // closed when each contender is to acquire once more and go
 	leave  chan struct{}  // closed when the session is no longer needed
@@ -91,6 +93,9 @@ func Work(ctx context.Context, s Setup, in io.Reader, out io.Writer) error {
 	watch.Go(func() { w.watchClock(ctx) })
 	before := goleak.IgnoreCurrent()
 	var err error
+	if w.named, err = s.useNames(); err != nil {
+		return err
+	}
 	if w.db, err = openRows(s.DSN); err != nil {
 		return err
 	}
@@ -157,6 +162,7 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 		{cohortPath, (*contender).inCohort},
 		{cohortPath, (*contender).inCohort},
 		{burstsPath, (*contender).inBursts},
+		{ticksPath, (*contender).ticks},
 	}
 	errs := make([]error, len(bodies)+1)
 	var closeStandbys func() error
@@ -179,7 +185,7 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 // connect goes on trying: a process that was killed may come back while no server is there.
 func (w *worker) connect(ctx context.Context) (client *recipes.Client, err error) {
 	for client == nil && ctx.Err() == nil {
-		client, err = recipes.Connect(ctx, w.Servers, recipes.WithSessionTimeout(w.Timeout), recipes.WithLogger(slog.New(listener{slog.DiscardHandler, w})))
+		client, err = recipes.Connect(ctx, w.Servers, append(slices.Clone(w.named), recipes.WithSessionTimeout(w.Timeout), recipes.WithLogger(slog.New(listener{slog.DiscardHandler, w})))...)
 	}
 	return client, err
 }

@@ -1,7 +1,6 @@
 package curator
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -13,18 +12,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/integration/image"
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 )
 
-// JarsVariable names the folder of another Curator's libraries.
-const JarsVariable = "ZKRECIPES_CURATOR"
+// debian is the folder of the machine's own libraries.
+const debian = "/usr/share/java"
 
-// folder is where Debian puts libraries, unless JarsVariable says otherwise.
-func folder() string { return cmp.Or(os.Getenv(JarsVariable), "/usr/share/java") }
+// folder returns the folder of Curator's libraries: those of the machine, or those of the Debian suite that the environment variable
+// ZK names.
+func folder(ctx context.Context) (string, error) {
+	clients, err := image.Clients(ctx, os.Stderr)
+	if err != nil {
+		return "", fmt.Errorf("curator: %w", err)
+	}
+	if clients == "" {
+		return debian, nil
+	}
+	return filepath.Join(clients, "java"), nil
+}
 
-// jars is the class path. The manifests of the libraries name what they need, but for a logger.
-func jars() string {
-	return filepath.Join(folder(), "curator-recipes.jar") + ":" + filepath.Join(folder(), "slf4j-nop.jar")
+// jars returns the class path. The manifests of Debian's libraries name what they need, by absolute paths: so other libraries than the
+// machine's are all named, and go first.
+func jars(ctx context.Context) (string, error) {
+	dir, err := folder(ctx)
+	if err != nil {
+		return "", err
+	}
+	if dir != debian {
+		return dir + "/*", nil
+	}
+	return dir + "/curator-recipes.jar:" + dir + "/slf4j-nop.jar", nil
 }
 
 //go:embed *.java
@@ -37,36 +55,46 @@ type Agent = agent.Process
 func New(tb testing.TB, servers []string, sessionTimeout time.Duration) *Agent {
 	tb.Helper()
 	dir := tb.TempDir()
-	if err := compile(tb.Context(), dir); err != nil {
+	cmd, err := command(tb.Context(), dir, servers, sessionTimeout)
+	if err != nil {
 		tb.Fatal(err)
 	}
-	return agent.Start(tb, command(dir, servers, sessionTimeout))
+	return agent.Start(tb, cmd)
 }
 
 // Open is New for a process that outlives a test, with its classes in a folder that has to last as long. It has to be closed.
 func Open(ctx context.Context, dir string, servers []string, sessionTimeout time.Duration) (*Agent, error) {
-	if err := compile(ctx, dir); err != nil {
+	cmd, err := command(ctx, dir, servers, sessionTimeout)
+	if err != nil {
 		return nil, err
 	}
-	return agent.Open(command(dir, servers, sessionTimeout))
+	return agent.Open(cmd)
 }
 
 // Version returns that of the library, as in "5.4.0".
-func Version() (string, error) {
+func Version(ctx context.Context) (string, error) {
+	dir, err := folder(ctx)
+	if err != nil {
+		return "", err
+	}
+	if dir != debian {
+		version, err := os.ReadFile(filepath.Join(dir, "version"))
+		return strings.TrimSpace(string(version)), err
+	}
 	const prefix, suffix = "curator-recipes-", ".jar"
-	found, err := filepath.Glob(filepath.Join(folder(), prefix+"[0-9]*"+suffix))
+	found, err := filepath.Glob(filepath.Join(dir, prefix+"[0-9]*"+suffix))
 	if err != nil {
 		return "", fmt.Errorf("curator: %w", err)
 	}
 	if len(found) != 1 {
-		return "", fmt.Errorf("curator: %d versions in %s", len(found), folder())
+		return "", fmt.Errorf("curator: %d versions in %s", len(found), dir)
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), prefix), suffix), nil
 }
 
 // compile puts the classes into a folder.
-func compile(ctx context.Context, dir string) error {
-	args := []string{"-implicit:none", "-d", dir, "-cp", jars()}
+func compile(ctx context.Context, dir, classPath string) error {
+	args := []string{"-implicit:none", "-d", dir, "-cp", classPath}
 	files, err := sources.ReadDir(".")
 	if err != nil {
 		return fmt.Errorf("curator: %w", err)
@@ -88,7 +116,15 @@ func compile(ctx context.Context, dir string) error {
 	return nil
 }
 
-func command(dir string, servers []string, sessionTimeout time.Duration) *exec.Cmd {
-	return exec.Command("java", "-Xms256m", "-Xmx1g", "-cp", dir+":"+jars(), "Agent", //nolint:noctx // ends with its input
-		strings.Join(servers, ","), strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
+// command compiles the agent into a folder, and returns its command.
+func command(ctx context.Context, dir string, servers []string, sessionTimeout time.Duration) (*exec.Cmd, error) {
+	classPath, err := jars(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := compile(ctx, dir, classPath); err != nil {
+		return nil, err
+	}
+	return exec.Command("java", "-Xms256m", "-Xmx1g", "-cp", dir+":"+classPath, "Agent", //nolint:noctx // ends with its input
+		strings.Join(servers, ","), strconv.FormatInt(sessionTimeout.Milliseconds(), 10)), nil
 }

@@ -5,5 +5,5 @@
 //	agent.Do(t, "connect", "c")
 //	agent.Do(t, "latch", "a", "c", "/election", "an-id")
 //
-// It needs a JDK and Debian's libcurator-recipes-java (5.4.0).
+// It needs a JDK and Debian's libcurator-recipes-java (5.4.0), or fetches the Curator of the Debian suite that ZK names.
 package curator

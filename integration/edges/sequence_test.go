@@ -42,7 +42,7 @@ func text(o *output, options *slog.HandlerOptions) slog.Handler {
 }
 
 // A server whose counters stand near their ends, from a snapshot. What zktest does with
-// SetSequence (recipes/mutex/sequence_test.go has the details) a real one does too: it
+// SetSequence (internal/zkutil/queue/exhausted_test.go has the details) a real one does too: it
 // stays at the last number, which is never granted, and begins anew with a new parent.
 func TestSequenceSaturationOnARealServer(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package edges_test
 import (
 	"context"
 	"maps"
-	"path"
 	"strings"
 	"testing"
 	"time"
@@ -233,17 +232,13 @@ func all() map[string]call {
 	return calls
 }
 
-// watches counts those of all sessions on a znode and what is below it, but for those on directories of locks, which are root or right
-// below it: a client that has had a lock to itself for a while watches its directory, for as long as that is there.
+// watches counts those of all sessions on a znode and what is below it.
 func watches(t *testing.T, server, root string) (count int) {
 	t.Helper()
 	watches, err := zkadmin.Watches(t.Context(), server)
 	require.NoError(t, err)
 	for _, w := range watches {
-		isBelow := w.Path == root || strings.HasPrefix(w.Path, root+"/")
-		isContender := strings.HasPrefix(path.Base(w.Path), "_c_")
-		isDirectory := !isContender && (w.Path == root || path.Dir(w.Path) == root)
-		if isBelow && !isDirectory {
+		if w.Path == root || strings.HasPrefix(w.Path, root+"/") {
 			count++
 		}
 	}

@@ -26,8 +26,8 @@ func (f *fixture) judge(t *testing.T) {
 
 // blind reports whether somebody else has ended a term at the server.
 func (f *fixture) blind(r *seenTerm) bool {
-	_, excused := f.log.excused[r.lease.Path()]
-	return excused
+	_, _, isHarmed := f.log.harm(r)
+	return isHarmed
 }
 
 // judgeTerms: no two at once, and tokens grow.
@@ -50,8 +50,20 @@ func (f *fixture) judgeTerms(t *testing.T) {
 		if breach.Rule != judge.Exclusion {
 			excused = f.blind(next) && breach.Rule != judge.Ends
 		}
-		require.True(t, excused, "%v: %s, ended as %v, and %s", breach, before, before.cause, next)
+		require.True(t, excused, "%v: %s, ended as %v, and %s; meanwhile: %v", breach, before, before.cause, next, f.changesBetween(before.began, next.began))
 	}
+}
+
+// changesBetween are those that were forced in a span of time, and the one before them.
+func (f *fixture) changesBetween(from, to time.Time) []change {
+	after := func(at time.Time) int {
+		i := slices.IndexFunc(f.changes, func(c change) bool { return c.began.After(at) })
+		if i < 0 {
+			return len(f.changes)
+		}
+		return i
+	}
+	return f.changes[max(after(from)-1, 0):after(to)]
 }
 
 // isBlind reports whether a sighting is that of a term that somebody else has ended: of the first one of the contender that had
@@ -64,7 +76,7 @@ func (f *fixture) isBlind(s sighting) bool {
 // harmedBefore reports whether somebody else had begun to end the term itself before an instant: then the next leader may be
 // there already.
 func (f *fixture) harmedBefore(r *seenTerm, at time.Time) bool {
-	from, isHarmed := f.log.harmed[r.lease.Path()]
+	from, _, isHarmed := f.log.harm(r)
 	return isHarmed && from.Before(at)
 }
 
@@ -77,7 +89,7 @@ func (f *fixture) judgeWrites(t *testing.T) {
 		require.True(t, inOrder.Write(write.token), "ZooKeeper has taken token %#x after %#x", write.token, inOrder.Highest())
 	}
 	for _, c := range f.changes {
-		if gone, blind := f.log.excused[c.old.lease.Path()]; blind { // by this change, or just before it
+		if _, gone, blind := f.log.harm(c.old); blind { // by this change, or just before it
 			require.True(t, c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode), "%s: the last write of %s", c.kind.name, c.old)
 			continue
 		}

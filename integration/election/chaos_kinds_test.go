@@ -129,7 +129,7 @@ func partitionSuccessor(ctx context.Context, t *testing.T, f *fixture, old *seen
 func expire(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
 	session := old.by.group.client.Conn().SessionID()
-	defer f.log.excuse(old.lease.Path())()
+	defer f.log.expire(old.by.group)()
 	require.NoError(t, zkadmin.Expire(ctx, f.server, session))
 }
 

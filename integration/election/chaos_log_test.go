@@ -31,6 +31,8 @@ type seenTerm struct {
 	returned time.Time
 }
 
+const instant = "15:04:05.000" // a layout
+
 // over is when the next term may begin: a leader that takes part in the end is waited for.
 func (r *seenTerm) over() time.Time {
 	if errors.Is(r.cause, recipes.ErrReleased) || errors.Is(r.cause, recipes.ErrClosed) {
@@ -46,7 +48,7 @@ type sighting struct {
 }
 
 func (r *seenTerm) String() string {
-	return fmt.Sprintf("%s (token %#x, from %s)", r.by.id, r.lease.FencingToken(), r.began.Format("15:04:05.000"))
+	return fmt.Sprintf("%s (token %#x, from %s)", r.by.id, r.lease.FencingToken(), r.began.Format(instant))
 }
 
 // journal records the terms in the order in which they began.
@@ -55,7 +57,14 @@ type journal struct {
 	terms   []*seenTerm          // guarded by mu
 	excused map[string]time.Time // guarded by mu; see excuse
 	harmed  map[string]time.Time // guarded by mu; when that began
+	expired []expiry             // guarded by mu
 	changed chan struct{}        // guarded by mu; closed and replaced when terms change
+}
+
+// expiry is the end of a session by somebody else.
+type expiry struct {
+	of       *group
+	from, to time.Time // while it was under way
 }
 
 func newJournal() *journal {
@@ -95,6 +104,32 @@ func (j *journal) excuse(path string) (gone func()) {
 	}
 	note()
 	return note
+}
+
+// expire notes that somebody else ends the session of a group. All znodes of the session go, not only that of the term that is to
+// end: by the time the server acts, another contender of the group may lead. The result notes that the session is gone.
+func (j *journal) expire(g *group) (gone func()) {
+	from := time.Now()
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.expired = append(j.expired, expiry{g, from, time.Now()})
+	}
+}
+
+// harm returns when somebody else has begun to delete the znode of a term, and when it was gone.
+func (j *journal) harm(r *seenTerm) (from, gone time.Time, isHarmed bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if gone, isHarmed = j.excused[r.lease.Path()]; isHarmed {
+		return j.harmed[r.lease.Path()], gone, true
+	}
+	for _, e := range j.expired {
+		if e.of == r.by.group && r.began.Before(e.to) && r.ended.After(e.from) {
+			return e.from, e.to, true
+		}
+	}
+	return time.Time{}, time.Time{}, false
 }
 
 // leader waits for the latest term to stand.

@@ -86,8 +86,13 @@ type contender struct {
 // change is one forced change of leadership.
 type change struct {
 	kind      kind
+	began     time.Time
 	old, next *seenTerm
 	took      time.Duration
+}
+
+func (c change) String() string {
+	return fmt.Sprintf("%s at %s, from %s to %s", c.kind.name, c.began.Format(instant), c.old, c.next)
 }
 
 func newFixture(t *testing.T, e *ensemble.Ensemble, r recipe, seed uint64) *fixture {
@@ -206,7 +211,8 @@ func (f *fixture) force(t *testing.T, k kind) {
 	defer cancel()
 	old, err := f.log.leader(ctx)
 	require.NoError(t, err, "before: %s", k.name)
-	began := time.Now()
+	forced := time.Now()
+	began := forced
 	k.force(ctx, t, f, old)
 	next, err := f.log.after(ctx, old)
 	require.NoError(t, err, "after: %s, by %s", k.name, old)
@@ -222,5 +228,5 @@ func (f *fixture) force(t *testing.T, k kind) {
 	late := f.store.write(old.lease)
 	require.False(t, late.claimed, "%s: a late write by %s", k.name, old)
 	require.ErrorIs(t, late.err, zk.ErrNoNode, "%s: a late write by %s", k.name, old)
-	f.changes = append(f.changes, change{k, old, next, took})
+	f.changes = append(f.changes, change{k, forced, old, next, took})
 }

@@ -37,6 +37,8 @@ type Config struct {
 	Files map[string][]byte
 	// Env are environment variables of every server, beside those that the image needs.
 	Env map[string]string
+	// Suite is the Debian suite whose ZooKeeper runs, whatever the environment says; "" leaves that to the environment.
+	Suite string
 	// Private asks for containers of its own even where ZKRECIPES_SERVERS is set: for tests that inject faults.
 	Private bool
 }
@@ -53,7 +55,7 @@ func (c Config) withDefaults() Config {
 
 // ordinary reports whether any running server would do.
 func (c Config) ordinary() bool {
-	return c.Nodes <= 1 && c.TickTime == 0 && len(c.JVMFlags) == 0 && len(c.Properties) == 0 && len(c.Files) == 0 && len(c.Env) == 0 && !c.Private
+	return c.Nodes <= 1 && c.TickTime == 0 && len(c.JVMFlags) == 0 && len(c.Properties) == 0 && len(c.Files) == 0 && len(c.Env) == 0 && c.Suite == "" && !c.Private
 }
 
 // zooCfg returns the server's configuration file, the same for every node.

@@ -11,7 +11,8 @@
 // # Image
 //
 // The official image (OfficialImage) is used when it is present or can be pulled; otherwise package image builds one from
-// Debian packages, once. ZKRECIPES_IMAGE names an image to use instead. Any image with the official one's paths will do:
+// Debian packages, once. ZK names the Debian suite, and so the release of ZooKeeper: see package image. ZKRECIPES_IMAGE
+// names an image to use instead of both. Any image with the official one's paths will do:
 // /conf/zoo.cfg, /data/myid and JVMFLAGS. The official image holds no iptables; tests of partitions need the built one.
 //
 // # Environment

@@ -24,6 +24,7 @@ const OfficialImage = "zookeeper:3.9"
 const (
 	envImage        = "ZKRECIPES_IMAGE"
 	envServers      = "ZKRECIPES_SERVERS"
+	envSuite        = "ZK"
 	envRyukDisabled = "TESTCONTAINERS_RYUK_DISABLED"
 	envHostOverride = "TESTCONTAINERS_HOST_OVERRIDE"
 	envImagePrefix  = "TESTCONTAINERS_HUB_IMAGE_NAME_PREFIX"
@@ -137,13 +138,27 @@ func chooseImage(ctx context.Context, docker *client.Client) (string, error) {
 	if name := os.Getenv(envImage); name != "" {
 		return name, nil
 	}
-	pullErr := havePulled(ctx, docker, OfficialImage)
-	if pullErr == nil {
-		return OfficialImage, nil
+	pullErr := errors.New(envSuite + " names a suite")
+	if os.Getenv(envSuite) == "" {
+		if pullErr = havePulled(ctx, docker, OfficialImage); pullErr == nil {
+			return OfficialImage, nil
+		}
 	}
 	tag, err := image.Build(ctx, os.Stderr)
 	if err != nil {
 		return "", fmt.Errorf("ensemble: no image: %w", errors.Join(pullErr, err))
+	}
+	return tag, nil
+}
+
+// imageOf returns the image of a Debian suite, or the chosen one for "".
+func (e *engine) imageOf(ctx context.Context, suite string) (string, error) {
+	if suite == "" {
+		return e.image, nil
+	}
+	tag, err := image.BuildSuite(ctx, suite, os.Stderr)
+	if err != nil {
+		return "", fmt.Errorf("ensemble: no image of %s: %w", suite, err)
 	}
 	return tag, nil
 }

@@ -42,6 +42,9 @@ func Start(ctx context.Context, cfg Config) (*Ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := eng.imageOf(ctx, cfg.Suite); err != nil { // before the timeout, because it may have to be built
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %v", startTimeout))
 	defer cancel()
 	e := &Ensemble{engine: eng}

@@ -58,8 +58,14 @@ func (e *Ensemble) Pause(ctx context.Context, i int) error {
 			return err
 		}
 		err := pause()
-		for tries := 1; tries < 5 && err != nil && strings.Contains(err.Error(), "unable to freeze"); tries++ {
-			err = pause() // on a busy machine runc gives up on threads that do not come to a stop soon
+		// On a busy machine runc gives up on threads that do not come to a stop soon.
+		for tries := 1; tries < 40 && err != nil && strings.Contains(err.Error(), "unable to freeze"); tries++ {
+			select {
+			case <-time.After(250 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			err = pause()
 		}
 		if err != nil {
 			return err

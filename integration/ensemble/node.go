@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 	tclog "github.com/testcontainers/testcontainers-go/log"
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
@@ -25,6 +27,8 @@ type node struct {
 	container *testcontainers.DockerContainer
 	server    string // client port on this host
 	secure    string // secureClientPort on this host, if configured
+	cfg       Config
+	ports     []string // on this host
 
 	mu    sync.Mutex
 	state state // guarded by mu
@@ -51,14 +55,15 @@ const (
 // startNode creates and starts node i.
 func startNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontainers.DockerNetwork) (*node, error) {
 	for try := 1; ; try++ {
-		n, err := tryNode(ctx, e, cfg, i, nw)
+		n, err := tryNode(ctx, e, cfg, i, nw, nil, nil)
 		if err == nil || try == portTries || !portTaken(err) {
 			return n, err
 		}
 	}
 }
 
-func tryNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontainers.DockerNetwork) (*node, error) {
+// tryNode starts node i on the given ports, or on free ones, with a tar archive of its data directory, or without data.
+func tryNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontainers.DockerNetwork, ports []string, data []byte) (*node, error) {
 	inside := []string{strconv.Itoa(clientPort)}
 	if port := cfg.Properties["secureClientPort"]; port != "" {
 		inside = append(inside, port)
@@ -70,15 +75,17 @@ func tryNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontaine
 		if err != nil {
 			return nil, fmt.Errorf("port %q: %w", port, err)
 		}
-		outside[k] = freePort()
+		if outside[k] = freePort(); ports != nil {
+			outside[k] = ports[k]
+		}
 		bindings[p] = []network.PortBinding{{HostIP: e.publishOn(), HostPort: outside[k]}}
 	}
 	files := []testcontainers.ContainerFile{
 		file(configPath, cfg.zooCfg()),
 		file(dataDir+"/myid", []byte(strconv.Itoa(i+1))),
 	}
-	for _, path := range slices.Sorted(maps.Keys(cfg.Files)) {
-		files = append(files, file(path, cfg.Files[path]))
+	for _, name := range slices.Sorted(maps.Keys(cfg.Files)) {
+		files = append(files, file(name, cfg.Files[name]))
 	}
 	options := []testcontainers.ContainerCustomizer{
 		testcontainers.WithEnv(map[string]string{"JVMFLAGS": cfg.jvmFlags(), "ZK_SERVER_HEAP": "256", "ZOO_MY_ID": strconv.Itoa(i + 1)}),
@@ -95,12 +102,26 @@ func tryNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontaine
 	if nw != nil {
 		options = append(options, tcnetwork.WithNetwork([]string{alias(i)}, nw))
 	}
-	c, err := testcontainers.Run(ctx, e.image, options...)
+	if data != nil {
+		options = append(options, testcontainers.WithAdditionalLifecycleHooks(testcontainers.ContainerLifecycleHooks{
+			PostCreates: []testcontainers.ContainerHook{func(ctx context.Context, c testcontainers.Container) error {
+				_, err := e.docker.CopyToContainer(ctx, c.GetContainerID(), client.CopyToContainerOptions{
+					DestinationPath: path.Dir(dataDir), Content: bytes.NewReader(data),
+				})
+				return err
+			}},
+		}))
+	}
+	name, err := e.imageOf(ctx, cfg.Suite)
+	if err != nil {
+		return nil, err
+	}
+	c, err := testcontainers.Run(ctx, name, options...)
 	if err != nil {
 		// Not ctx: what was made must go even if the caller has stopped waiting.
 		return nil, errors.Join(fmt.Errorf("node %d: %w", i, err), testcontainers.TerminateContainer(c, testcontainers.StopTimeout(0)))
 	}
-	n := &node{container: c, server: net.JoinHostPort(e.host, outside[0])}
+	n := &node{container: c, server: net.JoinHostPort(e.host, outside[0]), cfg: cfg, ports: outside}
 	if len(outside) > 1 {
 		n.secure = net.JoinHostPort(e.host, outside[1])
 	}

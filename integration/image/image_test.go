@@ -20,6 +20,11 @@ func TestBuildMakesTheImageOnce(t *testing.T) {
 	require.Equal(t, tag, again)
 }
 
+func TestUnknownSuiteIsRefused(t *testing.T) {
+	_, err := BuildSuite(t.Context(), "potato", os.Stderr)
+	require.Error(t, err)
+}
+
 func TestTagFollowsFromTheScriptsOwnFolder(t *testing.T) {
 	tag, err := Build(t.Context(), os.Stderr)
 	require.NoError(t, err)

@@ -53,6 +53,46 @@ func election(t *testing.T, recipe, first, second string, ids [3]string) {
 	queued(t, path, 0)
 }
 
+// TestPriorityBesideCurator has a candidate with a priority between two of Curator's latch or selector, which take part as equals:
+// each side sees the other's ids, nobody asks Curator's leader to yield, and Curator leads when its turn has come.
+func TestPriorityBesideCurator(t *testing.T) {
+	t.Parallel()
+	for _, recipe := range []string{"latch", "selector"} {
+		t.Run(recipe, func(t *testing.T) {
+			t.Parallel()
+			path := testkit.Path(t)
+			first := stand(t, "Curator", recipe, path, "java-1")
+			agreed(t, []candidate{first}, "java-1")
+			high := standSteered(t, recipe, path, "go-high", 7)
+			queued(t, path, 2)
+			second := stand(t, "Curator", recipe, path, "java-2")
+			nodes := queued(t, path, 3)
+			require.Contains(t, nodes[1], "-p7-")
+			agreed(t, []candidate{first, high, second}, "java-1", "go-high", "java-2")
+			require.ErrorIs(t, high.transfer(t, "go-high"), recipes.ErrNotSteered, "Curator's leader is ahead")
+			require.Equal(t, nodes, queued(t, path, 3))
+
+			first.close(t)
+			agreed(t, []candidate{high, second}, "go-high", "java-2")
+			if recipe == "latch" { // Curator's would miss the end of a candidate whose znode was written to
+				require.ErrorIs(t, high.transfer(t, "java-2"), recipes.ErrNotSteered)
+				agreed(t, []candidate{high, second}, "go-high", "java-2")
+				high.close(t)
+				agreed(t, []candidate{second}, "java-2")
+				high = standSteered(t, recipe, path, "go-high", 7)
+			} else {
+				require.NoError(t, high.transfer(t, "java-2"))
+			}
+			queued(t, path, 2)
+			agreed(t, []candidate{second, high}, "java-2", "go-high")
+			second.close(t)
+			agreed(t, []candidate{high}, "go-high")
+			high.close(t)
+			queued(t, path, 0)
+		})
+	}
+}
+
 // agreed waits until the first one leads, and asks everybody about everything.
 func agreed(t *testing.T, all []candidate, ids ...string) {
 	t.Helper()
@@ -83,15 +123,35 @@ func stand(t *testing.T, language, recipe, path, id string) candidate {
 	}
 	client := connect(t, options{})
 	if recipe == "latch" {
-		l, err := latch.New(client, path, latch.WithID(id))
-		require.NoError(t, err)
-		require.NoError(t, l.Start())
-		return goCandidate{l}
+		return startLatch(t, client, path, latch.WithID(id))
 	}
+	return startSelector(t, client, path, selector.WithID(id))
+}
+
+// standSteered is stand for a candidate of this library with a priority.
+func standSteered(t *testing.T, recipe, path, id string, priority int) goCandidate {
+	t.Helper()
+	client := connect(t, options{})
+	if recipe == "latch" {
+		return startLatch(t, client, path, latch.WithID(id), latch.WithPriority(priority))
+	}
+	return startSelector(t, client, path, selector.WithID(id), selector.WithPriority(priority))
+}
+
+func startLatch(t *testing.T, client *recipes.Client, path string, opts ...latch.Option) goCandidate {
+	t.Helper()
+	l, err := latch.New(client, path, opts...)
+	require.NoError(t, err)
+	require.NoError(t, l.Start())
+	return goCandidate{l}
+}
+
+func startSelector(t *testing.T, client *recipes.Client, path string, opts ...selector.Option) goCandidate {
+	t.Helper()
 	s, err := selector.New(client, path, func(ctx context.Context, _ *recipes.Lease) error {
 		<-ctx.Done()
 		return nil
-	}, selector.WithID(id), selector.WithAutoRequeue())
+	}, append(opts, selector.WithAutoRequeue())...)
 	require.NoError(t, err)
 	require.NoError(t, s.Start())
 	return goCandidate{s}
@@ -128,8 +188,14 @@ type goCandidate struct {
 		HasLeadership() bool
 		Leader(ctx context.Context) (recipes.Participant, error)
 		Participants(ctx context.Context) ([]recipes.Participant, error)
+		TransferTo(ctx context.Context, id string) error
 		Close() error
 	}
+}
+
+func (c goCandidate) transfer(t *testing.T, id string) error {
+	t.Helper()
+	return c.recipe.TransferTo(testkit.Context(t), id)
 }
 
 func (c goCandidate) leads(t *testing.T) bool {

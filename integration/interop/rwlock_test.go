@@ -155,7 +155,7 @@ func TestDowngradeOfCurator(t *testing.T) {
 	queued(t, path, 2)
 	java.do(t, "read")
 	reader := java.do(t, "readers")[0]
-	version, err := curator.Version()
+	version, err := curator.Version(t.Context())
 	require.NoError(t, err)
 	t.Logf("Curator %s", version)
 	if !strings.HasPrefix(version, "5.4.") {

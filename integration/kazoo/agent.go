@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/integration/image"
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 )
 
@@ -46,15 +47,33 @@ func Open(ctx context.Context, dir string, servers []string, sessionTimeout time
 
 // Version returns what the agent's Python says of kazoo.
 func Version(ctx context.Context) (string, error) {
-	_, version, err := python(ctx)
+	env, err := environment(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, version, err := python(ctx, env)
 	return version, err
 }
 
+// environment returns that of the agent: with the kazoo of the Debian suite that ZK names, if it is not the machine's.
+func environment(ctx context.Context) ([]string, error) {
+	clients, err := image.Clients(ctx, os.Stderr)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("kazoo: %w", err)
+	case clients == "":
+		return os.Environ(), nil
+	}
+	return append(os.Environ(), "PYTHONPATH="+filepath.Join(clients, "python")), nil
+}
+
 // python finds an interpreter that has kazoo.
-func python(ctx context.Context) (path, version string, err error) {
+func python(ctx context.Context, env []string) (path, version string, err error) {
 	failures := []error{errors.New("kazoo: no Python has it (python3-kazoo)")}
 	for _, path := range pythons {
-		out, err := exec.CommandContext(ctx, path, "-c", "import kazoo; print(kazoo.__version__)").CombinedOutput()
+		cmd := exec.CommandContext(ctx, path, "-c", "import kazoo; print(kazoo.__version__)")
+		cmd.Env = env
+		out, err := cmd.CombinedOutput()
 		if err == nil {
 			return path, strings.TrimSpace(string(out)), nil
 		}
@@ -64,7 +83,11 @@ func python(ctx context.Context) (path, version string, err error) {
 }
 
 func command(ctx context.Context, dir string, servers []string, sessionTimeout time.Duration) (*exec.Cmd, error) {
-	path, _, err := python(ctx)
+	env, err := environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	path, _, err := python(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +95,8 @@ func command(ctx context.Context, dir string, servers []string, sessionTimeout t
 	if err := os.WriteFile(file, source, 0o600); err != nil {
 		return nil, fmt.Errorf("kazoo: %w", err)
 	}
-	return exec.Command(path, file, strings.Join(servers, ","), //nolint:noctx // ends with its input
-		strconv.FormatInt(sessionTimeout.Milliseconds(), 10)), nil
+	cmd := exec.Command(path, file, strings.Join(servers, ","), //nolint:noctx // ends with its input
+		strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
+	cmd.Env = env
+	return cmd, nil
 }

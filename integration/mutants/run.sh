@@ -2,7 +2,7 @@
 # Plants one defect after the other in a copy of the library, and climbs the test ladder
 # until a rung fails: a defect that no rung finds says that a test is missing. Each rung
 # runs once, the schedules of faults and the chaos with many seeds. Before the first rung
-# comes the test that docs/reliability.md names for the defect, alone: most climbs end there.
+# comes the test that docs/evidence/reliability.md names for the defect, alone: most climbs end there.
 # A rung that fails without a defect, too, finds none.
 #
 #	run.sh [-check] [NAME…]    names of patches; default: all. -check only compiles them
@@ -33,7 +33,9 @@ rungs=(
 
 # culprit names the test that failed first, or that ran when time was up.
 culprit() {
-	if grep -q '^panic: test timed out' "$1"; then
+	if grep -q '^panic: Test[^ ]* hangs: ' "$1"; then # see testkit.Bubble
+		sed -n 's/^panic: \(Test[^ ]* hangs\): .*/\1/p;T;q' "$1"
+	elif grep -q '^panic: test timed out' "$1"; then
 		echo "$(sed -n '/^\trunning tests:/{n;s/^\t*\([^ ]*\).*/\1/p;q}' "$1") hangs"
 	else
 		grep -oE -m 1 -e '--- FAIL: [^ ]+|^panic: .*|^fatal error: .*' "$1" | sed 's/^--- FAIL: //' || tail -n 1 "$1"
@@ -44,14 +46,14 @@ culprit() {
 mkdir "$work/whole"
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/whole")
 
-# print_remembered NAME prints the test that docs/reliability.md names for a defect, as a rung:
-# in all packages that have a test of that name.
+# print_remembered NAME prints the test that docs/evidence/reliability.md names for a defect, as a rung:
+# in all packages that have a test of that name, those of zkr included.
 limit="-timeout 90s"
 print_remembered() {
 	local found packages
-	found=$(grep -F "patches/$1.patch)" "$work/whole/docs/reliability.md" | sed -n 's/.*| `\(Test[A-Za-z0-9_]*\).*/\1/p')
+	found=$(grep -F "patches/$1.patch)" "$work/whole/docs/evidence/reliability.md" | sed -n 's/.*| `\(Test[A-Za-z0-9_]*\).*/\1/p')
 	[ -n "$found" ] || return 0
-	packages=$(cd "$work/whole" && grep -rl --include='*_test.go' "^func $found(" internal recipes | xargs -rn 1 dirname | sort -u | sed 's|^|./|')
+	packages=$(cd "$work/whole" && grep -rl --include='*_test.go' "^func $found(" internal recipes cmd/zkr | xargs -rn 1 dirname | sort -u | sed 's|^|./|')
 	[ -n "$packages" ] || return 0
 	printf '%s\n' "virtual time" "go test -count=1 -failfast $limit -run '^$found\$' $(echo $packages)"
 }

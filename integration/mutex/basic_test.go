@@ -22,7 +22,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	var m *mutex.InterProcessMutex
 	var proxy *faultproxy.Proxy
 	isBrief := func() bool {
-		client, p := proxied(t) // each time another: one that is alone for a while lists no queue
+		client, p := proxied(t)
 		m, proxy = newMutex(t, client, path), p
 		proxy.ResetCounts()
 		require.NoError(t, acquire(t, m).Release())

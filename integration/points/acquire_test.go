@@ -29,19 +29,6 @@ var acquireScenarios = []scenario{
 		s.holds(lease)
 		s.release(lease)
 	}},
-	{part: "acquire", name: "acquire, alone for a while", brief: true, play: func(s *stage) {
-		s.exists()
-		for range 3 {
-			s.release(s.acquire(s.client))
-		}
-		s.hasRead(s.dir) // and watches it
-		s.release(s.acquire(s.client))
-		s.begin()
-		lease := s.acquire(s.client)
-		s.end()
-		s.holds(lease)
-		s.release(lease)
-	}},
 	{part: "acquire", name: "acquire and hold", play: func(s *stage) {
 		s.exists()
 		s.begin()

@@ -3,7 +3,7 @@
 // come to the same end, leave nothing in ZooKeeper and stand in nobody's way.
 //
 //	go test -race ./points                          # each fault 3 times at each point
-//	go test -race -timeout 30m ./points -rounds 25  # the figures of docs/reliability.md
+//	go test -race -timeout 30m ./points -rounds 25  # the figures of docs/evidence/reliability.md
 //
 // A scenario is a small function that plays a recipe with a client of its own. Played without a fault it shows which
 // requests it sends: they are its points. Heartbeats and pings are none, but where the scenario waits for them.

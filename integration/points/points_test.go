@@ -80,7 +80,7 @@ func everyPoint(t *testing.T, w *world, seed uint64) {
 
 func chosen() []scenario {
 	all := slices.Concat(acquireScenarios, waitScenarios, revokeScenarios, latchScenarios, selectorScenarios, closeScenarios,
-		readWriteScenarios, semaphoreScenarios, multilockScenarios)
+		readWriteScenarios, semaphoreScenarios, multilockScenarios, onceScenarios)
 	return slices.DeleteFunc(all, func(sc scenario) bool { return !strings.Contains(sc.part+": "+sc.name, *only) })
 }
 

@@ -32,6 +32,7 @@ type scenario struct {
 	alone      string        // the one operation that is a step, where others race with it; "": all are
 	brief      bool          // reads are no steps: a hold may be over before its znode is read
 	briefIn    string        // a directory of such holds, while other reads are steps; "": none
+	briefOwn   bool          // holds may end before their own znodes are read
 	background bool          // what is left is deleted in the background
 
 	slowTurn bool                          // the turn for the permits is passed on so slowly that they are looked at again
@@ -136,7 +137,7 @@ func (s *stage) counts(r faultproxy.Request) bool {
 func (s *stage) isTimed(r faultproxy.Request) bool {
 	switch r.Op {
 	case "getData":
-		return s.brief || s.briefIn != "" && strings.HasPrefix(r.Path, path.Join(s.dir, s.briefIn)+"/")
+		return s.brief || s.briefOwn && strings.HasPrefix(path.Base(r.Path), "_c_") || s.briefIn != "" && strings.HasPrefix(r.Path, path.Join(s.dir, s.briefIn)+"/")
 	case "getChildren2":
 		return s.passed.Load() && !s.slowTurn && path.Base(r.Path) == taken
 	default:
@@ -238,6 +239,7 @@ func (s *stage) pathsIn(below string) []string {
 		return nil
 	}
 	require.NoError(s, err)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "last" }) // the record of package once
 	number := func(name string) string { return name[len(name)-10:] }
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
 	for i, name := range names {

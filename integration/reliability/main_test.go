@@ -1,6 +1,6 @@
 // Package reliability_test takes leases on three servers through what goes wrong between servers: it shows when a lease
 // has to end, when it has to stay, and what a process learns that was stopped meanwhile. The short form is what CI runs;
-// with the flags below it gives the figures of docs/reliability.md.
+// with the flags below it gives the figures of docs/evidence/reliability.md.
 package reliability_test
 
 import (

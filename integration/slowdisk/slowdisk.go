@@ -63,15 +63,21 @@ func Install(ctx context.Context, cfg *ensemble.Config) error {
 
 // Slow makes each fsync of every server take this long from now on; 0 makes them as fast as they were.
 func Slow(ctx context.Context, servers *ensemble.Ensemble, delay time.Duration) error {
+	errs := make([]error, len(servers.Servers()))
+	var all sync.WaitGroup // each ends with ctx; joined here
+	for i := range errs {
+		all.Go(func() { errs[i] = SlowOne(ctx, servers, i, delay) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// SlowOne is Slow for one server.
+func SlowOne(ctx context.Context, servers *ensemble.Ensemble, i int, delay time.Duration) error {
 	script := "rm -f " + told
 	if delay > 0 {
 		script = "echo " + strconv.FormatInt(delay.Microseconds(), 10) + " >" + told
 	}
-	errs := make([]error, len(servers.Servers()))
-	var all sync.WaitGroup // each ends with ctx; joined here
-	for i := range errs {
-		all.Go(func() { _, errs[i] = servers.Exec(ctx, i, "sh", "-c", script) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	_, err := servers.Exec(ctx, i, "sh", "-c", script)
+	return err
 }

@@ -48,13 +48,15 @@ func Expire(ctx context.Context, server string, sessionID int64) error {
 }
 
 // Handshake opens a new session and closes it again: two writes that the ensemble's quorum has committed when Handshake
-// returns nil.
+// returns nil. A server that demands a login refuses the close; the session then expires.
 func Handshake(ctx context.Context, server string) error {
-	if err := closeAs(ctx, server, 0, make([]byte, proto.PasswordLength)); err != nil {
+	if err := closeAs(ctx, server, 0, make([]byte, proto.PasswordLength)); err != nil && !errors.Is(err, errLoginRequired) {
 		return fmt.Errorf("zkadmin: handshake: %w", err)
 	}
 	return nil
 }
+
+var errLoginRequired = errors.New("the server demands a login")
 
 func closeAs(ctx context.Context, server string, id int64, password []byte) error {
 	conn, err := dial(ctx, server)
@@ -91,10 +93,14 @@ func closeAs(ctx context.Context, server string, id int64, password []byte) erro
 	if answer.Err() != nil {
 		return io.ErrUnexpectedEOF
 	}
-	if code != proto.CodeOK {
+	switch code {
+	case proto.CodeOK:
+		return nil
+	case proto.CodeLoginRequired:
+		return errLoginRequired
+	default:
 		return fmt.Errorf("server error %d", code)
 	}
-	return nil
 }
 
 func connectRequest(id int64, password []byte) []byte {

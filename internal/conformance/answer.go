@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// answer is the text of a reply's body after its header.
+// answer returns the text of a reply's body after its header.
 func (r *Runner) answer(op int32, body *proto.Decoder) string {
 	text := r.result(op, body)
 	if body.Err() != nil {
@@ -24,7 +24,7 @@ func (r *Runner) answer(op int32, body *proto.Decoder) string {
 	return text
 }
 
-// result is the text of what an operation that went well returns.
+// result returns the text of a successful operation's result.
 func (r *Runner) result(op int32, body *proto.Decoder) string {
 	switch op {
 	case proto.OpCreate, proto.OpSync:
@@ -51,7 +51,8 @@ func (r *Runner) result(op int32, body *proto.Decoder) string {
 	return ""
 }
 
-// multi is the text of a transaction's results, or of several reads': " | create path=/x | check".
+// multi returns the text of the results of a transaction or a multiRead: " | create path=/x
+// | check".
 func (r *Runner) multi(body *proto.Decoder) string {
 	var b strings.Builder
 	for {
@@ -80,8 +81,8 @@ func (r *Runner) multi(body *proto.Decoder) string {
 	}
 }
 
-// returned notes a path that the server made, so that scripts can refer to it. Those
-// of the top don't count: see generator.below.
+// returned records a path that the server has created, so that scripts can refer to it.
+// Top-level paths don't count: see generator.below.
 func (r *Runner) returned(op int32, path string) string {
 	if op != proto.OpSync && strings.LastIndex(path, "/") > 0 {
 		r.made = append(r.made, path)
@@ -89,7 +90,7 @@ func (r *Runner) returned(op int32, path string) string {
 	return quote(path)
 }
 
-// stat is the text of a znode's stat.
+// stat returns the text of a znode's stat.
 func (r *Runner) stat(s zk.Stat) string {
 	text := fmt.Sprintf(" czxid=%s mzxid=%s pzxid=%s v=%d cv=%d av=%d owner=%s len=%d children=%d",
 		r.showZxid(s.Czxid), r.showZxid(s.Mzxid), r.showZxid(s.Pzxid), s.Version, s.Cversion, s.Aversion,
@@ -97,7 +98,7 @@ func (r *Runner) stat(s zk.Stat) string {
 	return text + r.checkTime(s.Czxid, s.Ctime) + r.checkTime(s.Mzxid, s.Mtime)
 }
 
-// content is the text of a znode's data.
+// content returns the text of a znode's data.
 func content(data []byte) string {
 	switch {
 	case data == nil:
@@ -108,10 +109,10 @@ func content(data []byte) string {
 	return strconv.Quote(string(data))
 }
 
-// quote is a path as scripts have it.
+// quote returns a path in the notation of scripts.
 func quote(path string) string { return Arg{Value: path}.String() }
 
-// names is the text of a list of children, whose order means nothing.
+// names returns the text of a list of children, whose order is arbitrary.
 func names(list []string) string {
 	slices.Sort(list)
 	for i, name := range list {
@@ -120,8 +121,8 @@ func names(list []string) string {
 	return " [" + strings.Join(list, " ") + "]"
 }
 
-// acls is the text of an ACL. Digests with the same permissions have an order of our
-// own: the server takes what "auth" stands for from a set.
+// acls returns the text of an ACL. Digests with the same permissions are sorted, because
+// the server takes the identities for "auth" from a set.
 func acls(list []zk.ACL) string {
 	for from := 0; from < len(list); {
 		to := from + 1

@@ -8,8 +8,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// barrier pings on every connection and reads up to the answers: whatever the step
-// has set off is there by then.
+// barrier pings on every connection and reads up to the answers: by then, every effect of
+// the step has arrived.
 func (r *Runner) barrier(step Step) {
 	names := slices.Sorted(maps.Keys(r.sessions))
 	if i := slices.Index(names, step.Session); i > 0 {
@@ -34,7 +34,7 @@ func (r *Runner) barrier(step Step) {
 	}
 }
 
-// pong reads up to the answer to a ping. The zxid in it is told if it is news.
+// pong reads up to the answer to a ping, and reports the zxid in the answer if it is new.
 func (r *Runner) pong(s *session) {
 	r.read(s, proto.XidPing, func(head header, body *proto.Decoder) {
 		if head.code != proto.CodeOK || body.Len() > 0 {
@@ -47,7 +47,8 @@ func (r *Runner) pong(s *session) {
 	})
 }
 
-// until waits for an event: "b:Deleted /x" for session b to be told of that.
+// until waits for an event: "b:Deleted /x" waits until session b is notified of the
+// deletion.
 func (r *Runner) until(event string) {
 	name, what, _ := strings.Cut(event, ":")
 	line := name + " event " + what
@@ -58,8 +59,8 @@ func (r *Runner) until(event string) {
 	}
 }
 
-// sortEvents puts the events at the end of a session in an order of our own: the
-// server takes the session's znodes from a set.
+// sortEvents sorts the events at the end of a session, because the server takes the
+// session's znodes from a set.
 func (r *Runner) sortEvents() {
 	for from := 0; from < len(r.lines); {
 		name, what, _ := strings.Cut(r.lines[from], " ")

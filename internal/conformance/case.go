@@ -11,16 +11,17 @@ import (
 
 // The kinds of servers that cases are for; see [Cases].
 const (
-	// Extended knows TTLs: zookeeper.extendedTypesEnabled=true.
+	// Extended supports TTLs: zookeeper.extendedTypesEnabled=true.
 	Extended = "extended"
-	// Plain doesn't, as is the default.
+	// Plain, the default, doesn't support TTLs.
 	Plain = "plain"
-	// Reaping is Extended and looks for containers and TTLs to remove all the time,
-	// where the others don't within a test: znode.container.checkIntervalMs.
+	// Reaping is Extended, and continuously removes empty containers and expired TTL
+	// znodes, which the other kinds don't do during a test:
+	// znode.container.checkIntervalMs.
 	Reaping = "reaping"
 )
 
-// Case is a script that shows one idea, with what a real ZooKeeper answered.
+// Case is a script for one idea, with the answers of a real ZooKeeper.
 type Case struct {
 	File  string // "create.txt"
 	Name  string
@@ -29,16 +30,16 @@ type Case struct {
 
 // Line is one step of a Case.
 type Line struct {
-	Comments []string // above the step
+	Comments []string // comment lines above the step
 	Step     Step
-	Answers  []string // what [Runner.Play] has to return
+	Answers  []string // expected from [Runner.Play]
 }
 
 //go:embed testdata
 var testdata embed.FS
 
-// Cases are those for a kind of server, in an order in which they can be played on
-// one server, fresh at the start.
+// Cases returns the cases for a kind of server, in an order in which one fresh server can
+// play them all.
 func Cases(kind string) ([]Case, error) {
 	var cases []Case
 	files, err := fs.Glob(testdata, "testdata/"+kind+"/*.txt")
@@ -103,10 +104,10 @@ func ParseCases(file, text string) ([]Case, error) {
 	return cases, lines.Err()
 }
 
-// indent stands before an answer.
+// indent precedes an answer.
 const indent = "    "
 
-// FormatCases is the opposite of ParseCases.
+// FormatCases is the inverse of ParseCases.
 func FormatCases(cases []Case) string {
 	var b strings.Builder
 	for i, c := range cases {
@@ -127,8 +128,8 @@ func FormatCases(cases []Case) string {
 	return b.String()
 }
 
-// Play plays a case on a server and returns it with the answers that came, and an
-// error if the server wasn't left as it was found.
+// Play plays a case on a server and returns the case with the server's answers, and an
+// error if the case has left the server changed.
 func (c Case) Play(dial Dial) (Case, error) {
 	r := NewRunner(dial)
 	played := c

@@ -12,7 +12,7 @@ import (
 
 var kinds = []string{conformance.Extended, conformance.Plain, conformance.Reaping}
 
-func TestTheFilesOfCasesAreAsTheyWouldBeWritten(t *testing.T) {
+func TestCaseFilesAreFormatted(t *testing.T) {
 	for _, kind := range kinds {
 		files, err := filepath.Glob(filepath.Join("testdata", kind, "*.txt"))
 		require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestTheFilesOfCasesAreAsTheyWouldBeWritten(t *testing.T) {
 	}
 }
 
-func TestEveryCaseHasANameOfItsOwnAndAnswers(t *testing.T) {
+func TestCasesHaveUniqueNamesAndAnswers(t *testing.T) {
 	for _, kind := range kinds {
 		cases, err := conformance.Cases(kind)
 		require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestEveryCaseHasANameOfItsOwnAndAnswers(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoCase(t *testing.T) {
+func TestParseCasesRejectsMalformedText(t *testing.T) {
 	for _, text := range []string{"a connect\n", "== x\n    an answer\n", "== x\na\n"} {
 		_, err := conformance.ParseCases("x.txt", text)
 		require.ErrorContains(t, err, "x.txt:")

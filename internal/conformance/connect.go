@@ -10,14 +10,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// connect makes a connection, for a new session or for one that is there.
+// connect makes a connection, for a new or an existing session.
 //
 //	a connect timeout=10s
 //	a reconnect                 the same session
 //	b reconnect as=a            a's session on a second connection
 //	a reconnect password=wrong
 //	a reconnect id=4711
-//	a reconnect zxid=z+100      claims to have seen that
+//	a reconnect zxid=z+100      claims to have seen the zxid
 //	a reconnect nowatches       leaves its watches unset
 func (r *Runner) connect(step Step) error {
 	s := &session{name: step.Session, password: make([]byte, proto.PasswordLength), timeout: 30 * time.Second, watches: map[watch]bool{}}
@@ -52,7 +52,7 @@ func (r *Runner) connect(step Step) error {
 	return r.welcome(s, step)
 }
 
-// greeting is the frame that opens a connection.
+// greeting returns the frame that opens a connection.
 func (r *Runner) greeting(s *session, step Step) ([]byte, error) {
 	zxid, id, password := s.zxid, s.id, s.password
 	var err error
@@ -127,7 +127,7 @@ func (r *Runner) welcome(s *session, step Step) error {
 	return nil
 }
 
-// name gives a new session a name of its own: "a", then "a2", "a3".
+// name gives a new session an unused name: "a", then "a2", "a3".
 func (r *Runner) name(s *session) {
 	taken := map[string]bool{}
 	for _, name := range r.named {

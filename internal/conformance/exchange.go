@@ -8,13 +8,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// request is one that waits for its answer.
+// request is a request that waits for its answer.
 type request struct {
 	op, xid int32
 	step    Step
 }
 
-// request makes the frame of a step.
+// request encodes the frame of a step.
 func (r *Runner) request(s *session, step Step) (request, []byte, error) {
 	op, err := opcode(step)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *Runner) request(s *session, step Step) (request, []byte, error) {
 	return q, frame, err
 }
 
-// damage makes the frame and then shortens or lengthens what is in it, as a step says.
+// damage returns the frame, truncated or extended as the step says.
 func damage(e *proto.Encoder, step Step) ([]byte, error) {
 	truncate, err := step.number("truncate", 0)
 	if err != nil {
@@ -51,15 +51,15 @@ func damage(e *proto.Encoder, step Step) ([]byte, error) {
 	return proto.NewEncoder().Raw(whole[4 : len(whole)-int(truncate)]).Frame(), nil
 }
 
-// header is that of a reply.
+// header is the header of a reply.
 type header struct {
 	xid  int32
 	zxid int64
 	code int32
 }
 
-// read reads up to the frame with an xid and gives it to then; events before it are
-// told. It returns false if the server hung up instead.
+// read reads up to the frame with an xid and passes the frame to then; it reports events
+// before. It returns false if the server hung up instead.
 func (r *Runner) read(s *session, xid int32, then func(header, *proto.Decoder)) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -101,14 +101,14 @@ func (r *Runner) read(s *session, xid int32, then func(header, *proto.Decoder)) 
 	return false
 }
 
-// reply tells of an answer.
+// reply reports an answer.
 func (r *Runner) reply(s *session, q request, head header, body *proto.Decoder) {
 	path, _ := r.path(q.step)
 	s.answered(q.op, head.code, q.step, path)
 	text := ""
 	if head.code == proto.CodeOK || q.op == proto.OpMulti && body.Len() > 0 {
 		text = r.answer(q.op, body)
-	} else if q.op == proto.OpMultiRead && body.Len() > 0 { // an error, and the results before it: perhaps none
+	} else if q.op == proto.OpMultiRead && body.Len() > 0 { // an error and the results before it, possibly none
 		text = " with" + r.answer(q.op, body) + " | end"
 	} else if body.Len() > 0 {
 		text = fmt.Sprintf(" !%d bytes with an error", body.Len())
@@ -122,15 +122,15 @@ func (r *Runner) reply(s *session, q request, head header, body *proto.Decoder) 
 	}
 }
 
-// ends waits for the server to hang up, which it may do a little after the last answer.
+// ends waits for the server to hang up, possibly a moment after the last answer.
 func (r *Runner) ends(s *session) {
 	r.read(s, noXid, nil)
 }
 
-// noXid is on no frame: reading up to it ends with the connection.
+// noXid is an xid of no frame: reading up to it ends with the connection.
 const noXid = -1000
 
-// event tells of a watch event.
+// event reports a watch event.
 func (r *Runner) event(s *session, body *proto.Decoder) {
 	event, state, path := body.Int32(), body.Int32(), body.String()
 	s.fired(event, path)

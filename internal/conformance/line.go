@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// patience bounds the wait for anything that a server owes: an answer, a handshake,
-// the end of a connection.
+// patience bounds the wait for anything that a server owes: an answer, a handshake, the end
+// of a connection.
 const patience = 10 * time.Second
 
 var (
@@ -17,11 +17,11 @@ var (
 	errSilent = errors.New("the server has not answered")
 )
 
-// line is one connection, frame by frame. Its reader goroutine ends when the
-// connection does and is joined by close.
+// line is one connection, frame by frame. Its reader goroutine ends with the connection,
+// and close joins it.
 type line struct {
 	conn   net.Conn
-	frames chan []byte   // what the server sent; closed when there is no more
+	frames chan []byte   // from the server; closed at the end of the connection
 	quit   chan struct{} // closed to stop the reader
 }
 
@@ -54,17 +54,17 @@ func (l *line) read() {
 	}
 }
 
-// write sends bytes as they are. That the server has hung up is found out by next.
+// write sends bytes unchanged. A hang-up of the server is reported by next.
 func (l *line) write(b []byte) {
 	_ = l.conn.SetWriteDeadline(time.Now().Add(patience))
 	_, _ = l.conn.Write(b)
 }
 
-// halfCloser is a connection that can be closed in one direction. A pipe is none.
+// halfCloser is a connection that can be closed in one direction. A pipe can't.
 type halfCloser interface{ CloseWrite() error }
 
-// half is the part of a frame after which the server takes the connection for cut: the first half, if closeWrite
-// follows, or else a length that no frame has.
+// half returns the part of a frame after which the server considers the connection cut: the
+// first half, if closeWrite follows, or else an impossible length.
 func (l *line) half(frame []byte) []byte {
 	if _, ok := l.conn.(halfCloser); ok {
 		return frame[:len(frame)/2]
@@ -72,7 +72,7 @@ func (l *line) half(frame []byte) []byte {
 	return []byte{0xff, 0xff, 0xff, 0xff}
 }
 
-// closeWrite tells the server that nothing more comes.
+// closeWrite tells the server that no more data follows.
 func (l *line) closeWrite() {
 	if c, ok := l.conn.(halfCloser); ok {
 		_ = c.CloseWrite()
@@ -92,7 +92,7 @@ func (l *line) drain() error {
 	}
 }
 
-// next is the server's next frame.
+// next returns the server's next frame.
 func (l *line) next(timeout <-chan time.Time) ([]byte, error) {
 	select {
 	case frame, ok := <-l.frames:

@@ -8,23 +8,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// normal turns what differs from server to server and from run to run into what
-// doesn't: zxids count from the first one seen, sessions have names, and of times
-// only this is left: all that a transaction has stamped shows one time.
+// normal normalises values that vary between servers and runs: zxids count from the first
+// zxid seen, sessions have names, and times are only checked for consistency, because all
+// stamps of a transaction show the same time.
 type normal struct {
 	base  int64            // the first zxid seen
 	times map[int64]int64  // zxid to time
 	named map[int64]string // session id to name
 }
 
-// see notes a zxid, which is the base if it is the first.
+// see records a zxid, which becomes the base if it is the first.
 func (n *normal) see(zxid int64) {
 	if n.base == 0 {
 		n.base = zxid
 	}
 }
 
-// showZxid is "z+7", "old" for what was before the first zxid seen, or "0".
+// showZxid returns "z+7", "old" for a zxid before the first zxid seen, or "0".
 func (n *normal) showZxid(zxid int64) string {
 	switch {
 	case zxid <= 0:
@@ -35,7 +35,7 @@ func (n *normal) showZxid(zxid int64) string {
 	return "z+" + strconv.FormatInt(zxid-n.base, 10)
 }
 
-// zxid is the opposite of showZxid; a number without "z" stands for itself.
+// zxid is the inverse of showZxid; a number without "z" stands for itself.
 func (n *normal) zxid(text string) (int64, error) {
 	relative, ok := strings.CutPrefix(text, "z")
 	zxid, err := strconv.ParseInt(relative, 10, 64)
@@ -45,7 +45,7 @@ func (n *normal) zxid(text string) (int64, error) {
 	return zxid, err
 }
 
-// checkTime is empty unless another stamp of the same transaction showed another time.
+// checkTime returns "" unless another stamp of the same transaction showed another time.
 func (n *normal) checkTime(zxid, stamp int64) string {
 	known, ok := n.times[zxid]
 	if !ok {
@@ -58,7 +58,7 @@ func (n *normal) checkTime(zxid, stamp int64) string {
 	return ""
 }
 
-// owner is whose an ephemeralOwner is.
+// owner names the owner in an ephemeralOwner.
 func (n *normal) owner(id int64) string {
 	switch {
 	case id == 0:

@@ -1,18 +1,19 @@
 package conformance
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// firstOwnXid is the first xid of requests with "xid=own": xids that zk.Conn never uses. The engine sends its own
-// requests with such xids.
+// firstOwnXid is the first xid of requests with "xid=own": xids that zk.Conn never uses.
+// The engine uses such xids for its own requests.
 const firstOwnXid = -1001
 
-// cut sends requests at once, the last of them not to its end, and cuts the connection. What was whole is
-// executed: the session is read up to the end that the server makes of it, and no answer is told, because a server
-// may send an answer or not.
+// cut sends requests at once, the last of them incomplete, and cuts the connection.
+// Complete requests are executed: cut reads until the server ends the connection, and
+// reports no answer, because a server may or may not answer.
 func (r *Runner) cut(s *session, steps []Step) error {
 	var frames []byte
 	for i, step := range steps {
@@ -34,8 +35,8 @@ func (r *Runner) cut(s *session, steps []Step) error {
 	return nil
 }
 
-// flush is what the engine sends in one write: requests with xids of its own, and sometimes one of zk.Conn's
-// between them.
+// flush returns requests that the engine sends in one write: its own, and sometimes a
+// request of zk.Conn's between them.
 func (g *generator) flush() string {
 	var parts []string
 	for range 1 + g.rnd.IntN(3) {
@@ -47,7 +48,7 @@ func (g *generator) flush() string {
 	return strings.Join(parts, "; ")
 }
 
-// own are requests that the engine sends together.
+// own returns requests that the engine sends together.
 func (g *generator) own() []string {
 	var parts []string
 	switch g.pick([]choice{{4, "join"}, {3, "leave"}, {3, "grant"}, {3, "look"}, {2, "watch"}, {2, "between"}, {2, "find"}, {1, "make"}}) {
@@ -80,7 +81,7 @@ func (g *generator) own() []string {
 
 func (g *generator) watch() string { return g.pick([]choice{{1, ""}, {1, " watch"}}) }
 
-// checks makes the parts of a transaction that checks the versions of several znodes.
+// checks returns the parts of a transaction that checks the versions of several znodes.
 func checks(s Step) (parts []Step) {
 	for _, arg := range s.Args {
 		if arg.Key == "" {
@@ -90,7 +91,7 @@ func checks(s Step) (parts []Step) {
 	return parts
 }
 
-// reads makes the parts of a multiRead of several znodes.
+// reads returns the parts of a multiRead of several znodes.
 func reads(s Step) (parts []Step) {
 	op := "getData"
 	if s.has("children") {
@@ -107,4 +108,20 @@ func reads(s Step) (parts []Step) {
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// bytes sends bytes unchanged. After "partial" the frame is incomplete and the session
+// sends no more; after "bytes" the server is expected to hang up.
+func (r *Runner) bytes(s *session, step Step) error {
+	b, err := hex.DecodeString(step.get("hex"))
+	if err != nil {
+		return err
+	}
+	s.line.write(b)
+	if step.Op == "partial" {
+		s.mute = true
+		return nil
+	}
+	r.ends(s)
+	return nil
 }

@@ -24,7 +24,7 @@ func serve(t *testing.T) conformance.Dial {
 }
 
 // A server that is wrong in one thing is found out, and the seed leads there again.
-func TestDiffFindsOneRuleThatIsOff(t *testing.T) {
+func TestDiffFindsOneBrokenRule(t *testing.T) {
 	for name, rule := range map[string]rule{
 		"cversion after setData": func(op int32, reply []byte) []byte {
 			if op == proto.OpSetData && code(reply) == proto.CodeOK {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Random is the sequence of steps of a seed, of about as many requests as asked for:
-// four sessions that work on a small tree, so that they meet all the time. It is
-// always the same for a seed, and a longer one begins as a shorter one does.
+// Random returns the steps of a seed, with about the given number of requests: four
+// sessions work on a small tree, so that they often collide. The steps are always the same
+// for a seed, and a longer sequence begins with the shorter one.
 func Random(seed uint64, requests int) []Step {
 	g := &generator{rnd: rand.New(rand.NewPCG(seed, 0))}
 	for _, name := range sessionNames {
@@ -24,22 +24,22 @@ func Random(seed uint64, requests int) []Step {
 // sessionNames are the sessions of random steps.
 const sessionNames = "abcd"
 
-// wipeEvery is after how many steps, on average, the tree is cleared: directories
-// stay small and sequence numbers begin again.
+// wipeEvery is the average number of steps after which the tree is cleared, so that
+// directories stay small and sequence numbers restart.
 const wipeEvery = 60
 
-// generator makes random steps.
+// generator generates random steps.
 type generator struct {
 	rnd      *rand.Rand
 	steps    []Step
-	requests int // in the steps
+	requests int // the number of requests in steps
 }
 
 // step adds a step by its text.
 func (g *generator) step(format string, args ...any) {
 	step, err := ParseStep(fmt.Sprintf(format, args...))
 	if err != nil {
-		panic(err) // our own text
+		panic(err) // the text is the generator's own
 	}
 	g.steps = append(g.steps, step)
 	g.requests++
@@ -48,13 +48,13 @@ func (g *generator) step(format string, args ...any) {
 	}
 }
 
-// choice is one of several things, by weight.
+// choice is a text with a weight.
 type choice struct {
 	weight int
 	text   string
 }
 
-// pick picks a choice's text.
+// pick returns the text of a random choice.
 func (g *generator) pick(choices []choice) string {
 	sum := 0
 	for _, c := range choices {
@@ -69,7 +69,7 @@ func (g *generator) pick(choices []choice) string {
 	return ""
 }
 
-// next adds what one session does next: mostly one request.
+// next adds a session's next step, mostly a single request.
 func (g *generator) next() {
 	name := sessionNames[g.rnd.IntN(len(sessionNames))]
 	if g.rnd.IntN(wipeEvery) == 0 {
@@ -110,7 +110,7 @@ func (g *generator) next() {
 	}
 }
 
-// kinds are the kinds of random steps.
+// kinds returns the kinds of random steps.
 func kinds() []choice {
 	return []choice{
 		{300, "request"},
@@ -127,7 +127,7 @@ func kinds() []choice {
 	}
 }
 
-// several are up to n parts of a step.
+// several returns up to n parts of a step.
 func (g *generator) several(part func() string, n int) string {
 	parts := make([]string, 1+g.rnd.IntN(n))
 	for i := range parts {
@@ -136,7 +136,7 @@ func (g *generator) several(part func() string, n int) string {
 	return strings.Join(parts, "; ")
 }
 
-// request is any request.
+// request returns a random request.
 func (g *generator) request() string {
 	if g.rnd.IntN(2) == 0 {
 		return g.write()
@@ -166,9 +166,9 @@ func (g *generator) request() string {
 	return op + " " + g.path() + " watch"
 }
 
-// ordered is a request that is answered in its turn and seen by those behind it: auth
-// doesn't queue, and a real server may check a write against the ACL before a setACL
-// that is still on its way.
+// ordered returns a request that is answered in order, and whose effect is visible to later
+// requests: auth doesn't queue, and a real server may check a write against the ACL from
+// before a pending setACL.
 func (g *generator) ordered() string {
 	for {
 		if request := g.request(); !strings.HasPrefix(request, "auth") && !strings.HasPrefix(request, "setACL") {
@@ -177,7 +177,7 @@ func (g *generator) ordered() string {
 	}
 }
 
-// part is a request that a transaction may hold.
+// part returns a request that is allowed in a transaction.
 func (g *generator) part() string {
 	if g.rnd.IntN(8) == 0 {
 		return "check " + g.path() + g.version()
@@ -185,7 +185,7 @@ func (g *generator) part() string {
 	return g.write()
 }
 
-// readPart is mostly a request that a multiRead may hold.
+// readPart returns a request that is, with few exceptions, allowed in a multiRead.
 func (g *generator) readPart() string {
 	if g.rnd.IntN(20) == 0 {
 		return g.pick([]choice{{1, "exists "}, {1, "getChildren2 "}, {1, "delete "}, {1, "check "}}) + g.path()
@@ -193,7 +193,7 @@ func (g *generator) readPart() string {
 	return g.pick([]choice{{2, "getData "}, {1, "getChildren "}}) + g.path() + g.watch()
 }
 
-// write is a request that changes the tree.
+// write returns a request that changes the tree.
 func (g *generator) write() string {
 	op := g.pick([]choice{{20, "create"}, {8, "create2"}, {2, "createContainer"}, {2, "createTTL"}, {9, "delete"}, {14, "setData"}})
 	switch op {

@@ -16,7 +16,7 @@ func texts(steps []conformance.Step) []string {
 	return list
 }
 
-func TestASeedAlwaysGivesTheSameSteps(t *testing.T) {
+func TestSeedDeterminesSteps(t *testing.T) {
 	long := texts(conformance.Random(7, 3000))
 	require.Equal(t, long, texts(conformance.Random(7, 3000)))
 	short := texts(conformance.Random(7, 1000))
@@ -32,7 +32,7 @@ func TestRandomStepsCanBeReplayedFromTheirText(t *testing.T) {
 	}
 }
 
-func TestRandomStepsDoEverything(t *testing.T) {
+func TestRandomStepsCoverEverything(t *testing.T) {
 	ops := map[string]int{}
 	for _, step := range conformance.Random(7, 20_000) {
 		ops[step.Op]++

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// opcode is the operation code of a step.
+// opcode returns the operation code of a step.
 func opcode(s Step) (int32, error) {
 	switch s.Op {
 	case "create":
@@ -123,7 +123,7 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 	return nil
 }
 
-// encodeWatch writes which watch is meant: "mode=0" or "type=3" for numbers, or a word.
+// encodeWatch writes the kind of watch: "mode=0" or "type=3" for numbers, or a word.
 func encodeWatch(e *proto.Encoder, s Step) error {
 	key, words := "type", map[string]int64{
 		"child": proto.WatchersOfChildren, "data": proto.WatchersOfData, "any": proto.WatchersOfAny,
@@ -188,8 +188,8 @@ func (r *Runner) encodeMulti(e *proto.Encoder, parts []Step) error {
 	return nil
 }
 
-// data is what a step writes: an empty buffer unless it says "data=", "null", or
-// "size=" for that many bytes.
+// data returns the data of a step: an empty buffer unless the step says "data=", "null", or
+// "size=" for a number of bytes.
 func data(s Step) []byte {
 	if s.has("null") {
 		return nil
@@ -200,8 +200,8 @@ func data(s Step) []byte {
 	return []byte(s.get("data"))
 }
 
-// encodeACL writes a step's ACL, "acl=world:anyone:cdrwa" each; without one it is
-// open to all, "noacl" is a null list, "emptyacl" an empty one.
+// encodeACL writes a step's ACL, "acl=world:anyone:cdrwa" for each entry; without an entry
+// the znode is open to all, "noacl" is a null list, "emptyacl" an empty list.
 func encodeACL(e *proto.Encoder, s Step) error {
 	entries := s.all("acl")
 	switch {

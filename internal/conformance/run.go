@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Run plays all cases of a kind on a server that nobody has used yet, and fails a
-// test of its own for each case in which the server isn't like the real one.
+// Run plays all cases of a kind on an unused server. Each case is a subtest, which fails if
+// the server differs from the real one.
 func Run(t *testing.T, kind string, dial Dial) {
 	t.Helper()
 	cases, err := Cases(kind)
@@ -31,7 +31,7 @@ func Run(t *testing.T, kind string, dial Dial) {
 	}
 }
 
-// comparison shows the steps up to the one that differs, whose answers should be those given.
+// comparison shows the played steps, and for the last step the expected answers, too.
 func comparison(played []Line, want []string) string {
 	var b strings.Builder
 	for i, line := range played {

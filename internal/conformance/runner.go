@@ -12,15 +12,15 @@ import (
 // Dial makes a new connection to the server under test.
 type Dial func() (net.Conn, error)
 
-// Runner plays steps on a server and tells what it answers. It is not safe for
-// concurrent use.
+// Runner plays steps on a server and records the answers. It is not safe for concurrent
+// use.
 type Runner struct {
 	normal
 	dial     Dial
-	sessions map[string]*session // by their names in scripts; the latest of each
+	sessions map[string]*session // by name in scripts; the latest session of each name
 	open     map[int64][]byte    // sessions to close, with their passwords
 	made     []string            // paths that the server returned
-	at       int64               // the zxid told last
+	at       int64               // the zxid reported last
 	lines    []string            // the transcript of the current step
 }
 
@@ -34,10 +34,9 @@ func NewRunner(dial Dial) *Runner {
 	}
 }
 
-// Play plays one step and returns what was seen, a line each: events and answers of
-// the step's own session in the order in which they came, then what the other
-// sessions were told. A line with an exclamation mark is something that no server
-// should do.
+// Play plays one step and returns the observations, one per line: events and answers of the
+// step's own session in order of arrival, then the events of the other sessions. A line
+// with an exclamation mark is something that no server should do.
 func (r *Runner) Play(step Step) []string {
 	r.lines = nil
 	if err := r.play(step); err != nil {
@@ -82,7 +81,7 @@ func (r *Runner) play(step Step) error {
 	return r.requests(s, step)
 }
 
-// requests sends steps at once and reads the answers to all of them.
+// requests sends steps at once and reads all answers.
 func (r *Runner) requests(s *session, steps ...Step) error {
 	var frames []byte
 	pending := make([]request, len(steps))
@@ -110,8 +109,8 @@ func (r *Runner) requests(s *session, steps ...Step) error {
 	return nil
 }
 
-// path is a step's path; "$1" is the path made last, "$2" the one before, and
-// "$2/x" a child of it.
+// path returns a step's path; "$1" is the path created last, "$2" the path before, and
+// "$2/x" a child of "$2".
 func (r *Runner) path(s Step) (string, error) {
 	path := s.path()
 	rest, ok := strings.CutPrefix(path, "$")

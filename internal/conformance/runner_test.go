@@ -17,7 +17,7 @@ func step(t *testing.T, text string) conformance.Step {
 	return s
 }
 
-func TestAServerThatCannotBeReachedIsNoDifferenceButAnError(t *testing.T) {
+func TestUnreachableServerIsAnErrorNotADifference(t *testing.T) {
 	dial := func() (net.Conn, error) { return nil, errors.New("nobody there") }
 	err := conformance.Diff(dial, dial, 1, 10)
 	require.ErrorContains(t, err, "nobody there")
@@ -26,7 +26,7 @@ func TestAServerThatCannotBeReachedIsNoDifferenceButAnError(t *testing.T) {
 	require.Error(t, conformance.NewRunner(dial).Close())
 }
 
-func TestStepsThatMakeNoSense(t *testing.T) {
+func TestInvalidStepsAreReported(t *testing.T) {
 	r := conformance.NewRunner(serve(t))
 	require.Equal(t, []string{"a not connected"}, r.Play(step(t, "a exists /x")))
 	require.Equal(t, []string{"a not connected"}, r.Play(step(t, "b reconnect as=a")))
@@ -43,7 +43,7 @@ func TestStepsThatMakeNoSense(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-func TestCloseLeavesTheServerAsItWas(t *testing.T) {
+func TestCloseRestoresTheServer(t *testing.T) {
 	dial := serve(t)
 	r := conformance.NewRunner(dial)
 	for _, text := range []string{

@@ -14,18 +14,18 @@ type session struct {
 	id       int64
 	password []byte
 	timeout  time.Duration
-	zxid     int64 // the last one seen, as a client tells the server when it is back
-	line     *line // nil while there is no connection
-	mute     bool  // nothing more can be sent: a frame was begun
+	zxid     int64 // the latest zxid seen, for reconnects
+	line     *line // nil while the session has no connection
+	mute     bool  // no more requests can be sent: a frame is incomplete
 	xid      int32
-	ownXids  int32 // how many requests had xids of the engine's own
+	ownXids  int32 // number of requests with the engine's own xids
 	watches  map[watch]bool
 }
 
-// watch is one that the client believes to be set.
+// watch is a watch that the client believes to be set.
 type watch struct{ kind, path string }
 
-// kinds of watches, as setWatches lists them.
+// The kinds of watches, in setWatches.
 const (
 	watchData  = "data"
 	watchExist = "exist"
@@ -42,7 +42,7 @@ func (s *session) nextXid(isOwn bool) int32 {
 	return s.xid
 }
 
-// answered notes a zxid and the watch that an answered request has left.
+// answered records the watch that an answered request has set.
 func (s *session) answered(op, code int32, step Step, path string) {
 	if !step.has("watch") {
 		return
@@ -58,7 +58,7 @@ func (s *session) answered(op, code int32, step Step, path string) {
 	}
 }
 
-// fired forgets the watches that an event has used up.
+// fired removes the watches that an event has used up.
 func (s *session) fired(event int32, path string) {
 	switch event {
 	case proto.EventCreated, proto.EventDataChanged:
@@ -73,7 +73,7 @@ func (s *session) fired(event int32, path string) {
 	}
 }
 
-// watching lists the paths of a kind of watches.
+// watching returns the paths of a kind of watches.
 func (s *session) watching(kind string) []string {
 	var paths []string
 	for w := range maps.Keys(s.watches) {
@@ -85,7 +85,7 @@ func (s *session) watching(kind string) []string {
 	return paths
 }
 
-// setWatches asks for all watches anew.
+// setWatches encodes a request that sets all watches again.
 func (s *session) setWatches() *proto.Encoder {
 	return proto.NewEncoder().Int32(proto.XidSetWatches).Int32(proto.OpSetWatches).Int64(s.zxid).
 		Strings(s.watching(watchData)).Strings(s.watching(watchExist)).Strings(s.watching(watchChild))

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Step is one line of a script: what one session does.
+// Step is one line of a script: one action of one session.
 type Step struct {
 	Session string // "a"
 	Op      string // "create"
 	Args    []Arg  // in their order
-	Parts   []Step // of a multi, a multiRead, a pipeline and a cut; they name no session
+	Parts   []Step // of a multi, a multiRead, a pipeline and a cut; parts name no session
 }
 
 // Arg is one word of a step: "/path" (no key), "watch" (no value) or "data=hello".
@@ -24,9 +24,8 @@ type Arg struct{ Key, Value string }
 //	b getData "/odd \x00 path" watch
 //	a multi create /y data=d; check /x v=3; delete /z
 //
-// What is about all of a multi stands first: "a multi truncate=9 create /y".
-// A path or a value that holds spaces, semicolons or unprintable characters is a
-// quoted Go string.
+// Arguments for a whole multi come first: "a multi truncate=9 create /y". A path or a value
+// with spaces, semicolons or unprintable characters is a quoted Go string.
 func ParseStep(text string) (Step, error) {
 	words, err := split(text)
 	if err != nil {
@@ -60,7 +59,7 @@ func ParseStep(text string) (Step, error) {
 // separator is the word between the parts of a step.
 const separator = ";"
 
-// split cuts a step into its words.
+// split splits a step into its words.
 func split(text string) ([]Arg, error) {
 	var words []Arg
 	for {
@@ -96,10 +95,10 @@ func split(text string) ([]Arg, error) {
 	}
 }
 
-// isPath tells a word that is a path from a key.
+// isPath reports whether a word is a path rather than a key.
 func isPath(word string) bool { return word != "" && strings.Contains(`/$"`, word[:1]) }
 
-// value reads what stands up to the next space or semicolon, or a quoted string.
+// value reads up to the next space or semicolon, or a quoted string.
 func value(text string) (value, rest string, err error) {
 	if !strings.HasPrefix(text, `"`) {
 		end := strings.IndexAny(text, " ;")
@@ -116,7 +115,7 @@ func value(text string) (value, rest string, err error) {
 	return value, text[len(quoted):], err
 }
 
-// String is the step's text.
+// String returns the step's text.
 func (s Step) String() string {
 	words := []string{s.Op}
 	if s.Session != "" {
@@ -134,7 +133,7 @@ func (s Step) String() string {
 	return strings.Join(words, " ")
 }
 
-// String is the word's text.
+// String returns the word's text.
 func (a Arg) String() string {
 	value := printable(a.Value)
 	if a.Key == "" && !isPath(value) {
@@ -149,7 +148,7 @@ func (a Arg) String() string {
 	return a.Key + "=" + value
 }
 
-// printable is a text without spaces and in ASCII, quoted if it takes that.
+// printable returns the text in ASCII and without spaces, quoted if necessary.
 func printable(text string) string {
 	quoted := strconv.QuoteToASCII(text)
 	if quoted == `"`+text+`"` && !strings.ContainsAny(text, " ;") {
@@ -158,10 +157,10 @@ func printable(text string) string {
 	return quoted
 }
 
-// path is the step's first word without a key.
+// path returns the step's first word without a key.
 func (s Step) path() string { return s.get("") }
 
-// get is the value of the first word with that key.
+// get returns the value of the first word with the key.
 func (s Step) get(key string) string {
 	for _, arg := range s.Args {
 		if arg.Key == key {
@@ -171,7 +170,7 @@ func (s Step) get(key string) string {
 	return ""
 }
 
-// has tells whether a word has that key.
+// has reports whether a word has the key.
 func (s Step) has(key string) bool {
 	for _, arg := range s.Args {
 		if arg.Key == key {
@@ -181,7 +180,7 @@ func (s Step) has(key string) bool {
 	return false
 }
 
-// all are the values of the words with that key.
+// all returns the values of the words with the key.
 func (s Step) all(key string) []string {
 	values := []string{}
 	for _, arg := range s.Args {
@@ -192,7 +191,7 @@ func (s Step) all(key string) []string {
 	return values
 }
 
-// number is the value of a word, or what it is without one.
+// number returns the value of a word, or the default if the word is missing.
 func (s Step) number(key string, without int64) (int64, error) {
 	if !s.has(key) {
 		return without, nil

@@ -31,7 +31,7 @@ func TestParseStep(t *testing.T) {
 	}, step)
 }
 
-func TestAStepReadsAsItIsWritten(t *testing.T) {
+func TestStepTextRoundTrips(t *testing.T) {
 	for _, text := range []string{
 		"a connect",
 		"a connect timeout=10s",
@@ -54,7 +54,7 @@ func TestAStepReadsAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoStep(t *testing.T) {
+func TestParseStepRejectsMalformedText(t *testing.T) {
 	for _, text := range []string{"", "a", `a create "/x`, "a create =x", `a create data="x`} {
 		_, err := conformance.ParseStep(text)
 		require.Error(t, err, text)

@@ -8,11 +8,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// sweeper is the name of the session that Close works in.
+// sweeper is the name of the session that Close uses.
 const sweeper = "sweeper"
 
-// Close ends all sessions and removes all znodes, so that the next Runner finds the
-// server as this one did. An error says what is still there.
+// Close ends all sessions and removes all znodes, so that the next Runner finds the server
+// unchanged. An error names a leftover.
 func (r *Runner) Close() error {
 	r.lines = nil
 	for _, s := range r.sessions {
@@ -45,7 +45,7 @@ func (r *Runner) sweeping(ops ...string) error {
 	return nil
 }
 
-// wipe removes all znodes below a path but the server's own, and tells what can't be.
+// wipe removes all znodes below a path but the server's own, and reports leftovers.
 func (r *Runner) wipe(s *session, path string) error {
 	_, body, err := r.insist(s, path, Step{Op: "getChildren", Args: []Arg{{Value: path}}})
 	if err != nil || body == nil {
@@ -72,7 +72,8 @@ func (r *Runner) wipe(s *session, path string) error {
 	return nil
 }
 
-// insist asks, and asks again with the path open to all if it had no permission.
+// insist sends a request, and if refused for lack of permission, opens the path to all and
+// sends the request again.
 func (r *Runner) insist(s *session, path string, step Step) (header, *proto.Decoder, error) {
 	head, body, err := r.ask(s, step)
 	if err != nil || head.code != proto.CodeNoAuth {
@@ -84,7 +85,7 @@ func (r *Runner) insist(s *session, path string, step Step) (header, *proto.Deco
 	return r.ask(s, step)
 }
 
-// ask sends one request and returns the answer; no body if it is an error.
+// ask sends one request and returns the answer; the body is nil if the answer is an error.
 func (r *Runner) ask(s *session, step Step) (header, *proto.Decoder, error) {
 	q, frame, err := r.request(s, step)
 	if err != nil {

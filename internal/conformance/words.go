@@ -2,7 +2,7 @@ package conformance
 
 import "fmt"
 
-// path is that of the tree or one below.
+// path returns the path of the tree or a path below.
 func (g *generator) path() string {
 	if g.rnd.IntN(40) == 0 {
 		return "/r"
@@ -10,9 +10,9 @@ func (g *generator) path() string {
 	return g.below()
 }
 
-// below is mostly one of a few paths, sometimes a sequential one made before, and now
-// and then none. It is never the tree's: a sequence number beside that would depend on
-// what the server has been through.
+// below returns mostly one of a few paths, sometimes a sequential path created before, and
+// rarely an invalid path. It never returns the tree's own path: a sequence number beside
+// the tree would depend on the server's past.
 func (g *generator) below() string {
 	names := "abc"
 	name := func() byte { return names[g.rnd.IntN(len(names))] }

@@ -1,7 +1,8 @@
-// Package judge decides whether holds of a lock, or terms of leadership, break what they promise: one holder at an instant
-// ([Holders], [Section]), tokens that grow from grant to grant ([Tokens]), and a store that takes no older token than it has
-// seen ([Store]). [Terms] judges a complete record by the first two. Who may be excused, and why, is for the caller to say.
+// Package judge decides whether holds of a lock, or terms of leadership, violate their guarantees: one holder at an instant
+// ([Holders], [Section]), tokens that grow from grant to grant ([Tokens]), and a store that refuses tokens lower than the
+// highest token so far ([Store]). [Terms] judges a complete record by the first two rules. The caller decides whom to excuse,
+// and why.
 //
-// Only tests import it. All of them do that judge a lock or an election: the fault schedules, the turmoil of elections, the
-// elections on real servers, and the chaos.
+// Only tests import judge: all tests that judge a lock or an election, namely the fault schedules, the turmoil of elections,
+// the elections on real servers, and the chaos.
 package judge

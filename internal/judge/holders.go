@@ -2,9 +2,9 @@ package judge
 
 import "slices"
 
-// Holders judges exclusion on one path, grant after grant. The zero value is ready for use, by one goroutine at a time.
+// Holders judges exclusion on one path, grant after grant. The zero value is ready for use, but not concurrently.
 type Holders[T any] struct {
-	// Window bounds with how many of the grants after it a term is compared; 0: with all.
+	// Window limits the number of later grants with which a term is compared; 0: no limit.
 	Window   int
 	standing []standing[T]
 	grants   int
@@ -15,8 +15,8 @@ type standing[T any] struct {
 	nth  int
 }
 
-// Grant notes a grant, and returns the earlier terms that stand beside it. A term that does not stand is never asked again,
-// because an end is final.
+// Grant records a grant, and returns the earlier terms that still stand. After stands has returned false for a term, Grant does
+// not ask about the term again, because an end is final.
 func (h *Holders[T]) Grant(next T, stands func(before T) bool) (beside []T) {
 	h.grants++
 	h.standing = slices.DeleteFunc(h.standing, func(s standing[T]) bool {

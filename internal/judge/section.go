@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// Section is what a lock guards: it notices two who are in it, and tokens that do not grow. The zero value is ready for use,
-// by any number of goroutines.
+// Section is the resource that a lock guards: it detects concurrent holders and tokens that do not grow. The zero value is
+// ready for use, by any number of goroutines.
 type Section struct {
-	mu      sync.Mutex // protects what is below
+	mu      sync.Mutex // protects the fields below
 	inside  int
 	entered int
 	tokens  Tokens[int]
 	faults  []error
 }
 
-// Enter notes that the holder with this token enters.
+// Enter records that the holder with this token enters.
 func (s *Section) Enter(token int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,21 +30,21 @@ func (s *Section) Enter(token int64) {
 	}
 }
 
-// Leave notes that a holder leaves.
+// Leave records that a holder leaves.
 func (s *Section) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inside--
 }
 
-// Entered is how often somebody has entered.
+// Entered returns the number of calls of Enter.
 func (s *Section) Entered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entered
 }
 
-// Err is nil if all was well.
+// Err returns the violations, nil if there are none.
 func (s *Section) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Open is the end of a term that has not ended.
+// Open is the end of a term without an end.
 const Open = time.Duration(math.MaxInt64)
 
-// Term is a hold of a lock, or a term of leadership, as its holder has seen it. Instants are of one clock, counted from any
-// moment.
+// Term is a hold of a lock, or a term of leadership, as observed by its holder. All instants come from the same clock, counted
+// from an arbitrary moment.
 type Term struct {
 	Token    int64
 	From, To time.Duration // the grant, and the end
 }
 
-// Rule is what a record can break.
+// Rule is a rule that a record can break.
 type Rule int
 
 // The rules.
@@ -33,20 +33,20 @@ func (r Rule) String() string {
 	return [...]string{"", "each term ends", "no token is granted twice", "tokens grow", "one holder at an instant"}[r]
 }
 
-// Breach is what two terms do wrong, or one term that does not end. They are numbers of the record. Before was granted before
-// Next.
+// Breach is a violation by two terms, or by one term without an end. Before and Next are indexes into the record. Before was
+// granted before Next.
 type Breach struct {
 	Rule         Rule
 	Before, Next int
-	By           time.Duration // how far the one goes into the other, or was granted before it
+	By           time.Duration // the overlap of the two terms, or the time between their grants
 }
 
 func (b Breach) String() string {
 	return fmt.Sprintf("%v: broken by terms %d and %d, by %v", b.Rule, b.Before, b.Next, b.By)
 }
 
-// Terms judges the complete record of one path, in any order. The window bounds with how many of the grants after it a term is
-// compared for exclusion; 0: with all. A term that does not end breaks no rule but the first.
+// Terms judges the complete record of one path, in any order. window limits the number of later grants with which a term is
+// compared for exclusion; 0: no limit. A term without an end breaks no rule but Ends.
 func Terms(record []Term, window int) (breaches []Breach) {
 	order := make([]int, len(record))
 	for i := range order {

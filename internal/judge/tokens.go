@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Tokens judges the tokens of one path, grant after grant. The zero value is ready for use, by one goroutine at a time.
+// Tokens judges the tokens of a path, grant after grant. The zero value is ready for use, but not concurrently.
 type Tokens[T any] struct {
 	granted []grant[T] // by token
 }
@@ -15,8 +15,8 @@ type grant[T any] struct {
 	term  T
 }
 
-// Grant notes a grant. It reports whether the token is higher than all before it. If not, before is the term with the nearest
-// token that is not lower.
+// Grant records a grant. It reports whether the token is higher than all earlier tokens. If not, before is the term with the
+// nearest token equal or higher.
 func (k *Tokens[T]) Grant(token int64, term T) (before T, grows bool) {
 	i, _ := slices.BinarySearchFunc(k.granted, token, func(g grant[T], token int64) int { return cmp.Compare(g.token, token) })
 	if grows = i == len(k.granted); !grows {
@@ -26,7 +26,7 @@ func (k *Tokens[T]) Grant(token int64, term T) (before T, grows bool) {
 	return before, grows
 }
 
-// Highest is the highest token that was granted, 0 if there is none.
+// Highest returns the highest granted token, 0 if no token was granted.
 func (k *Tokens[T]) Highest() int64 {
 	if len(k.granted) == 0 {
 		return 0
@@ -34,14 +34,14 @@ func (k *Tokens[T]) Highest() int64 {
 	return k.granted[len(k.granted)-1].token
 }
 
-// Store is a resource that fencing guards: it refuses a token that is lower than one that it has seen. The zero value is ready
-// for use, by one goroutine at a time.
+// Store is a resource guarded by fencing: it refuses a token lower than any earlier token. The zero value is ready for use, but
+// not concurrently.
 type Store struct {
 	highest int64
 	stale   int
 }
 
-// Write reports whether the store takes a write with this token.
+// Write reports whether the store accepts a write with this token.
 func (s *Store) Write(token int64) bool {
 	if token < s.highest {
 		s.stale++
@@ -51,8 +51,8 @@ func (s *Store) Write(token int64) bool {
 	return true
 }
 
-// Highest is the token of the latest write that was taken.
+// Highest returns the token of the latest accepted write.
 func (s *Store) Highest() int64 { return s.highest }
 
-// Stale is how many writes were refused.
+// Stale returns the number of refused writes.
 func (s *Store) Stale() int { return s.stale }

@@ -1,3 +1,3 @@
-// Package mariadb runs a private MariaDB server for a test or a demonstration: on
-// a directory of its own, reachable by a unix socket alone, gone afterwards.
+// Package mariadb runs a private MariaDB server for a test or a demonstration: in its own
+// directory, reachable only through a unix socket, and removed afterwards.
 package mariadb

@@ -15,24 +15,24 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Database is the one that the server has.
+// Database is the name of the server's only database.
 const Database = "stock"
 
 // Server is a running MariaDB.
 type Server struct {
 	dir    string
-	log    bytes.Buffer // of mariadbd; to be read once it has ended
+	log    bytes.Buffer // output of mariadbd; read only after mariadbd has exited
 	cmd    *exec.Cmd
 	cancel context.CancelFunc
 	exited chan struct{} // closed by the goroutine that waits for cmd
-	err    error         // of cmd.Wait, set before exited is closed
+	err    error         // result of cmd.Wait, set before exited is closed
 }
 
-// Start returns once the server answers, which takes some seconds. It needs
-// mariadbd, mariadb-install-db and mariadb on the PATH: the package mariadb-server
-// of Debian, where /usr/sbin holds the first. Call Stop when done.
+// Start returns once the server answers, which takes some seconds. It needs mariadbd,
+// mariadb-install-db and mariadb on the PATH: install Debian's package mariadb-server, which has
+// mariadbd in /usr/sbin. Call Stop when done.
 func Start(ctx context.Context) (*Server, error) {
-	// Not a test's own directory: the name of a unix socket is short.
+	// The test's own directory won't do, because the path of a unix socket must be short.
 	dir, err := os.MkdirTemp("", "mariadb-")
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func start(ctx context.Context, dir string) (*Server, error) {
 		return nil, fmt.Errorf("install: %w\n%s", err, out)
 	}
 
-	// The server outlives ctx: Stop ends it.
+	// The server outlives ctx: Stop ends the server.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Server{dir: dir, cancel: cancel, exited: make(chan struct{})}
 	s.cmd = exec.CommandContext(running, "mariadbd", "--no-defaults", "--datadir="+data,
@@ -69,7 +69,7 @@ func start(ctx context.Context, dir string) (*Server, error) {
 		cancel()
 		return nil, err
 	}
-	// Ends with the server; halt waits for it.
+	// ends with the server; halt waits for the goroutine
 	go func() {
 		s.err = s.cmd.Wait()
 		close(s.exited)
@@ -84,12 +84,12 @@ func start(ctx context.Context, dir string) (*Server, error) {
 
 func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 
-// DSN names the database for go-sql-driver.
+// DSN returns the database's data source name for go-sql-driver.
 func (s *Server) DSN() string {
 	return "root@unix(" + s.socket() + ")/" + Database
 }
 
-// prepare waits until the server answers, and makes the database.
+// prepare waits until the server answers, and creates the database.
 func (s *Server) prepare(ctx context.Context) error {
 	create := func() (struct{}, error) {
 		select {
@@ -110,17 +110,17 @@ func (s *Server) prepare(ctx context.Context) error {
 	return err
 }
 
-// halt ends the server and waits for it.
+// halt stops the server and waits for its exit.
 func (s *Server) halt() {
 	s.cancel()
 	<-s.exited
 }
 
-// Stop ends the server and removes its directory. It must be called once.
+// Stop stops the server and removes its directory. It must be called once.
 func (s *Server) Stop() error {
 	s.halt()
 	err := s.err
-	if errors.Is(err, context.Canceled) { // it ended well, because it was asked to
+	if errors.Is(err, context.Canceled) { // the server exited normally, on request
 		err = nil
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))

@@ -26,14 +26,16 @@ const (
 	OpMultiRead       = 22 // reads in one request; from 3.6
 	OpAuth            = 100
 	OpSetWatches      = 101
+	OpSASL            = 102
 	OpSetWatches2     = 105 // with persistent watches
 	OpAddWatch        = 106
+	OpWhoAmI          = 107 // from 3.7
 	OpCreateSession   = -10 // the handshake, which has no header
 	OpCloseSession    = -11
-	OpError           = -1 // a part of a Multi's answer that was refused, and its end mark
+	OpError           = -1 // a refused part of a Multi, and the end mark of the answer
 )
 
-// OpName is the name of an operation, "op 42" where the code means nothing.
+// OpName returns the name of an operation, "op 42" where the code means nothing.
 func OpName(op int32) string {
 	switch op {
 	case OpCreate:
@@ -80,10 +82,14 @@ func OpName(op int32) string {
 		return "auth"
 	case OpSetWatches:
 		return "setWatches"
+	case OpSASL:
+		return "sasl"
 	case OpSetWatches2:
 		return "setWatches2"
 	case OpAddWatch:
 		return "addWatch"
+	case OpWhoAmI:
+		return "whoAmI"
 	case OpCreateSession:
 		return "connect"
 	case OpCloseSession:
@@ -93,7 +99,7 @@ func OpName(op int32) string {
 	}
 }
 
-// Transaction ids of what is no answer to a request.
+// Transaction ids of frames that answer no request.
 const (
 	XidEvent      = -1
 	XidPing       = -2
@@ -124,6 +130,7 @@ const (
 	CodeSessionMoved            = -118
 	CodeNoWatcher               = -121
 	CodeReconfigDisabled        = -123
+	CodeLoginRequired           = -124 // SessionClosedRequireSaslAuth
 )
 
 // Types of watch events.
@@ -134,7 +141,7 @@ const (
 	EventChildrenChanged = 4
 )
 
-// What removeWatches and checkWatches are about.
+// Kinds of watches in removeWatches and checkWatches.
 const (
 	WatchersOfChildren = 1
 	WatchersOfData     = 2
@@ -156,7 +163,7 @@ const (
 	FlagTTLSequential       = 6
 	MaxFlag                 = FlagTTLSequential
 	PasswordLength          = 16
-	MaxFrame                = 1<<20 - 1 // a server's default limit on what it reads (jute.maxbuffer)
+	MaxFrame                = 1<<20 - 1 // a server's default limit on a frame (jute.maxbuffer)
 	ContainerOwner    int64 = -1 << 63  // ephemeralOwner of a container
-	TTLOwner          int64 = -1 << 56  // and, with the TTL in milliseconds added, of a znode with one
+	TTLOwner          int64 = -1 << 56  // plus the TTL in milliseconds: ephemeralOwner of a znode with a TTL
 )

@@ -7,25 +7,25 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrMalformed says that a frame ends before its fields do, or gives a length that
-// can't be.
+// ErrMalformed says that a frame ends before all fields are complete, or contains an impossible
+// length.
 var ErrMalformed = errors.New("malformed frame")
 
-// Decoder reads the fields of a frame in their order. After a field that isn't there
-// every field is zero, and Err says so: check once, at the end. It never keeps or
+// Decoder reads the fields of a frame in order. After a missing field
+// every field is zero, and Err returns an error: check once, at the end. A Decoder never keeps or
 // changes the frame, and never allocates more than the frame's length.
 type Decoder struct {
 	rest []byte
 	err  error
 }
 
-// NewDecoder reads a frame without its length prefix.
+// NewDecoder returns a Decoder of a frame without the length prefix.
 func NewDecoder(frame []byte) *Decoder { return &Decoder{rest: frame} }
 
-// Err is ErrMalformed if a field was missing.
+// Err returns ErrMalformed if a field was missing.
 func (d *Decoder) Err() error { return d.err }
 
-// Len is how many bytes were not read.
+// Len returns the number of unread bytes.
 func (d *Decoder) Len() int { return len(d.rest) }
 
 func (d *Decoder) next(n int) []byte {
@@ -38,7 +38,7 @@ func (d *Decoder) next(n int) []byte {
 	return head
 }
 
-// Skip passes over n bytes, and reports whether they were there.
+// Skip passes over n bytes, and reports whether the frame had n bytes left.
 func (d *Decoder) Skip(n int) bool {
 	d.next(n)
 	return d.err == nil
@@ -66,10 +66,10 @@ func (d *Decoder) Bool() bool {
 	return b != nil && b[0] != 0
 }
 
-// String reads a ustring; one that is null counts as malformed.
+// String reads a ustring. Null counts as malformed.
 func (d *Decoder) String() string { return string(d.next(int(d.Int32()))) }
 
-// Buffer reads a copy of a buffer, which is nil if it is null.
+// Buffer reads a buffer into a copy, nil if the buffer is null.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int32()
 	if n == -1 || d.err != nil {
@@ -122,26 +122,26 @@ func (d *Decoder) Stat() zk.Stat {
 	}
 }
 
-// Encoder writes the fields of a frame in their order.
+// Encoder writes the fields of a frame in order.
 type Encoder struct{ b []byte }
 
-// NewEncoder begins a frame with room for its length.
+// NewEncoder begins a frame with room for the length prefix.
 func NewEncoder() *Encoder { return &Encoder{b: make([]byte, 4, 128)} }
 
-// Extend continues a buffer that has several frames, each with its length, which the caller fills in.
+// Extend continues a buffer of several frames. The caller fills in the length prefix of each frame.
 func Extend(b []byte) Encoder { return Encoder{b} }
 
-// Bytes is all of the buffer.
+// Bytes returns the whole buffer.
 func (e *Encoder) Bytes() []byte { return e.b }
 
-// Frame is what was written, its length in front. The encoder must not be used
+// Frame returns the frame with the length prefix. The encoder must not be used
 // afterwards.
 func (e *Encoder) Frame() []byte {
 	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
 	return e.b
 }
 
-// Body is what was written, without the length.
+// Body returns the frame without the length prefix.
 func (e *Encoder) Body() []byte { return e.b[4:] }
 
 // Int32 writes an int.
@@ -183,7 +183,7 @@ func (e *Encoder) Buffer(v []byte) *Encoder {
 	return e
 }
 
-// Raw writes bytes as they are.
+// Raw writes bytes unchanged.
 func (e *Encoder) Raw(v []byte) *Encoder {
 	e.b = append(e.b, v...)
 	return e

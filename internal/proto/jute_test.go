@@ -63,7 +63,7 @@ func frame(fields ...field) []byte {
 	return e.Frame()[4:]
 }
 
-func TestEveryFieldReadsAsItWasWritten(t *testing.T) {
+func TestFieldsRoundTrip(t *testing.T) {
 	for _, f := range fields {
 		t.Run(f.name, func(t *testing.T) {
 			d := proto.NewDecoder(frame(f))
@@ -86,7 +86,7 @@ func TestFrameBeginsWithItsLength(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, 0}, proto.NewEncoder().Frame())
 }
 
-func TestTheSameBytesAsZooKeeper(t *testing.T) {
+func TestEncodingMatchesZooKeeper(t *testing.T) {
 	require.Equal(t, []byte{0xff, 0xff, 0xff, 0xff}, frame(field{write: func(e *proto.Encoder) { e.Buffer(nil) }}))
 	require.Equal(t, []byte{0, 0, 0, 0}, frame(field{write: func(e *proto.Encoder) { e.Buffer([]byte{}) }}))
 	require.Equal(t, []byte{0, 0, 0, 1, 'a'}, frame(field{write: func(e *proto.Encoder) { e.String("a") }}))
@@ -94,7 +94,7 @@ func TestTheSameBytesAsZooKeeper(t *testing.T) {
 }
 
 // A frame that ends early is malformed wherever it ends, and reads as zeros from there.
-func TestAFrameThatEndsEarlyIsMalformed(t *testing.T) {
+func TestTruncatedFrameIsMalformed(t *testing.T) {
 	for _, f := range fields {
 		whole := frame(f)
 		for n := range whole {
@@ -131,7 +131,7 @@ func readAll(d *proto.Decoder, name string) {
 	}
 }
 
-func TestLengthsThatCannotBeAreMalformed(t *testing.T) {
+func TestImpossibleLengthsAreMalformed(t *testing.T) {
 	for _, length := range []uint32{2, 1 << 20, math.MaxInt32, 1 << 31, math.MaxUint32 - 1} {
 		b := append(binary.BigEndian.AppendUint32(nil, length), 0)
 		for _, name := range []string{"string", "buffer", "strings", "ACL"} {
@@ -150,7 +150,7 @@ func TestLengthsThatCannotBeAreMalformed(t *testing.T) {
 	require.NoError(t, d.Err(), "null lists")
 }
 
-func TestReadingNeverKeepsTheFrame(t *testing.T) {
+func TestDecoderDoesNotRetainTheFrame(t *testing.T) {
 	whole := frame(fields...)
 	d := proto.NewDecoder(whole)
 	original := bytes.Clone(whole)

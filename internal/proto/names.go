@@ -2,7 +2,7 @@ package proto
 
 import "strconv"
 
-// CodeName is the name of an error code, "error 42" where the code means nothing.
+// CodeName returns the name of an error code, "error 42" where the code means nothing.
 func CodeName(code int32) string {
 	switch code {
 	case CodeOK:
@@ -43,7 +43,7 @@ func CodeName(code int32) string {
 	return "error " + strconv.Itoa(int(code))
 }
 
-// EventName is the name of a watch event's type, "event 42" where it means nothing.
+// EventName returns the name of a watch event's type, "event 42" where the type means nothing.
 func EventName(event int32) string {
 	switch event {
 	case EventCreated:

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Quiet is a logger that drops what zk.Conn prints about every broken connection.
+// Quiet is a logger that drops zk.Conn's messages about broken connections.
 type Quiet struct{}
 
 // Printf drops the line.
@@ -33,7 +33,7 @@ func Conn(tb testing.TB, servers []string, timeout time.Duration, opts ...func(*
 	defer late.Stop()
 	for conn.State() != zk.StateHasSession {
 		select {
-		case <-events: // not a look now and then, because no virtual time is to pass
+		case <-events: // instead of polling, because no virtual time may pass
 		case <-late.C:
 			tb.Fatalf("not within %v: a session", Patience)
 		}
@@ -41,7 +41,7 @@ func Conn(tb testing.TB, servers []string, timeout time.Duration, opts ...func(*
 	return conn
 }
 
-// Path returns a path of one segment that no other test has, with the test's name in it.
+// Path returns a unique path of one segment, with the test's name in the segment.
 func Path(tb testing.TB) string {
 	tb.Helper()
 	name := strings.NewReplacer("/", "-", " ", "_", "'", "", ",", "").Replace(tb.Name())

@@ -1,6 +1,6 @@
-// Package testkit has what tests of all packages need: waits for a condition or a value, plain connections, paths of a test's
-// own. Package testclient below it has the clients of this library: it is a package of its own because the tests inside
-// internal/zkutil use this one, and must not import themselves.
+// Package testkit provides helpers for tests of all packages: waits for a condition or a value, plain connections, and unique
+// paths. The package testclient below has clients of this library: testclient is separate because the tests inside
+// internal/zkutil use testkit, and must not import themselves.
 //
-// Only tests import it. It fails a test without testify, because the library must not depend on that.
+// Only tests import testkit. It fails tests without testify, because the library must not depend on testify.
 package testkit

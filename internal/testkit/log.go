@@ -33,6 +33,13 @@ func (l *Log) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
+// String returns the text since the last Take.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // Take returns the lines since the last Take.
 func (l *Log) Take() []string {
 	l.mu.Lock()

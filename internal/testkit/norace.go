@@ -2,5 +2,5 @@
 
 package testkit
 
-// IsRaced tells that the race detector is on. Everything takes about four times as long then.
+// IsRaced reports whether the race detector is on. If so, everything takes about four times as long.
 const IsRaced = false

@@ -2,7 +2,6 @@ package testkit_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,7 @@ func (f *failing) Fatalf(string, ...any) {
 }
 
 func TestEventually(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		start := time.Now()
 		testkit.Eventually(t, func() bool { return time.Since(start) > time.Second }, "a second")
 		require.Less(t, time.Since(start), 1100*time.Millisecond)
@@ -45,7 +44,7 @@ func TestEventually(t *testing.T) {
 }
 
 func TestReceive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		values := make(chan int, 1)
 		values <- 7
 		require.Equal(t, 7, testkit.Receive(t, values, "the value"))

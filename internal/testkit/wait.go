@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Patience is how long tests wait for something that has to happen. In a bubble of testing/synctest it costs nothing.
+// Patience is how long tests wait for an event that has to happen. In a bubble of testing/synctest the wait costs nothing.
 const Patience = time.Minute
 
-// pause is the time between two looks at a condition.
+// pause is the time between two checks of a condition.
 const pause = 5 * time.Millisecond
 
-// Shorter returns the size of a test: how many rounds, how large a crowd, how long a time. It is the full size, or the
-// short one with -short. A test with the short size still drives everything, but fewer times.
+// Shorter returns the size of a test, such as a number of rounds or clients, or a duration: full, or short with -short. A test
+// of the short size still covers everything, but less often.
 func Shorter[T any](full, short T) T {
 	if testing.Short() {
 		return short
@@ -21,7 +21,7 @@ func Shorter[T any](full, short T) T {
 	return full
 }
 
-// Context ends with the test or after [Patience], whichever is first.
+// Context returns a context that ends with the test or after [Patience], whichever is first.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), Patience)
@@ -36,7 +36,7 @@ func Eventually(tb testing.TB, condition func() bool, what string) {
 	EventuallyIn(tb, Patience, condition, what)
 }
 
-// EventuallyIn is [Eventually] for a condition that has to hold within a time.
+// EventuallyIn is [Eventually] for a condition that has to hold within limit.
 func EventuallyIn(tb testing.TB, limit time.Duration, condition func() bool, what string) {
 	tb.Helper()
 	late := time.NewTimer(limit)

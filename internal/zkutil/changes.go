@@ -1,13 +1,13 @@
 package zkutil
 
-// Changes wakes goroutines that wait until something changes. The zero value is ready for use.
-// Both methods are called under the lock that protects what changes. So a goroutine that reads a
-// state, and the channel with it, misses no change after that.
+// Changes wakes goroutines that wait for a change of a state. The zero value is ready for use. Both methods are
+// called under the lock that protects the state. So a goroutine that reads the state and the channel together
+// misses no later change.
 type Changes struct {
-	next chan struct{} // closed at the next change; nil: nobody has asked for it
+	next chan struct{} // closed at the next change; nil: nobody waits
 }
 
-// AnnounceLocked wakes all goroutines that wait now.
+// AnnounceLocked wakes all waiting goroutines.
 func (c *Changes) AnnounceLocked() {
 	if c.next != nil {
 		close(c.next)

@@ -6,28 +6,28 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// deniedError is a zk.ErrNoAuth that names the znode whose ACL refuses. zk.Conn's text is "not
-// authenticated", which misleads: the server accepts any digest, and later finds no ACL that names it.
+// deniedError is a zk.ErrNoAuth that names the znode whose ACL refuses. zk.Conn's text is "not authenticated",
+// which misleads: the server accepts any digest, and later finds no ACL with the digest.
 type deniedError struct {
 	what string // is not permitted
 	path string // of the znode whose ACL decides
 }
 
-// Denied returns err, and for zk.ErrNoAuth an error that says what was refused.
+// Denied returns Explained(err), or for zk.ErrNoAuth an error that names the refused operation and the znode.
 func Denied(err error, what, path string) error {
 	if !errors.Is(err, zk.ErrNoAuth) {
-		return err
+		return Explained(err)
 	}
 	return &deniedError{what, path}
 }
 
 func (e *deniedError) Error() string {
-	return "no permission to " + e.what + " " + e.path + " (wrong credentials, or none that its ACL names)"
+	return "no permission to " + e.what + " " + Printable(e.path) + " (wrong credentials, or none that its ACL names)"
 }
 
 func (*deniedError) Unwrap() error { return zk.ErrNoAuth }
 
-// ParentOf is the path of the znode whose ACL decides about the deletion of path.
+// ParentOf returns the path of the znode whose ACL decides about the deletion of path.
 func ParentOf(path string) string {
 	parent, _ := Split(path)
 	return parent

@@ -1,34 +1,54 @@
-// Package zkutil is the ground floor of the engine under every recipe: errors and their classes,
-// retries, paths, and the table of times by which trust is kept.
+// Package zkutil is the ground floor of the engine under every recipe: errors and their classes, retries and
+// paths.
 //
 // # The house
 //
-// There is one engine. Its floors are packages, and each imports only those below it:
+// All recipes share one engine. Its floors are packages, and each floor imports only lower floors:
 //
-//	recipes/mutex, latch, selector, …   what a user asks for; recipes has Client and Lease,
-//	                                    recipes/internal what these packages share; recipes/inspect
+//	recipes/mutex, latch, selector, …   the recipes for users; recipes has Client and Lease,
+//	                                    recipes/internal the shared parts; recipes/inspect
 //	                                    looks at queues from outside
+//	internal/zkutil/election            terms of leadership, and the step-down after each
+//	internal/zkutil/permits             a semaphore on two queues
+//	internal/zkutil/cohort              many callers, one contender
 //	internal/zkutil/queue               contenders: ephemeral-sequential znodes, each of which watches
 //	                                    its predecessor
 //	internal/zkutil/session             one session: whether it is alive, requests, watches, holds,
 //	                                    removal, the end
-//	internal/zkutil/wire                a connection that does what zk.Conn leaves out
+//	internal/zkutil/budget              the bytes of a session's ephemeral znodes, and who may create
+//	                                    the next one
+//	internal/zkutil/wire                a connection with the features that zk.Conn lacks
+//	internal/zkutil/trust               until when a session is proven, and what is due
+//	internal/zkutil/dial                the next server, and a socket within the patience
 //	internal/zkutil                     this package
-//	internal/proto                      ZooKeeper's messages
+//	internal/proto                      ZooKeeper's messages as bytes, and whether a frame is whole
 //
-// A mutex is a queue. A latch and a selector are queues that are joined in the background, again and
-// again. An Acquire goes down once: the queue creates a znode, looks who is ahead and waits for its
-// predecessor, and the session grants the hold.
+// A mutex is a queue, or a cohort on one. A latch and a selector are queues that a candidate of package election joins in
+// the background, again and again. Packages election, permits and cohort do not import each other. An Acquire passes each
+// floor once: the queue creates a znode, reads the contenders ahead and waits for the predecessor, and the session grants
+// the hold.
 //
 // # Where to look
 //
-//   - What proves that a session is alive, and until when: timing.go, session/liveness.go.
-//   - When a heartbeat, an audit or the end of trust is due: liveness.decide in session/liveness.go.
-//     session/keeper.go carries it out, session/beat.go sends.
-//   - The order in which a session ends: session/lifecycle.go.
-//   - What a hold rests on, checked in one step: Session.tryGrant in session/grant.go.
-//   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. The
-//     rules of other locks are in their recipes: recipes/rwlock has that of readers and writers. A read
-//     lock under the write lock: queue/under.go. The permits of a semaphore: queue/permits.go.
-//   - Watches after a reconnect: wire/restore.go.
+//   - The proof that a session is alive, and until when: trust/ledger.go, trust/gaps.go, and the table of times in trust/timing.go.
+//   - When a heartbeat, an audit or the end of trust is due: Ledger.Decide in trust/plan.go.
+//     session/keeper.go carries out the decision.
+//   - The order in which a session ends, and the waits for the end: session/close.go.
+//   - The conditions of a hold, checked in one step: holds.tryGrant in session/grant.go.
+//   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. The rules of
+//     other locks are in their recipes: the reader/writer rule is in recipes/rwlock. A read lock under the
+//     write lock: queue/under.go. The permits of a semaphore: permits/permits.go.
+//     When a cohort gives the lock up: tenure.next in cohort/tenure.go. When the znode of a leader goes: election/candidate.go.
+//     Who asks whom to step down for a priority: election/steering.go.
+//   - Where a request is sent: gate.send in session/gate.go, then Line.Send in wire/outbox.go. When the answer to a create is
+//     lost: createProtected in session/create.go.
+//   - What ends a hold: Hold.endForLocked in session/hold.go lists it. What a cohort does then: attend.go and advanceLocked in
+//     cohort.
+//   - A notification that never comes: keeper.startReadsLocked in session/keeper.go. Watches after a reconnect: those of the engine
+//     fire (watches.loseLocked in session/watch.go), and those of a user of zk.Conn are set again (wire/restore.go).
+//   - When a silent server is left: Ledger.isHung in trust/plan.go, and wire/abandon.go for the writes in flight. When the server
+//     may have received nothing: wire/contact.go.
+//   - The locks, and their order: session/doc.go, wire/doc.go.
+//   - Which server is next: dial/hosts.go. How long an attempt may take: dial/patience.go.
+//   - Who may create a znode when a session is full: budget/budget.go, and budget/short.go.
 package zkutil

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// IsEndOf reports whether err only reports the end of ctx: every branch of its tree ends in the error
-// of ctx or in its cause.
+// IsEndOf reports whether err only reports the end of ctx: every branch of the error tree ends in the error or
+// the cause of ctx.
 func IsEndOf(ctx context.Context, err error) bool {
 	if ctx.Err() == nil || err == nil {
 		return false
@@ -17,7 +17,7 @@ func IsEndOf(ctx context.Context, err error) bool {
 			return true
 		}
 	}
-	switch wrapper := err.(type) { //nolint:errorlint // this walks the tree itself
+	switch wrapper := err.(type) { //nolint:errorlint // IsEndOf walks the tree
 	case interface{ Unwrap() error }:
 		return IsEndOf(ctx, wrapper.Unwrap())
 	case interface{ Unwrap() []error }:
@@ -34,12 +34,12 @@ func IsEndOf(ctx context.Context, err error) bool {
 	}
 }
 
-// isSame is ==, which panics for types that can't be compared.
+// isSame compares with ==, but returns false for incomparable types, for which == panics.
 func isSame(err, end error) bool {
-	return reflect.TypeOf(end).Comparable() && err == end //nolint:errorlint // no more than that error
+	return reflect.TypeOf(end).Comparable() && err == end //nolint:errorlint // only this very error
 }
 
-// Both joins two errors in one line. Either may be nil.
+// Both joins two errors in a single line of text. Either may be nil.
 func Both(first, second error) error {
 	switch {
 	case first == nil:
@@ -51,8 +51,8 @@ func Both(first, second error) error {
 	}
 }
 
-// LossAndError joins a loss with the error that the holder's function has returned after it, in one
-// line. Either may be nil.
+// LossAndError joins a loss with the error that the holder's function returned after the loss, in a single line
+// of text. Either may be nil.
 func LossAndError(loss, err error) error {
 	if loss == nil || err == nil {
 		return Both(loss, err)

@@ -33,10 +33,10 @@ func TestClassesOfErrors(t *testing.T) {
 		{zk.ErrBadArguments, false, false},
 		{zk.ErrAPIError, false, false},
 		{errors.New("unknown error: -6"), false, false},
-		{errors.New("unknown error: -120"), false, false}, // ephemeral znode on a local session
-		{errors.New("unknown error: -124"), false, false}, // session without SASL
+		{errors.New("unknown error: -120"), false, false},            // ephemeral znode on a local session
+		{errors.New("unknown error: -124"), false, false},            // session without SASL
+		{Explained(errors.New("unknown error: -125")), false, false}, // quota exceeded
 		// Answers that say nothing that we know to be final.
-		{errors.New("unknown error: -125"), true, false}, // quota exceeded
 		{errors.New("unknown error: -66"), true, false},
 		// Never sent.
 		{zk.ErrInvalidPath, false, false},

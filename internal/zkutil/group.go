@@ -4,12 +4,12 @@ import "sync"
 
 // Group counts the goroutines that run functions of the user, so that Close can wait for them.
 type Group struct {
-	mu      sync.Mutex // protects what is below
+	mu      sync.Mutex // protects the fields below
 	running int
 	idle    chan struct{} // nil until Finish; closed when running is 0
 }
 
-// Run runs fn in a goroutine. After Finish it reports false and runs nothing.
+// Run runs fn in a new goroutine. After Finish, Run returns false and runs nothing.
 func (c *Group) Run(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // ErrInvalidPath is matched by every error of [ValidatePath].
 var ErrInvalidPath = errors.New("invalid path")
 
-// maxPath keeps requests well below the server's limit for a frame (1 MB), which it
-// answers with a closed connection.
+// maxPath keeps requests well below the server's limit for a frame (1 MB). A server closes the connection after
+// a longer frame.
 const maxPath = 16 << 10
 
 // ValidatePath checks a path by the server's rules, and refuses the server's own
@@ -64,10 +64,12 @@ func Split(path string) (dir, name string) {
 	return max(path[:i], "/"), path[i+1:]
 }
 
-// NumberDigits is how many digits a server appends to the name of a sequential znode, if the number is not negative.
+// NumberDigits is the number of digits that a server appends to the name of a sequential znode, if the sequence
+// number is not negative.
 const NumberDigits = 10
 
-// NumberOf returns the number that the last ten digits of a name or a path are, and whether it has them.
+// NumberOf returns the number in the last ten digits of a name or a path. ok is false without ten digits at the
+// end.
 func NumberOf(name string) (number int64, ok bool) {
 	if len(name) < NumberDigits {
 		return 0, false

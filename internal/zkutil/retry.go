@@ -8,14 +8,14 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Retry is how often and how long one step is repeated, and with which pauses. MaxAttempts includes
-// the first attempt. MaxAttempts and MaxElapsed of zero are no bound.
+// Retry bounds the repetition of a step, and sets the pauses. MaxAttempts includes the first attempt.
+// MaxAttempts and MaxElapsed of zero are no bound.
 type Retry struct {
 	InitialInterval, MaxInterval, MaxElapsed time.Duration
 	MaxAttempts                              int
 }
 
-// WithDefaults replaces zero intervals by 50 ms and 2 s.
+// WithDefaults replaces zero intervals with 50 ms and 2 s.
 func (r Retry) WithDefaults() Retry {
 	if r.InitialInterval == 0 {
 		r.InitialInterval = 50 * time.Millisecond
@@ -26,9 +26,9 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// RepeatWhile calls step until it succeeds, mayRepeat refuses its error, or ctx or the policy ends. The
-// pauses grow exponentially, with jitter. They start over after a step that took longer than the
-// longest pause, because such a step has made progress.
+// RepeatWhile calls step until it succeeds, mayRepeat refuses its error, or ctx or the policy ends. The pauses
+// grow exponentially, with jitter. The series of pauses starts over after a step longer than the longest pause,
+// because such a step has made progress.
 func RepeatWhile[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error)) (T, error) {
 	result, err := step()
 	if err == nil || !mayRepeat(err) {
@@ -37,7 +37,7 @@ func RepeatWhile[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 	return repeatAfter(ctx, policy, mayRepeat, step, result, err)
 }
 
-// RepeatAfter is RepeatWhile after a first step that has failed.
+// RepeatAfter is RepeatWhile after a failed first step.
 func RepeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, failure error, step func() (T, error)) (T, error) {
 	var result T
 	if !mayRepeat(failure) {
@@ -46,8 +46,8 @@ func RepeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 	return repeatAfter(ctx, policy, mayRepeat, step, result, failure)
 }
 
-// repeatAfter is RepeatWhile after a first failure. It is a function of its own, because callers that
-// wait for hours in the first step then keep a small stack.
+// repeatAfter is RepeatWhile after a first failure, in a separate function so that callers that wait for hours
+// in the first step keep a small stack.
 func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error), result T, last error) (T, error) {
 	isFirst := true
 	pace := policy.exponential()
@@ -76,7 +76,7 @@ func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 	return result, err
 }
 
-// Pace hands out the pauses in a row of failures, for those who do not just repeat a step.
+// Pace returns the pauses in a series of failures, for callers that do more than repeat a step.
 type Pace struct {
 	policy Retry
 	pauses cappedBackOff
@@ -84,20 +84,20 @@ type Pace struct {
 	began  time.Time // the first failure
 }
 
-// Pace returns a pace at the beginning of a row.
+// Pace returns a pace at the beginning of a series.
 func (r Retry) Pace() *Pace {
 	p := &Pace{policy: r, pauses: r.exponential()}
 	p.Reset()
 	return p
 }
 
-// Reset begins a new row.
+// Reset starts the series again.
 func (p *Pace) Reset() {
 	p.pauses.Reset()
 	p.count = 0
 }
 
-// Next returns the pause after another failure. Not ok: the policy gives up.
+// Next returns the pause after another failure. ok is false if the policy gives up.
 func (p *Pace) Next() (pause time.Duration, ok bool) {
 	if p.count == 0 {
 		p.began = time.Now()
@@ -108,10 +108,10 @@ func (p *Pace) Next() (pause time.Duration, ok bool) {
 	return pause, !late && p.count != p.policy.MaxAttempts
 }
 
-// AfterTerm returns the pause after a term of leadership that took led: the next one of the row
-// after a failure; and the first one after a term shorter than that, because each term costs a
-// sequence number, and a term that ends at once would use them up. A term that the loss of its
-// session has ended is followed by none, unless it failed. Not ok: the policy gives up.
+// AfterTerm returns the pause after a term of leadership of length led: after a failure, the next pause of the
+// series; after a term shorter than the first pause, the first pause, because each term costs a sequence
+// number, and terms that end at once would use the numbers up. No pause follows a term ended by the loss of the
+// session, unless the term failed. ok is false if the policy gives up.
 func (p *Pace) AfterTerm(led time.Duration, failed bool, loss error) (pause time.Duration, ok bool) {
 	if led > p.policy.MaxInterval {
 		p.Reset()
@@ -142,34 +142,32 @@ func Within(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// cappedBackOff keeps MaxInterval the longest of its pauses: the jitter that
-// ExponentialBackOff adds goes beyond.
+// cappedBackOff limits each pause to MaxInterval: the jitter of ExponentialBackOff would exceed the limit.
 type cappedBackOff struct{ *backoff.ExponentialBackOff }
 
 func (c cappedBackOff) NextBackOff() time.Duration {
 	return min(c.ExponentialBackOff.NextBackOff(), c.MaxInterval)
 }
 
-// exponential returns the pauses as the policy wants them to grow.
+// exponential returns the growing pauses of the policy.
 func (r Retry) exponential() cappedBackOff {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = r.InitialInterval, r.MaxInterval
 	return cappedBackOff{pauses}
 }
 
-// Patient is the policy of work that has to be done in the end: the same pace,
-// without a bound.
+// Patient returns the policy for work that has to succeed eventually: the same pace, without a bound.
 func (r Retry) Patient() Retry {
 	r.MaxAttempts, r.MaxElapsed = 0, 0
 	return r
 }
 
-// maxRefusedPause is the longest pause after a refusal, unless the retry policy has a longer one.
-// It is long because a refusal lasts until somebody changes a permission or a quota, and each
-// attempt until then is a write that the quorum agrees to refuse.
+// maxRefusedPause is the longest pause after a refusal, unless the retry policy has a longer one. The pause is
+// long because a refusal lasts until somebody changes a permission or a quota, and each attempt until then is a
+// write that the quorum has to process.
 const maxRefusedPause = 30 * time.Second
 
-// AfterRefusals is the policy with pauses that grow to 30 s.
+// AfterRefusals returns the policy with pauses that grow to 30 s.
 func (r Retry) AfterRefusals() Retry {
 	r.MaxInterval = max(r.MaxInterval, maxRefusedPause)
 	return r

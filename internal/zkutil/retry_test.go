@@ -3,11 +3,12 @@ package zkutil
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 func TestRetryDefaults(t *testing.T) {
@@ -45,7 +46,7 @@ func TestRetry(t *testing.T) {
 		"long but no end": {Retry{}, 500, zk.ErrNoServer, 501, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				calls := 0
 				start := time.Now()
 				result, err := RepeatWhile(t.Context(), test.policy.WithDefaults(), IsTransient, failing(test.failures, test.err, &calls))
@@ -68,7 +69,7 @@ func TestRetry(t *testing.T) {
 
 // The context ends the retries, and its error says what was going wrong.
 func TestRetryIsBoundedByTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 7*time.Second, errPipe)
 		defer cancel()
 		calls := 0

@@ -9,18 +9,17 @@ import (
 	"sync/atomic"
 )
 
-// Scope is the number of a session or a candidate. It tells whether a caller runs inside a function of
-// the user that the session or candidate runs, where Close would wait for itself.
+// Scope is the number of a session or a candidate. A scope tells whether a caller runs inside a user function
+// run by the session or candidate, where Close would wait for itself.
 //
-// The number is written on the stack of the function, one digit a stack frame, and read from the
-// program counters of the caller. Go has no other way to tell a function from the goroutines that it
-// has started, because those inherit pprof labels and contexts, and no API has the number of a
-// goroutine.
+// The number is written on the stack of the function, one digit per stack frame, and read from the program
+// counters of the caller. Go has no other way to distinguish a function from goroutines started by the
+// function, because goroutines inherit pprof labels and contexts, and no API returns the number of a goroutine.
 type Scope uint32
 
 var lastScope atomic.Uint32 //nolint:gochecknoglobals // a scope is unique in the process
 
-// NewScope returns a number that no other scope has.
+// NewScope returns a unique scope.
 func NewScope() Scope { return Scope(lastScope.Add(1)) }
 
 // RunUserCode runs a function of the user inside some scopes.
@@ -69,8 +68,7 @@ func digit2(rest Scope, fn func()) { addDigit(rest, fn) }
 //go:noinline
 func digit3(rest Scope, fn func()) { addDigit(rest, fn) }
 
-// IsOnStack reports whether the caller was called, in its own goroutine, by a function of the
-// user that runs inside the scope.
+// IsOnStack reports whether the caller was called, in the same goroutine, by a user function inside the scope.
 func (s Scope) IsOnStack() bool {
 	begin, end := nameOf(beginScope), nameOf(endScope)
 	digits := map[string]Scope{nameOf(digit0): 0, nameOf(digit1): 1, nameOf(digit2): 2, nameOf(digit3): 3}
@@ -88,7 +86,7 @@ func (s Scope) IsOnStack() bool {
 	})
 }
 
-// StackWithoutScopes is debug.Stack without the frames of scopes, which say nothing to a reader.
+// StackWithoutScopes returns debug.Stack without the frames of scopes, which mean nothing to a reader.
 func StackWithoutScopes() []byte {
 	lines := bytes.SplitAfter(debug.Stack(), []byte("\n"))
 	kept := bytes.Clone(lines[0])                   // the goroutine
@@ -100,10 +98,10 @@ func StackWithoutScopes() []byte {
 	return kept
 }
 
-// nameOf is the name of a function as stack frames have it.
+// nameOf returns the name of a function as in stack frames.
 func nameOf(fn any) string { return runtime.FuncForPC(reflect.ValueOf(fn).Pointer()).Name() }
 
-// anyFrame reports whether match does for the function of any frame of the stack.
+// anyFrame reports whether match returns true for the function of any frame of the stack.
 func anyFrame(match func(function string) bool) bool {
 	pcs := make([]uintptr, 64)
 	for skip := 2; ; skip += len(pcs) {

@@ -7,14 +7,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 )
 
-// The text before the number in the names of contenders, and what it says.
+// The markers: the text before the number in the names of contenders.
 const (
 	markerLease = "lease-"
 	markerRead  = "__READ__"
 	markerWrite = "__WRIT__"
 )
 
-// markers are those of all queues that a directory may be, with the kind that each shows.
+// markers lists the markers of all queues that a directory may be, each with its kind.
 var markers = []struct{ text, kind string }{ //nolint:gochecknoglobals // a constant list
 	{"lock-", KindMutex},
 	{"__lock__", KindMutex},
@@ -23,7 +23,7 @@ var markers = []struct{ text, kind string }{ //nolint:gochecknoglobals // a cons
 	{markerWrite, KindRWLock},
 }
 
-// entry is a child of a directory that is a contender.
+// entry is a child of a directory whose name is a contender's.
 type entry struct {
 	name     string
 	marker   string
@@ -31,7 +31,7 @@ type entry struct {
 	sequence string
 }
 
-// parseEntry reports false for a child that is no contender.
+// parseEntry returns false for a child that is not a contender.
 func parseEntry(name string) (entry, bool) {
 	for _, m := range markers {
 		if sequence, ok := queue.SequenceOf(name, m.text); ok {
@@ -41,8 +41,8 @@ func parseEntry(name string) (entry, bool) {
 	return entry{}, false
 }
 
-// compare orders entries as the recipes do. A reader may have the number of the writer that it was
-// before: the writer comes first then, because it was.
+// compare orders entries as the recipes do. A reader that has downgraded has the number of its writer,
+// and comes after the writer.
 func (e entry) compare(other entry) int {
 	return cmp.Or(
 		cmp.Compare(e.sequence, other.sequence),
@@ -77,7 +77,7 @@ func parseDir(children []string) (contenders []entry, others []string) {
 	return contenders, others
 }
 
-// parseMarked returns the children that are contenders with one marker, in order, and whether all
+// parseMarked returns the children that are contenders with the marker, in order, and whether all
 // children are.
 func parseMarked(children []string, marker string) (contenders []entry, isAll bool) {
 	for _, name := range children {
@@ -89,7 +89,7 @@ func parseMarked(children []string, marker string) (contenders []entry, isAll bo
 	return contenders, len(contenders) == len(children)
 }
 
-// kindOf is the kind of a queue in one directory.
+// kindOf returns the kind of a queue in one directory.
 func kindOf(contenders []node) string {
 	if len(contenders) == 0 {
 		return KindUnknown
@@ -101,7 +101,7 @@ func kindOf(contenders []node) string {
 	return kind
 }
 
-// countHolders returns how many contenders hold: they are the first ones.
+// countHolders returns the number of holders, which are the first contenders.
 func countHolders(kind string, contenders []node) int {
 	switch {
 	case len(contenders) == 0 || kind == KindUnknown:
@@ -111,7 +111,7 @@ func countHolders(kind string, contenders []node) int {
 	}
 	first := contenders[0]
 	isWaiter := func(n node) bool { return n.marker == markerWrite }
-	if first.marker == markerWrite { // the readers with its number were admitted by it
+	if first.marker == markerWrite { // readers with the writer's number hold the lock together with the writer
 		isWaiter = func(n node) bool { return n.sequence != first.sequence }
 	}
 	n := slices.IndexFunc(contenders[1:], isWaiter)
@@ -121,12 +121,6 @@ func countHolders(kind string, contenders []node) int {
 	return n + 1
 }
 
-// IsContender reports whether a znode with this name, without the directory, is a contender of one of the
-// recipes.
-func IsContender(name string) bool {
-	if _, ok := parseEntry(name); ok {
-		return true
-	}
-	_, isPermit := queue.SequenceOf(name, markerLease)
-	return isPermit
-}
+// IsContender reports whether name, a znode's name without its directory, is a contender's name in one
+// of the recipes.
+func IsContender(name string) bool { return queue.IsContender(name) }

@@ -1,38 +1,37 @@
-// Package inspect shows locks and elections from outside: which recipe uses a path, who holds and
-// who waits, since when and with which fencing token. It takes no part in any queue and writes
-// nothing.
+// Package inspect shows locks and elections from outside: which recipe uses a path, who holds and who
+// waits, since when and with which fencing token. It joins no queue and writes nothing.
 //
 // # Guarantees
 //
-//   - [Read] and [Walk] make no znode, set no watch, and need no permission but READ.
-//   - At most 16 requests of one call are in flight at a time.
-//   - Contenders are in the order of the queue, and each is there once.
-//   - A contender that leaves meanwhile is left out.
+//   - [Read] and [Walk] create no znode, set no watch, and need no permission but READ.
+//   - A call has at most 16 requests in flight.
+//   - Contenders are in the order of the queue, and each appears once.
+//   - A contender that leaves during the call is left out.
 //
-// # Non-guarantees
+// # Limits
 //
-// A [Queue] is a snapshot, which may be outdated when it is read, and is read from a single server,
-// which may be behind. Holds is what the znodes say. A holder whose process was killed has its znode
-// until its session has expired; a contender that is first may not know it yet.
+// A [Queue] is a snapshot, possibly outdated by the time you read it, and comes from a single server,
+// which may lag behind. Holds reflects the znodes. The znode of a killed process stays until the
+// session has expired, and a contender that has become first may not have noticed yet.
 //
-// The recipe is told by the names of the znodes. Curator's LeaderSelector is a mutex on the wire, and
-// so is kazoo's Lock. Of a semaphore the limit is not known. A contender that has made the znode of its
-// permit, and waits because there are too many, is told from the holders by its place in the
-// semaphore's own lock, which it gives up with the grant. While one session has several contenders in
-// a semaphore, one of them may appear to wait for a moment after it was granted.
+// The names of the znodes decide the kind. On the wire, Curator's LeaderSelector and kazoo's Lock are
+// mutexes. The limit of a semaphore is not known. A contender that has created its permit's znode, but
+// waits because too many permits are held, differs from the holders in still holding the semaphore's
+// own lock, which it releases when its permit is granted. While one session has several contenders in a
+// semaphore, a contender may appear to wait for a moment after its grant.
 //
 // # Failures
 //
 //	zk.ErrNoNode               the path does not exist
-//	zk.ErrNoAuth               an ACL forbids to list the path; Walk continues with the others
-//	recipes.ErrInvalidArgument a nil client, an invalid path
+//	zk.ErrNoAuth               an ACL forbids listing the path; Walk continues with other paths
+//	recipes.ErrInvalidArgument the client is nil, or the path is invalid
 //	recipes.ErrClosed          the client was closed
-//	the error of ctx           ctx has ended, also while there was no connection
+//	the error of ctx           ctx has ended, possibly without a connection
 //
-// Each is in a *recipes.OpError. A contender whose znode may not be read has no ID.
+// Each error is in a *recipes.OpError. A contender whose znode is not readable has no ID.
 //
 // # Concurrency
 //
-// All functions may be called concurrently. Their goroutines end before they return; those of Walk
+// All functions may be called concurrently. A function joins its goroutines before it returns, Walk
 // before it yields.
 package inspect

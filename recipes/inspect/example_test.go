@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A
-// service has recipes.Connect and its own servers here.
+// newClient returns a client of an in-process ZooKeeper, and a function that closes both. A service
+// calls recipes.Connect with its own servers instead.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -26,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// Who holds which lock, seen by a program that has nothing to do with them.
+// Show who holds which lock, from a program that uses none of them.
 func ExampleWalk() {
 	client, stop := newClient()
 	defer stop()
@@ -56,7 +56,7 @@ func ExampleWalk() {
 	// /locks/goods/1001 mutex 1 night shift holds: true
 }
 
-// Who holds one lock.
+// Show who holds one lock.
 func ExampleRead() {
 	client, stop := newClient()
 	defer stop()

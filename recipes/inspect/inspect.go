@@ -20,48 +20,52 @@ const (
 	KindLatch     = "latch"
 	KindSemaphore = "semaphore"
 	KindRWLock    = "rwlock"
-	// KindUnknown is the kind of a path without contenders, and of one with contenders of several
-	// kinds: of these nobody is said to hold.
+	// KindUnknown is the kind of a path without contenders or with contenders of several kinds. In the
+	// latter case no contender is reported as a holder.
 	KindUnknown = "unknown"
 )
 
 // Queue is one lock or election with its contenders.
 type Queue struct {
-	// Path is the path as it is given to Read and to a recipe: below the client's namespace. A
-	// semaphore has the path that it was made with, not those of its parts.
+	// Path is the path to pass to Read and to a recipe: below the client's namespace. For a semaphore,
+	// Path is the path passed to its New, not the path of a part.
 	Path string
 	// Kind is one of the constants above.
 	Kind string
-	// Contenders are in the order of the queue. Of a semaphore, the permits come first, and then
-	// those who wait.
+	// Contenders are in the order of the queue. In a semaphore, the permits come first, followed by the
+	// waiters.
 	Contenders []Contender
 }
 
-// Contender is one that holds or waits.
+// Contender is a holder or a waiter.
 type Contender struct {
 	// Position is the position in the queue, from 1.
 	Position int
-	// ID is the content of its znode: the id of its recipe's WithID, or that of the client's. It is
-	// empty if the znode may not be read, and after a revocation, which replaces it.
+	// ID is the content of the znode: the ID of the recipe's WithID, or the client's ID. It is empty if
+	// unreadable or overwritten by a revocation.
 	ID string
-	// Path is the path of its znode on the server, namespace included.
+	// Path is the path of the znode on the server, namespace included.
 	Path string
-	// Token is the czxid of its znode: the fencing token that it has as holder. Of one that waits for
-	// a semaphore it is not the token of the permit, whose znode is made later.
+	// Token is the czxid of the znode: the contender's fencing token as a holder. For a waiter of a
+	// semaphore, Token is not the token of the permit, whose znode is created later. A read lock
+	// acquired under the write lock has the writer's token instead.
 	Token int64
-	// Since is the time at which its znode was created, by the servers' clock: the start of its wait,
-	// not of its hold.
+	// Since is the creation time of the znode, by the servers' clock: the start of the wait, not of the
+	// hold.
 	Since time.Time
-	// Holds is true for a contender that waits for nobody: the first of a mutex, a latch's leader, the
-	// first writer or all readers ahead of it, and those who have a permit.
+	// Holds is true for a contender that waits for nobody: the first contender of a mutex, a latch's
+	// leader, the first writer or all readers ahead of it, and the owners of permits.
 	Holds bool
 	// Revoked is true if a peer has asked for the lease.
 	Revoked bool
+	// NotEphemeral is true if the znode is not ephemeral, and so stays until somebody deletes it: see
+	// recipes.Participant. If such a contender is first, it holds, and no contender behind it can.
+	NotEphemeral bool
 }
 
-// Read returns the queue at path, an absolute path below the client's namespace. It returns
-// zk.ErrNoNode for a missing path, and a queue without contenders of KindUnknown for an unused one.
-// It repeats requests after lost connections until ctx ends.
+// Read returns the queue at path, an absolute path below the client's namespace. For a missing path
+// Read returns zk.ErrNoNode, and for an unused path a queue without contenders of KindUnknown. It
+// repeats requests after lost connections until ctx ends.
 func Read(ctx context.Context, c *recipes.Client, path string) (Queue, error) {
 	r, err := newReader(c, path)
 	if err != nil {
@@ -76,11 +80,10 @@ func Read(ctx context.Context, c *recipes.Client, path string) (Queue, error) {
 	return found.queue, nil
 }
 
-// Walk returns each queue at root and below that has contenders, and the errors that it meets, each
-// with a Queue of which only the Path is set. The order is: by depth, then by path. After an error
-// that concerns one path, such as zk.ErrNoAuth, Walk continues with the others. A missing root is
-// zk.ErrNoNode; a path that disappears meanwhile is no error. Memory grows with the number of paths
-// at one depth.
+// Walk returns each queue with contenders at root and below, and any errors, each with a Queue of which
+// only the Path is set. The order is by depth, then by path. After an error that affects only one path,
+// such as zk.ErrNoAuth, Walk continues with the others. A missing root is zk.ErrNoNode; a path that
+// disappears during the walk is no error. Memory grows with the number of paths at one depth.
 func Walk(ctx context.Context, c *recipes.Client, root string) iter.Seq2[Queue, error] {
 	return func(yield func(Queue, error) bool) {
 		r, err := newReader(c, root)
@@ -105,8 +108,8 @@ func Walk(ctx context.Context, c *recipes.Client, root string) iter.Seq2[Queue, 
 	}
 }
 
-// yieldBatch reads directories side by side and yields their queues in order. It returns the
-// directories below them, and false when the walk is over.
+// yieldBatch reads directories in parallel and yields their queues in order. It returns the directories
+// below, and false when the walk is over.
 func (r *reader) yieldBatch(ctx context.Context, batch []string, isRoot bool, yield func(Queue, error) bool) (below []string, goOn bool) {
 	for i, found := range r.readDirs(ctx, batch) {
 		switch {

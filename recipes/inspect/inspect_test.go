@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
@@ -29,7 +29,7 @@ type fixture struct {
 // inBubble runs a test in virtual time.
 func inBubble(t *testing.T, test func(f *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
 		test(&fixture{t, server, testclient.ConnectSettled(t, server)})
 	})
@@ -252,5 +252,23 @@ func TestNoPermission(t *testing.T) {
 			got = append(got, brief(q))
 		}
 		require.Equal(f, []string{"/a mutex 1:001*", "/b refused", "/c mutex 1:003* 2:"}, got)
+	})
+}
+
+// A znode that is not ephemeral is shown as such, whether it is a directory or a leftover.
+func TestZnodesThatAreNotEphemeral(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.server.Put("/locks/lock-0000000000/x", nil)
+		f.server.Put("/leader/a-latch-0000000000", nil)
+		f.server.Put("/permits/leases/a-lease-0000000000", nil)
+		seed(f.server, "/locks/b-lock-0000000001", "/leader/b-latch-0000000001", "/permits/leases/b-lease-0000000001", "/rw/b-__READ__0000000001")
+		f.server.Put("/rw/a-__WRIT__0000000000", nil)
+		for _, path := range []string{"/locks", "/leader", "/permits", "/rw"} {
+			q := read(f, f.observer, path)
+			require.Len(f, q.Contenders, 2, path)
+			require.True(f, q.Contenders[0].NotEphemeral, path)
+			require.True(f, q.Contenders[0].Holds, path)
+			require.False(f, q.Contenders[1].NotEphemeral, path)
+		}
 	})
 }

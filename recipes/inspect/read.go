@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
@@ -26,14 +27,14 @@ const (
 // reader is the state of one call.
 type reader struct {
 	session   *session.Session
-	namespace string        // in front of the paths of users; "" if there is none
+	namespace string        // prefix of users' paths on the server; "" if the client has no namespace
 	slots     chan struct{} // one for each request in flight
 }
 
-// dir is what was found in a directory.
+// dir is the content of a directory.
 type dir struct {
 	queue Queue
-	below []string // paths, below the namespace, of the children that are no contenders
+	below []string // paths, below the namespace, of the children that are not contenders
 	err   error
 }
 
@@ -64,7 +65,7 @@ func (r *reader) list(ctx context.Context, path string) ([]string, error) {
 	})
 }
 
-// readDirs reads directories side by side.
+// readDirs reads directories in parallel.
 func (r *reader) readDirs(ctx context.Context, paths []string) []dir {
 	found := make([]dir, len(paths))
 	var readers sync.WaitGroup
@@ -91,7 +92,7 @@ func (r *reader) readDir(ctx context.Context, path string) (dir, error) {
 	if len(contenders) == 0 && slices.Contains(others, partLeases) {
 		queue, isSemaphore, err := r.readSemaphore(ctx, path, slices.Contains(others, partLocks))
 		if err != nil {
-			return dir{}, err
+			return dir{below: joinAll(path, others)}, err
 		}
 		if isSemaphore {
 			isPart := func(name string) bool { return name == partLocks || name == partLeases }
@@ -100,7 +101,12 @@ func (r *reader) readDir(ctx context.Context, path string) (dir, error) {
 	}
 	nodes, err := r.readNodes(ctx, full, contenders)
 	if err != nil {
-		return dir{}, err
+		return dir{below: joinAll(path, others)}, err
+	}
+	for _, n := range nodes {
+		if n.stat.EphemeralOwner == 0 && n.stat.NumChildren > 0 { // a directory with the name of a contender
+			others = append(others, n.name)
+		}
 	}
 	kind := kindOf(nodes)
 	for i := range countHolders(kind, nodes) {
@@ -117,7 +123,7 @@ func joinAll(path string, names []string) []string {
 	return paths
 }
 
-// node is a contender with its znode; one with an empty path has left.
+// node is a contender with its znode; an empty path means that the contender has left.
 type node struct {
 	entry
 	path  string
@@ -126,8 +132,8 @@ type node struct {
 	holds bool
 }
 
-// readNodes reads the znodes of contenders in a directory on the server. It returns those that are still
-// there, in their order.
+// readNodes reads the znodes of contenders in a directory on the server. It returns the contenders
+// whose znodes still exist, in order.
 func (r *reader) readNodes(ctx context.Context, full string, contenders []entry) ([]node, error) {
 	nodes, failures := make([]node, len(contenders)), make([]error, len(contenders))
 	var readers sync.WaitGroup
@@ -166,7 +172,10 @@ func newQueue(path, kind string, nodes []node) Queue {
 	for i, n := range nodes {
 		c := Contender{Position: i + 1, ID: string(n.data), Path: n.path, Token: n.stat.Czxid, Holds: n.holds}
 		if n.stat.Czxid != 0 {
-			c.Since = time.UnixMilli(n.stat.Ctime)
+			c.Since, c.NotEphemeral = time.UnixMilli(n.stat.Ctime), n.stat.EphemeralOwner == 0
+		}
+		if y, ok := queue.ParseYield([]byte(c.ID)); ok {
+			c.ID = string(y.ID)
 		}
 		if c.ID == session.Revocation {
 			c.ID, c.Revoked = "", true

@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// readSemaphore reads a semaphore at a path whose child "leases" exists. It reports false if the
-// children are not those of a semaphore: other programs may use these names as well.
+// readSemaphore reads a semaphore at a path whose child "leases" exists. It returns false if the
+// children do not look like a semaphore's: other programs may use these names, too.
 func (r *reader) readSemaphore(ctx context.Context, path string, hasLocks bool) (q Queue, isSemaphore bool, err error) {
 	full := r.fullPath(path)
 	leases, onlyLeases, err := r.listPart(ctx, zkutil.Join(full, partLeases), markerLease)
@@ -37,7 +37,8 @@ func (r *reader) readSemaphore(ctx context.Context, path string, hasLocks bool) 
 	return newQueue(path, KindSemaphore, mergePermits(permits, waiters)), true, nil
 }
 
-// listPart lists a part of a semaphore. A missing one is empty: servers remove empty containers.
+// listPart lists a part of a semaphore. A missing part is empty, because servers remove empty
+// containers.
 func (r *reader) listPart(ctx context.Context, full, marker string) (contenders []entry, isAll bool, err error) {
 	children, err := r.list(ctx, full)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -47,10 +48,11 @@ func (r *reader) listPart(ctx context.Context, full, marker string) (contenders 
 	return contenders, isAll, nil
 }
 
-// mergePermits returns the contenders of a semaphore: the permits, and then those who wait. The first
-// of the semaphore's own lock makes the znode of its permit, and keeps the lock until there are few
-// enough. So the newest permit is not held if it belongs to the session of that first one and is
-// newer than its znode. That contender appears once, with the permit's znode.
+// mergePermits returns the contenders of a semaphore: the permits, and then the waiters. The first
+// contender of the semaphore's own lock creates the znode of its permit, and keeps the lock until the
+// number of permits is within the limit. So the newest permit is not held if it belongs to the session
+// of the lock's first contender and is newer than the contender's znode. Such a contender appears once,
+// with the permit's znode.
 func mergePermits(permits, waiters []node) []node {
 	for i := range permits {
 		permits[i].holds = true

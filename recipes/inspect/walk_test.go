@@ -147,3 +147,25 @@ func TestDirectoryDisappears(t *testing.T) {
 		require.Equal(f, []string{"/q/here mutex 1:001*"}, walk(f, f.observer, "/q"))
 	})
 }
+
+// What is beside a directory that may not be read is shown, also if the directory looks like a part of a semaphore. So is what is
+// below a directory that has the name of a contender.
+func TestWalkBesideUnreadableDirectories(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		closed := []zk.ACL{{Perms: zk.PermWrite, Scheme: "world", ID: "anyone"}}
+		f.server.Seed(zktest.Znode{Path: "/app/leases", ACL: closed})
+		seed(f.server, "/app/other/x-lock-0000000001", "/shops/lock-0000000007/x-lock-0000000002")
+		var got []string
+		for q, err := range inspect.Walk(f.Context(), f.observer, "/") {
+			if err != nil {
+				require.ErrorIs(f, err, zk.ErrNoAuth)
+				got = append(got, q.Path+" refused")
+				continue
+			}
+			got = append(got, brief(q))
+		}
+		require.Equal(f, []string{
+			"/app refused", "/shops mutex 1:*", "/app/leases refused", "/app/other mutex 1:001*", "/shops/lock-0000000007 mutex 1:002*",
+		}, got)
+	})
+}

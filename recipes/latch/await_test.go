@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -43,15 +46,15 @@ func TestAwaitEnds(t *testing.T) {
 			require.NoError(t, client.Close())
 		}, []error{recipes.ErrClosed}, "the client is closed"},
 		"deadline with a cause": {func(*testing.T, *recipes.Client, *latch.LeaderLatch, context.CancelCauseFunc) {
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 		}, []error{context.DeadlineExceeded, errTooLate}, "context deadline exceeded: too late"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				lead(t, testclient.Connect(t, srv))
+				elections.Lead(t, testclient.Connect(t, srv))
 				client := testclient.Connect(t, srv)
-				l := enter(t, client)
+				l := elections.StartLatch(t, client)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				ctx, stop := context.WithTimeoutCause(ctx, time.Minute, errTooLate)
@@ -61,18 +64,18 @@ func TestAwaitEnds(t *testing.T) {
 				for i := range results {
 					group.Go(func() { _, results[i] = l.Await(ctx) }) // ends with Await; joined below
 				}
-				pass(time.Second)
+				bubble.Pass(time.Second)
 				c.end(t, client, l, cancel)
 				group.Wait()
 				for _, err := range results {
 					for _, want := range c.want {
 						require.ErrorIs(t, err, want)
 					}
-					require.EqualError(t, err, "latch: await "+election+": "+c.text)
+					require.EqualError(t, err, "latch: await "+elections.Path+": "+c.text)
 					var failed *recipes.OpError
 					require.ErrorAs(t, err, &failed)
 					require.Equal(t, "latch: await", failed.Op)
-					require.Equal(t, election, failed.Path)
+					require.Equal(t, elections.Path, failed.Path)
 				}
 			})
 		})
@@ -93,7 +96,7 @@ func TestClosedLatchSaysSo(t *testing.T) {
 		"started client":       {started, endClient, "the client is closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				client := testclient.Connect(t, srv)
 				l := c.prepare(t, client)
@@ -102,7 +105,7 @@ func TestClosedLatchSaysSo(t *testing.T) {
 				_, awaited := l.Await(t.Context())
 				for op, err := range map[string]error{"await": awaited, "start": l.Start(), "join": l.Err()} {
 					require.ErrorIs(t, err, recipes.ErrClosed)
-					require.EqualError(t, err, "latch: "+op+" "+election+": "+c.text)
+					require.EqualError(t, err, "latch: "+op+" "+elections.Path+": "+c.text)
 				}
 				require.Equal(t, start, time.Now())
 				require.NoError(t, l.Close(), "which changes nothing")
@@ -113,12 +116,12 @@ func TestClosedLatchSaysSo(t *testing.T) {
 
 func unstarted(t *testing.T, client *recipes.Client) *latch.LeaderLatch {
 	t.Helper()
-	return create(t, client)
+	return elections.NewLatch(t, client)
 }
 
 func started(t *testing.T, client *recipes.Client) *latch.LeaderLatch {
 	t.Helper()
-	l, _ := lead(t, client)
+	l, _ := elections.Lead(t, client)
 	return l
 }
 
@@ -128,12 +131,12 @@ func endClient(client *recipes.Client, _ *latch.LeaderLatch) error { return clie
 // The client is closed while a listener does not return from a term that is lost: a caller that
 // waits for the next term need not wait for the listener.
 func TestAwaitDoesNotWaitForAListener(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client, l, _, letGo := stubborn(t, srv)
 		term, _ := l.Leadership()
 		srv.Delete(term.Path())
-		require.ErrorIs(t, ended(t, term), recipes.ErrNodeDeleted)
+		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrNodeDeleted)
 		start := time.Now()
 		go func() { // ends with Close; joined by the second one
 			_ = client.Close()
@@ -147,14 +150,14 @@ func TestAwaitDoesNotWaitForAListener(t *testing.T) {
 }
 
 func TestAwaitReturnsATermThatStands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		l, term := lead(t, testclient.Connect(t, srv))
+		l, term := elections.Lead(t, testclient.Connect(t, srv))
 		again, err := l.Await(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, term, again, "at once, and the same")
 		require.NoError(t, term.Release())
-		next := await(t, l)
+		next := elections.Await(t, l)
 		require.NoError(t, next.Context().Err())
 		require.Greater(t, next.FencingToken(), term.FencingToken())
 		require.ErrorIs(t, term.Release(), recipes.ErrNotHeld)
@@ -163,14 +166,14 @@ func TestAwaitReturnsATermThatStands(t *testing.T) {
 }
 
 func TestHasLeadershipGoesByTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
-		l, term := lead(t, client)
-		srv.Partition(sessionOf(client))
-		pass(time.Until(term.TrustedUntil()) - 1)
+		l, term := elections.Lead(t, client)
+		srv.Partition(elections.SessionOf(client))
+		bubble.Pass(time.Until(term.TrustedUntil()) - 1)
 		require.True(t, l.HasLeadership())
-		pause(time.Nanosecond)
+		bubble.Pause(time.Nanosecond)
 		require.False(t, l.HasLeadership(), "whether or not anybody has been told yet")
 		_, leads := l.Leadership()
 		require.False(t, leads)
@@ -179,32 +182,22 @@ func TestHasLeadershipGoesByTheClock(t *testing.T) {
 	})
 }
 
-func isDecided(l *latch.LeaderLatch) bool {
-	synctest.Wait()
-	select {
-	case <-l.Decided():
-		return true
-	default:
-		return false
-	}
-}
-
 func TestDecidedOnceItIsKnownWhetherTheLatchLeads(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate2, zktest.OpGetChildren2} {
 		t.Run(op.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				srv.Put(election, nil)
+				srv.Put(elections.Path, nil)
 				defer srv.Delay(op, time.Second)()
 				for _, leads := range []bool{true, false} {
-					l := create(t, testclient.Connect(t, srv))
-					pass(time.Second)
-					require.False(t, isDecided(l), "not started")
+					l := elections.NewLatch(t, testclient.Connect(t, srv))
+					bubble.Pass(time.Second)
+					require.False(t, elections.IsDecided(l), "not started")
 					require.NoError(t, l.Start())
-					pass(time.Second - 1)
-					require.False(t, isDecided(l), "not answered")
-					pass(1)
-					require.True(t, isDecided(l))
+					bubble.Pass(time.Second - 1)
+					require.False(t, elections.IsDecided(l), "not answered")
+					bubble.Pass(1)
+					require.True(t, elections.IsDecided(l))
 					require.Equal(t, leads, l.HasLeadership())
 				}
 			})
@@ -213,27 +206,27 @@ func TestDecidedOnceItIsKnownWhetherTheLatchLeads(t *testing.T) {
 }
 
 func TestDecidedWhenThereWillBeNoAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
-		never := create(t, client)
+		never := elections.NewLatch(t, client)
 		require.NoError(t, never.Close())
-		require.True(t, isDecided(never))
+		require.True(t, elections.IsDecided(never))
 
 		srv.Delay(zktest.OpCreate2, time.Minute)
-		closed, abandoned := enter(t, client), enter(t, client)
-		require.False(t, isDecided(closed))
+		closed, abandoned := elections.StartLatch(t, client), elections.StartLatch(t, client)
+		require.False(t, elections.IsDecided(closed))
 		go func() { _ = closed.Close() }() // ends with the client
-		require.True(t, isDecided(closed))
+		require.True(t, elections.IsDecided(closed))
 		require.NoError(t, client.Close())
-		require.True(t, isDecided(abandoned))
+		require.True(t, elections.IsDecided(abandoned))
 	})
 }
 
 // A context that has ended gets no term, although the latch leads.
 func TestAwaitWithAnEndedContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := lead(t, testclient.Connect(t, zktest.NewServer(t)))
+	testkit.Bubble(t, func(t *testing.T) {
+		l, _ := elections.Lead(t, testclient.Connect(t, zktest.NewServer(t)))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errChangedMind)
 		_, err := l.Await(ctx)
@@ -244,19 +237,19 @@ func TestAwaitWithAnEndedContext(t *testing.T) {
 
 // Close leaves the znode to a client that is being closed: it goes with the session.
 func TestCloseWhileTheClientIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
-		l, _ := lead(t, client)
-		srv.Partition(sessionOf(client))
-		pass(100 * time.Millisecond)
+		l, _ := elections.Lead(t, client)
+		srv.Partition(elections.SessionOf(client))
+		bubble.Pass(100 * time.Millisecond)
 		closed := make(chan error, 1)
 		go func() { closed <- client.Close() }()
 		synctest.Wait()
 		require.NoError(t, l.Close())
-		require.Len(t, paths(srv), 1)
+		require.Len(t, elections.Paths(srv), 1)
 		srv.Heal()
 		require.NoError(t, <-closed)
-		require.Eventually(t, func() bool { return len(paths(srv)) == 0 }, time.Minute, time.Second)
+		require.Eventually(t, func() bool { return len(elections.Paths(srv)) == 0 }, time.Minute, time.Second)
 	})
 }

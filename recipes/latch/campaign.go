@@ -11,15 +11,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// The pauses after a listener has failed as leader grow from the first to the longest. After a term
-// shorter than the first pause there is one pause of that length.
+// The pauses after a listener has failed as leader grow from firstPause to longestPause. A term shorter than
+// firstPause is followed by a pause of firstPause.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
 )
 
-// runCampaign leads for one term after the other, until ctx ends or the sequence numbers have run
-// out.
+// runCampaign leads for one term after another, until ctx ends or the sequence numbers have run out.
 func (l *LeaderLatch) runCampaign(ctx context.Context) {
 	pace := zkutil.Retry{InitialInterval: firstPause, MaxInterval: longestPause}.Pace()
 	awaitTerm := l.candidate.AwaitTerm
@@ -37,8 +36,8 @@ func (l *LeaderLatch) runCampaign(ctx context.Context) {
 	<-l.handlerCalls.Barrier()
 }
 
-// planNextTerm returns how to wait for the next term: on the same znode if the connection was
-// suspended. Otherwise it gives the znode up, and pauses if a listener has failed or the term was
+// planNextTerm returns the function that waits for the next term: on the same znode if the connection was
+// suspended. Otherwise planNextTerm gives the znode up, and pauses if a listener has failed or the term was
 // short.
 func (l *LeaderLatch) planNextTerm(ctx context.Context, t *term, pace *zkutil.Pace) func(context.Context) (*session.Entry, error) {
 	hasFailed, loss := t.hasFailed.Load(), t.entry.Loss()
@@ -47,7 +46,7 @@ func (l *LeaderLatch) planNextTerm(ctx context.Context, t *term, pace *zkutil.Pa
 		return func(ctx context.Context) (*session.Entry, error) { return l.candidate.AwaitTermAfter(ctx, t.entry) }
 	}
 	l.candidate.Vacate(t.entry)
-	pause, _ := pace.AfterTerm(time.Since(t.beganAt), hasFailed, loss) // its policy has no bound
+	pause, _ := pace.AfterTerm(time.Since(t.beganAt), hasFailed, loss) // the policy has no bound
 	zkutil.Pause(ctx, pause)
 	return l.candidate.AwaitTerm
 }
@@ -56,6 +55,11 @@ func (l *LeaderLatch) planNextTerm(ctx context.Context, t *term, pace *zkutil.Pa
 func (l *LeaderLatch) recordEnd(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		err = l.candidate.CheckRunning() // ErrClosed, and whether the latch or the client was closed
+	}
+	if ctx.Err() == nil {
+		l.candidate.LogLeft(err)
+	} else {
+		l.candidate.LogLeft(context.Cause(ctx))
 	}
 	trouble := l.base.OpError("join", err)
 	if !errors.Is(err, recipes.ErrClosed) {
@@ -68,15 +72,19 @@ func (l *LeaderLatch) recordEnd(ctx context.Context, err error) {
 	l.changes.AnnounceLocked()
 }
 
-// onWaiting is called when the latch watches another one, which is ahead of it.
-func (l *LeaderLatch) onWaiting() {
-	l.clearTrouble() // first, so that a reader of Err after Decided does not find a trouble that is over
+// onWaiting is called when the latch watches a contender ahead. lasting is ErrNotEphemeral, which becomes the
+// trouble, if the znode ahead belongs to no latch.
+func (l *LeaderLatch) onWaiting(lasting error) {
+	if lasting == nil {
+		l.clearTrouble() // first, so that Err, called after Decided, does not return a trouble already over
+	}
 	l.closeDecided()
 }
 
-// serveTerm ends a term in the order that keeps a successor from leading beside it: first the
-// term's context, then the listeners' work, then the znode, which is left to the caller.
+// serveTerm ends a term in the order that keeps a successor from leading meanwhile: first the term's context,
+// then the listeners' work, then the znode, which is left to the caller.
 func (l *LeaderLatch) serveTerm(ctx context.Context, t *term) {
+	endWatch := session.WatchWork(t.entry.Context(), func() *session.Entry { return t.entry }, l.onOverrun) //nolint:contextcheck // a term has a context of its own
 	l.beginTerm(t)
 	select {
 	case <-t.entry.Context().Done():
@@ -86,6 +94,8 @@ func (l *LeaderLatch) serveTerm(ctx context.Context, t *term) {
 	for _, listenerDone := range l.endTerm() {
 		<-listenerDone
 	}
+	endWatch()
+	l.clearOverrun()
 }
 
 func (l *LeaderLatch) beginTerm(t *term) {
@@ -99,7 +109,7 @@ func (l *LeaderLatch) beginTerm(t *term) {
 	}
 }
 
-// endTerm returns one channel for each listener, the removed ones included. It is closed when the
+// endTerm returns a channel for each listener, including removed listeners. Each channel is closed when the
 // calls of the listener have returned.
 func (l *LeaderLatch) endTerm() (listenersDone []<-chan struct{}) {
 	l.mu.Lock()

@@ -1,15 +1,17 @@
 package latch_test
 
-// The cases of Curator's TestLeaderLatch; docs/curator-cases.md maps one to the other.
+// The cases of Curator's TestLeaderLatch; docs/evidence/curator-cases.md maps one to the other.
 
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -17,63 +19,63 @@ import (
 )
 
 func TestLeadersFollowInTheOrderOfArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var latches []*latch.LeaderLatch
 		for i := range 10 {
-			latches = append(latches, enter(t, testclient.Connect(t, srv), latch.WithID(fmt.Sprint(i))))
+			latches = append(latches, elections.StartLatch(t, testclient.Connect(t, srv), latch.WithID(fmt.Sprint(i))))
 			<-latches[i].Decided()
 		}
 		var token int64
 		for i, l := range latches {
-			term := await(t, l)
-			require.Equal(t, []*latch.LeaderLatch{l}, leaders(latches...))
+			term := elections.Await(t, l)
+			require.Equal(t, []*latch.LeaderLatch{l}, elections.Leaders(latches...))
 			require.Greater(t, term.FencingToken(), token)
 			token = term.FencingToken()
 			first, err := latches[9].Leader(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, participant(srv, fmt.Sprint(i), term), first)
+			require.Equal(t, elections.ParticipantOf(srv, fmt.Sprint(i), term), first)
 			require.NoError(t, l.Close())
 			require.False(t, l.HasLeadership())
 		}
-		require.Empty(t, srv.Children(election))
+		require.Empty(t, srv.Children(elections.Path))
 	})
 }
 
 // The order in which latches are made means nothing, nor does a long wait.
 func TestWhoStartsAloneLeads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
-		early, late := create(t, client), create(t, client)
+		early, late := elections.NewLatch(t, client), elections.NewLatch(t, client)
 		require.NoError(t, late.Start())
-		await(t, late)
+		elections.Await(t, late)
 		require.NoError(t, early.Start())
-		pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		require.True(t, late.HasLeadership())
 		require.False(t, early.HasLeadership())
 		require.NoError(t, late.Close())
-		await(t, early)
+		elections.Await(t, early)
 	})
 }
 
 func TestEachLatchIsToldOnceOfItsTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		var j journal
+		var j elections.Journal
 		var latches []*latch.LeaderLatch
 		for i := range 5 {
-			latches = append(latches, enter(t, testclient.Connect(t, srv), latch.WithListener(j.listener(fmt.Sprint(i)))))
+			latches = append(latches, elections.StartLatch(t, testclient.Connect(t, srv), latch.WithListener(j.Listener(fmt.Sprint(i)))))
 			<-latches[i].Decided()
 		}
 		var want []string
 		for i, l := range latches {
-			await(t, l)
-			pass(0) // else the term may be over before the listener's turn, which is not told then
+			elections.Await(t, l)
+			bubble.Pass(0) // else the term may be over before the listener's turn, which is not told then
 			require.NoError(t, l.CloseWith(latch.NotifyLeader))
 			want = append(want, fmt.Sprintf("%d leads", i), fmt.Sprintf("%d ends", i))
 		}
-		require.Equal(t, want, j.read())
+		require.Equal(t, want, j.Read())
 	})
 }
 
@@ -91,18 +93,18 @@ func TestCloseTellsNobodyUnlessAsked(t *testing.T) {
 		"notify, then once": {nil, twice(latch.NotifyLeader), []string{"a leads", "a ends"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				var j journal
+				var j elections.Journal
 				client := testclient.Connect(t, srv)
-				l, _ := lead(t, client, append(c.opts, latch.WithListener(j.listener("a")))...)
-				waiting := enter(t, client, append(c.opts, latch.WithListener(j.listener("b")))...)
+				l, _ := elections.Lead(t, client, append(c.opts, latch.WithListener(j.Listener("a")))...)
+				waiting := elections.StartLatch(t, client, append(c.opts, latch.WithListener(j.Listener("b")))...)
 				<-waiting.Decided()
-				pass(0)
+				bubble.Pass(0)
 				require.NoError(t, c.end(waiting), "who does not lead has nothing to tell")
 				require.NoError(t, c.end(l))
-				require.Equal(t, c.want, j.read())
-				require.Empty(t, srv.Children(election))
+				require.Equal(t, c.want, j.Read())
+				require.Empty(t, srv.Children(elections.Path))
 			})
 		})
 	}
@@ -122,9 +124,9 @@ func twice(mode latch.CloseMode) func(*latch.LeaderLatch) error {
 }
 
 func TestLeaderOfAPathThatIsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		l := create(t, testclient.Connect(t, srv))
+		l := elections.NewLatch(t, testclient.Connect(t, srv))
 		leader, err := l.Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, recipes.Participant{}, leader)
@@ -138,49 +140,49 @@ func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 // The znode between the leader's and the last one goes: nobody else leads for that, and
 // the last one then waits for the leader.
 func TestDeathInTheMiddleElectsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first, _ := lead(t, testclient.Connect(t, srv))
+		first, _ := elections.Lead(t, testclient.Connect(t, srv))
 		doomed := testclient.Connect(t, srv)
-		middle := enter(t, doomed)
+		middle := elections.StartLatch(t, doomed)
 		<-middle.Decided()
-		last := enter(t, testclient.Connect(t, srv))
+		last := elections.StartLatch(t, testclient.Connect(t, srv))
 		<-last.Decided()
 
-		srv.Expire(sessionOf(doomed))
-		pass(time.Minute)
-		require.Equal(t, []*latch.LeaderLatch{first}, leaders(first, middle, last))
-		require.Len(t, srv.Children(election), 3, "the one in the middle has joined again")
+		srv.Expire(elections.SessionOf(doomed))
+		bubble.Pass(time.Minute)
+		require.Equal(t, []*latch.LeaderLatch{first}, elections.Leaders(first, middle, last))
+		require.Len(t, srv.Children(elections.Path), 3, "the one in the middle has joined again")
 
 		require.NoError(t, first.Close())
-		await(t, last)
+		elections.Await(t, last)
 		require.NoError(t, last.Close())
-		await(t, middle)
+		elections.Await(t, middle)
 	})
 }
 
 // Curator's latch gets its node from a list that is outdated by the time it sets its
 // watch. Here the one ahead goes just then, for as many times as there are.
 func TestNobodyMissesThatTheOneAheadHasGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		const ahead = 20
 		for i := range ahead {
-			srv.Put(fmt.Sprintf("%s/latch-%010d", election, i), nil)
+			srv.Put(fmt.Sprintf("%s/latch-%010d", elections.Path, i), nil)
 		}
-		srv.SetSequence(election, ahead)
+		srv.SetSequence(elections.Path, ahead)
 		log := srv.Observe()
 		remove := srv.Inject(func(r zktest.Request) zktest.Fault {
-			if r.Op == zktest.OpGetData && len(r.Path) == len(election)+len("/latch-0000000000") {
+			if r.Op == zktest.OpGetData && len(r.Path) == len(elections.Path)+len("/latch-0000000000") {
 				srv.Delete(r.Path)
 			}
 			return zktest.Fault{}
 		})
 		defer remove()
-		l := enter(t, testclient.Connect(t, srv))
+		l := elections.StartLatch(t, testclient.Connect(t, srv))
 		start := time.Now()
-		await(t, l)
-		require.Less(t, time.Since(start), tick, "at once")
+		elections.Await(t, l)
+		require.Less(t, time.Since(start), elections.Tick, "at once")
 		require.LessOrEqual(t, log.Count(), 3*ahead+5)
 	})
 }
@@ -188,11 +190,11 @@ func TestNobodyMissesThatTheOneAheadHasGone(t *testing.T) {
 // Those who are asked for leave at the moment they are asked: that is no error, and takes no
 // time, even for a client that tries everything once.
 func TestLeaderThatHasJustLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv, recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1}))
 		for i := range 3 {
-			srv.Put(fmt.Sprintf("%s/latch-%010d", election, i), []byte{byte('a' + i)})
+			srv.Put(fmt.Sprintf("%s/latch-%010d", elections.Path, i), []byte{byte('a' + i)})
 		}
 		leaving := 2
 		srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -202,9 +204,9 @@ func TestLeaderThatHasJustLeft(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		start := time.Now()
-		leader, err := create(t, client).Leader(t.Context())
+		leader, err := elections.NewLatch(t, client).Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "c", leader.ID)
 		require.Equal(t, start, time.Now())
@@ -212,7 +214,7 @@ func TestLeaderThatHasJustLeft(t *testing.T) {
 }
 
 func TestRelativePathIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
 		for _, path := range []string{"", "services", "/services/", "/a/../b", "/zookeeper/a"} {

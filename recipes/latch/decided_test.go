@@ -21,6 +21,6 @@ func TestErrIsNilOnceDecided(t *testing.T) {
 		decided = true
 		require.NoError(t, l.Err())
 	}
-	l.onWaiting()
+	l.onWaiting(nil)
 	require.True(t, decided)
 }

@@ -1,10 +1,10 @@
-// Package latch provides LeaderLatch: one participant in the election of a leader, with
-// the semantics and the wire format of Apache Curator's recipe of that name. Go and Java
-// services can take part in one election.
+// Package latch provides LeaderLatch: a participant in the election of a leader, with the semantics and the
+// wire format of the Apache Curator recipe of the same name. Go and Java services can take part in one
+// election.
 //
-// From Start to Close a latch is in the queue of its path, and leads whenever it is first. It does not
-// give up while no server is reachable or while the server refuses it. After a loss it joins again at
-// the tail. The process asks whether it leads, waits until it does, or has a listener called:
+// From Start to Close a latch is in the queue of its path, and leads whenever it is first. A latch does not
+// give up while no server is reachable or while the server refuses requests. After a loss the latch joins again
+// at the tail. The process asks whether the latch leads, waits for leadership, or has a listener called:
 //
 //	election, err := latch.New(client, "/services/billing", latch.WithID("billing-7"),
 //		latch.WithListener(latch.Listener{IsLeader: func(term *recipes.Lease) {
@@ -18,95 +18,115 @@
 //	}
 //	defer election.Close() // before client.Close, so that the next latch can lead at once
 //
-// Take a latch if several parts of a process ask who leads. If there is one piece of work to do while
-// leading, package selector is shorter: there the work is a function, and its errors are reported and
-// followed by a pause as well. docs/elections.md compares both with other tools, and examples/worker
-// is a whole program.
+// Use a latch if several parts of a process ask who leads. If the leader has a single piece of work to do,
+// package selector is shorter: the work is a function, and errors of the function are reported and followed by
+// a pause as well. docs/from-others.md compares both with other tools, and examples/worker is a whole program.
 //
 // # Where the work belongs
 //
-// The work belongs in IsLeader, which may run for as long as the term lasts. A latch that steps down
-// waits for IsLeader. It does not wait for work that runs elsewhere, such as behind Await or in a
-// goroutine that IsLeader has started. Such work must end with its term's context, because otherwise
-// it runs beside that of the next leader. NotLeader may wait for such a goroutine. Then close with
-// [NotifyLeader], because [Silent], which is the default as in Curator, does not call NotLeader.
+// The work belongs in IsLeader, which may run for as long as the term lasts. A latch that steps down waits for
+// IsLeader, but not for work elsewhere, such as behind Await or in a goroutine started by IsLeader. Such work
+// must end with the term's context, because otherwise the work overlaps with the work of the next leader.
+// NotLeader may wait for such a goroutine. Then close with [NotifyLeader], because [Silent], which is the
+// default as in Curator, does not call NotLeader.
 //
-// A latch that has stepped down joins again at the tail. If its term was shorter than about 1 s, it
-// pauses for that long before, because many short terms would use up the path's sequence numbers. No
-// pause follows the loss of a session. If work has failed and another process is to try it, wait
-// before Release, or take a selector, which does. A panic in IsLeader ends the term, because a leader
-// whose work has panicked does nothing. The latch then pauses before it joins again, longer after each
-// panic in a row, from 1 s to 30 s. A program that closes its latch and makes a new one gets no pause:
-// in a loop it has to pause itself.
+// A latch that has stepped down joins again at the tail. After a term shorter than about 1 s, the latch first
+// pauses for about 1 s, because many short terms would use up the path's sequence numbers. No pause follows the
+// loss of a session. If work has failed and another process is to try the work next, wait before Release, or
+// use a selector, which does. A panic in IsLeader ends the term, because a leader whose work has panicked does
+// nothing. The latch then pauses before joining again, longer after each panic in a row, from 1 s to 30 s. A
+// program that closes its latch and makes a new latch gets no pause: in a loop, the program has to pause.
 //
 // Each listener has its own order of calls, so a listener that works in IsLeader for the whole term
 // delays no other. The znode is deleted when all have returned.
 //
+// # Priorities
+//
+// With [WithPriority] the candidate of the highest priority leads: for example, the replica nearest to the data. Once a new candidate has
+// taken part for 5 s, it asks the candidates of lower priority ahead to yield: first the waiting ones, and then the leader. A candidate
+// that yields steps down in the usual order, and joins again at the tail. So an arrival changes the leader at most once. Exclusion
+// does not depend on priorities: it rests on the order of the queue and on the step-down, as ever. The cause of the term's end is
+// ErrReleased.
+//
+//   - Candidates of the same priority lead in the order of arrival.
+//   - A candidate that leaves within 5 s disturbs nobody. A leader that is asked again and again waits longer each time before it yields,
+//     up to 5 minutes. After 5 minutes without a request, it yields at once again.
+//   - If the process of the preferred candidate hangs, nobody leads until its session has expired.
+//   - The priority is part of the name of the znode: _c_<uuid>-p5-latch-0000000007. It does not change while the candidate takes part. A
+//     request to yield replaces the id in the znode of the candidate; Participants still shows the id.
+//   - Candidates without a priority, and Curator's, take part as before: they are never asked to yield, and nobody yields to a candidate
+//     behind them.
+//
+// TransferTo has a chosen candidate lead, for maintenance: all candidates ahead of it yield in the same way, at once.
+//
 // # Refusals
 //
-// A server may refuse a latch: an ACL forbids it to create or to list, a quota is exceeded. The latch
-// tries again, with pauses that grow to 30 s, and leads once it may. Meanwhile it has no znode, so
-// that the others can lead. [LeaderLatch.Err] returns the refusal, for a health check, and nil once it
-// is over. The log, at Error, and [WithErrorHandler] get each refusal once, and the panic of a
+// A server may refuse a latch: an ACL forbids creating or listing znodes, or a quota is exceeded. The latch
+// tries again, with pauses that grow to 30 s, and leads once the server permits. Meanwhile the latch has no
+// znode, so that others can lead. [LeaderLatch.Err] returns the refusal, for a health check, and nil once the
+// refusal is over. The log, at Error, and [WithErrorHandler] get each refusal once, and each panic of a
 // listener too.
 //
-// A latch waits for a participant ahead even if it may not read the znode of that one. No watch is
-// possible there, so the latch lists the queue each second. Give READ to all participants.
+// A latch also waits for a znode that has the name of a participant but is not ephemeral. Nobody can lead until
+// somebody deletes such a znode, so the znode is reported like a refusal, as ErrNotEphemeral.
+//
+// A latch waits for a participant ahead even if an ACL forbids reading the participant's znode. A watch is then
+// not possible, so the latch lists the queue each second. Give READ to all participants.
 //
 // # Guarantees
 //
-// Those of package recipes for each term, which is a [recipes.Lease], and:
+// The guarantees of package recipes hold for each term, which is a [recipes.Lease]. In addition:
 //
-//  1. At most one latch of a path leads at any instant, as long as clocks run at about the
-//     same rate. If a process was paused and does not know it, fencing decides: the token of
-//     a term is greater than those of all earlier terms of other participants. See Suspension
-//     for two terms of one latch with one token.
-//  2. A term that its leader ends, by Close or Release, ends in this order: the context
-//     ends, the listeners return, the znode is deleted. No other participant can lead before
-//     the last step. After the grace of [WithStepDownGrace] Close returns an error, and the
-//     znode stays until the listeners have returned.
-//  3. A latch that was started always comes back. After any event to its znode, its parent or
-//     its session, and after any refusal, it joins again once a server lets it and the
-//     listeners of its last term have returned. It gives up only when the sequence numbers have
-//     run out, and then Err and Await return ErrSequenceExhausted.
-//  4. HasLeadership and Leadership go by the clock: after a pause of the process they are
-//     right even before the term's context has ended.
+//  1. At most one latch of a path leads at any instant, as long as clocks run at about the same rate. If a
+//     process was paused without noticing, fencing decides: the token of a term is greater than the tokens of
+//     all earlier terms of other participants. See Suspension for two terms of the same latch with the same
+//     token.
+//  2. When a leader ends its term, by Close or Release, first the context ends, then the listeners return, and
+//     then the znode is deleted. No other participant can lead before the last step. After the grace of
+//     [WithStepDownGrace] Close returns an error, and the znode stays until the listeners have returned.
+//     Listeners that still run after their term are reported, after a second and then once a minute: see
+//     [LeaderLatch.Err].
+//  3. A started latch always comes back. After any event to the znode, the parent or the session, and after any
+//     refusal, the latch joins again once a server permits and the listeners of the last term have returned. A
+//     latch gives up only when the sequence numbers have run out, and then Err and Await return
+//     ErrSequenceExhausted.
+//  4. HasLeadership and Leadership go by the clock: after a pause of the process both are right even before the
+//     term's context has ended.
 //  5. The calls of each listener come one at a time, in the order of the events, under no
 //     lock, and wait for no other listener. The znode is deleted when all have returned. A
 //     panic in a call is recovered and reported.
 //
 // # Suspension
 //
-// Under StandardErrorPolicy a lost connection ends the term, with ErrSuspended. As in Curator
-// the znode stays, and with it the latch's position: once there is a connection again and the
-// listeners have returned, a new term begins on it if it is still the first. So leadership does not
-// change with each lost connection.
+// Under StandardErrorPolicy a lost connection ends the term, with ErrSuspended. As in Curator, the latch keeps
+// the znode and the position: after the reconnect, and once the listeners have returned, a new term begins on
+// the same znode if it is still the first. So leadership does not change with each lost connection.
 //
-// Both terms then have the same token, that of the znode. Tokens still never decrease, and no other
-// participant has led in between. But fencing can't distinguish the two terms: work of the first one
-// that still runs, behind Await or in a goroutine, is not refused during the second. End such work
-// with its term's context.
+// Both terms then have the same token, the token of the znode. Tokens still never decrease, and no other
+// participant has led in between. But fencing can't distinguish the two terms: work of the first term still
+// running, behind Await or in a goroutine, is not refused during the second. End such work with its term's
+// context.
 //
-// A revocation is stored in the znode. If a peer has asked for the lease before or during a
-// suspension, the term after it is revoked from its beginning.
+// A revocation is stored in the znode. If a peer has asked for the lease before or during a suspension, the
+// following term is revoked from the beginning.
 //
-// On an adopted connection whose session timeout is unknown, see [recipes.NewClient], every lost
-// connection is a suspension, under both policies: the znode stays there, too.
+// On an adopted connection whose session timeout is unknown, see [recipes.NewClient], every lost connection is
+// a suspension, under both policies: the znode stays, too.
 //
 // # Non-guarantees
 //
-// After a loss, a successor can lead while our listeners still run. The term's context ends before
-// the server lets another participant lead, but that one does not wait for our listeners, and a
-// process that was paused learns of its loss when it runs again. Send the token to the resource that
-// the leader writes to, and let that refuse lower tokens: [recipes.Lease.FencingToken] shows how in
-// SQL, and [recipes.Lease.Check] guards data in ZooKeeper.
+// After a loss, a successor can lead while the listeners of the former leader still run. The term's context
+// ends before the server lets another participant lead, but the successor does not wait for those listeners,
+// and a paused process finds out about the loss only after resuming. Send the token to the resource that the
+// leader writes to, and make the resource refuse lower tokens: [recipes.Lease.FencingToken] shows how in SQL,
+// and [recipes.Lease.Check] guards data in ZooKeeper.
 //
-// IsLeader is not called for a term that is over before the call could begin. An answer of
-// HasLeadership may be outdated when it is read.
+// IsLeader is not called for a term that is over before the call could begin. An answer of HasLeadership may be
+// outdated by the time the caller reads it.
 //
 // # Failures
 //
-//	what happens                           to a latch that leads            to one that waits
+//	what happens                           to a latch that leads            to a waiting latch
 //	connection lost, session survives      goes on leading                  keeps its position
 //	  the same, StandardErrorPolicy        term ends with ErrSuspended, and keeps its position
 //	                                       a new one begins on its znode
@@ -119,18 +139,19 @@
 //	IsLeader panics                        term ends with ErrReleased       –
 //	NotLeader panics                       is reported                      –
 //	Release of the term                    term ends with ErrReleased       –
+//	WithMaxHold is over                    term ends with ErrMaxHold        –
 //	Client.Close                           term ends with ErrClosed         Await returns ErrClosed
 //
-// T is the session timeout. A latch whose term has ended joins again at the tail, after a pause if
-// the term was short. After a suspension it keeps its position. When it or its client is closed, it
-// does not join again. A latch that has given up has closed Decided and does not lead: make a new
-// latch when the sequence numbers start again.
+// T is the session timeout. A latch whose term has ended joins again at the tail, after a pause if the term was
+// short. After a suspension the latch keeps its position. After Close of the latch or the client, the latch
+// does not join again. A latch that has given up has closed Decided and does not lead: make a new latch when
+// the sequence numbers start again.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine, also from listeners. Inside a listener or the error
-// handler of this latch, Close asks for the step-down and returns at once. In any other place, also
-// in callbacks of other recipes and of other latches, it returns when all goroutines of the latch have
-// ended. Only those of Observe remain, which end with their context. Release of a term always asks for
-// the step-down and returns at once.
+// All methods may be called from any goroutine, also from listeners. Inside a listener or the error handler of
+// this latch, Close asks for the step-down and returns at once. In any other place, also in callbacks of other
+// recipes and of other latches, Close returns when all goroutines of the latch have ended, except the
+// goroutines of Observe, which end with their context. Release of a term always asks for the step-down and
+// returns at once.
 package latch

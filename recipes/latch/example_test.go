@@ -176,3 +176,34 @@ func ExampleLeaderLatch_Leadership() {
 	// while it leads: <nil>
 	// afterwards: zk: node does not exist
 }
+
+// Hand the leadership to a chosen candidate, before the host of the leader is taken down. All candidates have a priority, here the same.
+func ExampleLeaderLatch_TransferTo() {
+	one, other, stop := newClients()
+	defer stop()
+	ctx := context.Background()
+
+	start := func(client *recipes.Client, id string) *latch.LeaderLatch {
+		l, err := latch.New(client, "/services/billing", latch.WithID(id), latch.WithPriority(0))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := l.Start(); err != nil {
+			log.Fatal(err)
+		}
+		<-l.Decided()
+		return l
+	}
+	a, b := start(one, "a"), start(other, "b")
+	fmt.Println("a leads:", a.HasLeadership())
+
+	fmt.Println(a.TransferTo(ctx, "b"))
+	if _, err := b.Await(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("a leads:", a.HasLeadership(), "b leads:", b.HasLeadership())
+	// Output:
+	// a leads: true
+	// <nil>
+	// a leads: false b leads: true
+}

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/election"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// LeaderLatch is one participant in the election of a leader. Create it with [New],
-// enter the election with Start, leave it with Close.
+// LeaderLatch is one participant in the election of a leader. Create a latch with [New], enter the election
+// with Start, and leave with Close.
 type LeaderLatch struct {
 	base      recipe.Base
-	candidate *queue.Candidate
+	candidate *election.Candidate
 	config    config
 
 	handlerCalls *session.Callbacks // of the error handler
@@ -25,9 +26,9 @@ type LeaderLatch struct {
 	decided      chan struct{} // see Decided
 	closeDecided func()        // may be called several times
 
-	mu        sync.Mutex // protects what is below
+	mu        sync.Mutex // protects the fields below
 	term      *term      // the latest; nil: none yet
-	endError  error      // why the campaign has ended; nil: it has not
+	endError  error      // the reason for the end of the campaign; nil: not ended
 	changes   zkutil.Changes
 	listeners []*registration
 	trouble   *recipes.OpError // see Err
@@ -43,8 +44,11 @@ type term struct {
 	hasFailed atomic.Bool // IsLeader of a listener has panicked
 }
 
-// New returns a latch on path, an absolute path below the client's namespace. All latches on that
-// path are one election. New sends nothing to the server.
+// New returns a latch on path, an absolute path below the client's namespace. All latches on the same path are
+// in one election. New sends nothing to the server.
+//
+// A path with a segment that has the name of a contender, such as lock-0000000000, is refused with
+// ErrInvalidPath: such a znode would block a lock or an election on the parent path.
 func New(c *recipes.Client, path string, opts ...Option) (*LeaderLatch, error) {
 	l := &LeaderLatch{decided: make(chan struct{})}
 	l.closeDecided = sync.OnceFunc(func() { close(l.decided) })
@@ -63,8 +67,11 @@ func New(c *recipes.Client, path string, opts ...Option) (*LeaderLatch, error) {
 	if l.config, err = configure(opts); err != nil {
 		return nil, l.base.InvalidArgument("new", err)
 	}
-	l.base.Queue.Data, l.base.Queue.Name = l.config.id, l.config.name
-	l.candidate = queue.NewCandidate(l.base.Queue, func(err error) { l.reportTrouble(l.base.OpError("join", err)) })
+	l.base.Queue.Data, l.base.Queue.Name, l.base.Queue.MaxHold = l.config.id, l.config.name, l.config.maxHold
+	if priority := l.config.priority; priority != nil {
+		l.base.SetPriority(*priority)
+	}
+	l.candidate = election.NewCandidate(l.base.Queue, func(err error) { l.reportTrouble(l.base.OpError("join", err)) })
 	l.handlerCalls = l.candidate.Callbacks()
 	for _, listener := range l.config.listeners {
 		l.AddListener(listener)
@@ -72,8 +79,8 @@ func New(c *recipes.Client, path string, opts ...Option) (*LeaderLatch, error) {
 	return l, nil
 }
 
-// Start enters the election and returns at once. The latch waits for a server as long as necessary.
-// Start fails with ErrClosed after Close, and with ErrAlreadyStarted when it was called before.
+// Start enters the election and returns at once. The latch waits for a server as long as necessary. Start fails
+// with ErrClosed after Close, and with ErrAlreadyStarted when called again.
 func (l *LeaderLatch) Start() error {
 	if err := l.candidate.Start(l.runCampaign); err != nil {
 		return l.base.OpError("start", err)
@@ -81,12 +88,12 @@ func (l *LeaderLatch) Start() error {
 	return nil
 }
 
-// Await blocks until this latch leads, and returns its term. It fails
+// Await blocks until this latch leads, and returns the term. Await fails
 //
 //   - when ctx ends first, or has ended before the call, with an error that matches ctx.Err(), the
 //     cause of ctx, and the latest trouble, see [LeaderLatch.Err];
-//   - with ErrClosed, at once, when the latch or its client is closed, started or not. The text says
-//     which of them was closed;
+//   - with ErrClosed, at once, when the latch or its client is closed, started or not. The text says which was
+//     closed;
 //   - with ErrSequenceExhausted when the latch has given up;
 //   - with ErrNotStarted before Start.
 func (l *LeaderLatch) Await(ctx context.Context) (*recipes.Lease, error) {
@@ -120,9 +127,9 @@ func (l *LeaderLatch) Await(ctx context.Context) (*recipes.Lease, error) {
 	}
 }
 
-// HasLeadership reports whether this latch leads now. It goes by the clock: after a pause of the
-// process it is right even before the term's context has ended. The answer may be outdated when it is
-// read, so do work that matters under the term's context.
+// HasLeadership reports whether this latch leads now. It goes by the clock: after a pause of the process the
+// answer is right even before the term's context has ended. The answer may be outdated by the time the caller
+// reads it, so do critical work under the term's context.
 func (l *LeaderLatch) HasLeadership() bool {
 	_, isLeader := l.Leadership()
 	return isLeader
@@ -139,26 +146,26 @@ func (l *LeaderLatch) Leadership() (lease *recipes.Lease, ok bool) {
 	return t.lease, true
 }
 
-// Decided returns a channel that is closed when it is known for the first time whether this latch
-// leads: it leads, or another participant is ahead of it. The channel is also closed when the latch
-// has ended. It stays open while the server refuses the latch.
+// Decided returns a channel that is closed once the first election is decided: this latch leads, or another
+// participant is ahead. The channel is also closed when the latch has ended. The channel stays open while the
+// server refuses the latch.
 func (l *LeaderLatch) Decided() <-chan struct{} { return l.decided }
 
 // Close is CloseWith with the mode of [WithCloseMode].
 func (l *LeaderLatch) Close() error { return l.CloseWith(l.config.mode) }
 
-// CloseWith leaves the election. If the latch leads, its term's context ends first, then the
-// listeners return, then the znode is deleted. So no successor leads while the work of this leader
-// still runs. CloseWith returns nil when the znode is gone, or when the client is closed, whose
-// session takes the znode with it. It returns ErrStepDownGrace if a listener still runs after the
-// grace of [WithStepDownGrace]: the znode stays until the listener returns. It
-// returns ErrNodeNotDeleted if the znode could not be deleted within the operation timeout: the
-// deletion is repeated in the background. CloseWith is idempotent, and waits again when called again.
+// CloseWith leaves the election. If the latch leads, the term's context ends first, then the listeners return,
+// then the znode is deleted. So no successor leads while the work of this leader still runs. CloseWith returns
+// nil when the znode is gone, or when the client is closed, because the znode is deleted with the session. It
+// returns ErrStepDownGrace if a listener still runs after the grace of [WithStepDownGrace]: the znode stays
+// until the listener returns. It returns ErrNodeNotDeleted if the znode could not be deleted within the
+// operation timeout: the deletion is repeated in the background. Elections and leases of a client that are
+// closed while no server answers share one operation timeout. CloseWith is idempotent, and waits again when
+// called again.
 //
-// Inside a callback of this latch, CloseWith starts all that and returns nil at once. Inside a
-// callback of another recipe or of another latch it waits. It also waits in a goroutine that a
-// callback of this latch has started: if the callback waits for that goroutine, both wait for the
-// grace.
+// Inside a callback of this latch, CloseWith starts the whole sequence and returns nil at once. Inside a
+// callback of another recipe or of another latch CloseWith waits. It also waits in a goroutine started by a
+// callback of this latch: if the callback waits for the goroutine, both wait for the grace.
 func (l *LeaderLatch) CloseWith(mode CloseMode) error {
 	if err := mode.check(); err != nil {
 		return l.base.InvalidArgument("close", err)

@@ -7,30 +7,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Listener has functions that are called at the begin and the end of each term of a latch. Either may
-// be nil. The calls of one listener come one at a time, in the order of the events, under no lock, and
-// wait for no other listener.
+// Listener has the functions to call at the beginning and the end of each term of a latch. Either may be nil.
+// The calls of one listener come one at a time, in the order of the events, under no lock, and wait for no
+// other listener.
 type Listener struct {
-	// IsLeader is called when a term has begun, unless the term is already over. It may run for as
-	// long as the term lasts. When the term's context ends it has to return, because no successor
-	// can lead before that. A panic or runtime.Goexit ends the term; the latch joins again after a
-	// pause.
+	// IsLeader is called when a term has begun, unless the term is already over. It may run for as long as the
+	// term lasts. When the term's context ends, IsLeader has to return, because no successor can lead until
+	// then. A panic or runtime.Goexit ends the term; the latch joins again after a pause.
 	IsLeader func(term *recipes.Lease)
-	// NotLeader is called when a term has ended for which IsLeader was called, after IsLeader has
-	// returned. A panic is reported like one in IsLeader.
+	// NotLeader is called at the end of each term for which IsLeader was called, after IsLeader has returned.
+	// A panic is reported as for IsLeader.
 	NotLeader func()
 }
 
-// registration is a listener that was added.
+// registration is an added listener.
 type registration struct {
 	listener Listener
 	calls    *session.Callbacks
 	removed  chan struct{} // closed by remove
-	hasBegun bool          // IsLeader was called for the present term, and NotLeader has to be; only calls use it
+	hasBegun bool          // IsLeader was called for the present term, and NotLeader has to be; used only inside calls
 }
 
-// AddListener adds a listener. If the latch leads, its IsLeader is called. After remove no call
-// begins, but one may still run. Both functions may be called at any time, also by listeners.
+// AddListener adds a listener. If the latch leads, IsLeader of the listener is called. After remove no call
+// begins, but a call may still run. Both functions may be called at any time, also by listeners.
 func (l *LeaderLatch) AddListener(listener Listener) (remove func()) {
 	r := &registration{listener: listener, calls: l.candidate.Callbacks(), removed: make(chan struct{})}
 	l.mu.Lock()
@@ -72,7 +71,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// postIsLeader has IsLeader of a listener called, unless the term is over by then.
+// postIsLeader schedules IsLeader of a listener, to be called unless the term is over by then.
 func (l *LeaderLatch) postIsLeader(r *registration, t *term) {
 	r.calls.Post(func() {
 		if isClosed(r.removed) || !t.entry.Stands() {
@@ -85,12 +84,12 @@ func (l *LeaderLatch) postIsLeader(r *registration, t *term) {
 		if err := l.runListener(func() { r.listener.IsLeader(t.lease) }); err != nil {
 			t.hasFailed.Store(true)
 			l.reportTrouble(l.base.OpError("IsLeader", err))
-			_ = t.entry.Leave() // the context of the term tells of a loss
+			_ = t.entry.Fail() // a loss shows in the context of the term
 		}
 	})
 }
 
-// postNotLeader has NotLeader of a listener called, if IsLeader was.
+// postNotLeader schedules NotLeader of a listener, to be called if IsLeader was.
 func (l *LeaderLatch) postNotLeader(r *registration) {
 	if r.listener.NotLeader == nil {
 		return

@@ -11,10 +11,12 @@ import (
 // Option configures a [LeaderLatch].
 type Option func(*config) error
 
-// config is what the options of a latch set.
+// config has the values set by the options of a latch.
 type config struct {
 	id           []byte // nil: the client's
 	name         string
+	priority     *int          // nil: the candidate is not steered
+	maxHold      time.Duration // 0: none
 	mode         CloseMode
 	grace        time.Duration
 	listeners    []Listener
@@ -33,7 +35,7 @@ func configure(opts []Option) (config, error) {
 type CloseMode int
 
 const (
-	// Silent calls no listener. It is the default, as in Curator.
+	// Silent calls no listener. Silent is the default, as in Curator.
 	Silent CloseMode = iota
 	// NotifyLeader calls NotLeader, if the latch leads, before the znode is deleted.
 	NotifyLeader
@@ -41,15 +43,31 @@ const (
 
 const defaultGrace = 30 * time.Second
 
-// WithID sets what others see of this participant; the default is that of recipes.WithID. At most 64 KiB.
+// WithID sets the ID by which others see this participant; the default is the id of the client: see
+// recipes.WithID. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
 
-// WithName sets a name for the election, of at most 128 bytes, which is the same in all processes. It is the
-// Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+// WithName sets a name for the election, of at most 128 bytes, which is the same in all processes. The hooks of
+// [recipes.Trace] get the name as Name, for metrics, which must not have a label for each path.
 func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
+}
+
+// WithMaxHold ends each term with ErrMaxHold once it has lasted for d: the bound on a leader that hangs, or a way to have leadership
+// go round. The step-down is the usual one: the context ends, the listeners return, the znode is deleted, and the latch joins again at the tail. So code that ignores its
+// context keeps others from leading, which is reported as ErrWorkGoesOn; see [WithErrorHandler].
+func WithMaxHold(d time.Duration) Option {
+	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
+}
+
+// WithPriority has the candidate take part with a priority, from -1,000,000 to 1,000,000: the latch of the highest priority leads, by
+// orderly step-down of the others. See the package comment. The priority is part of the name of the candidate's znode. To change it, close
+// the latch and make another. Candidates without the option take part as before: they never step down for others. WithPriority(0) makes
+// a candidate that can be asked to yield, also by TransferTo.
+func WithPriority(n int) Option {
+	return func(cfg *config) error { return option.SetPriority(&cfg.priority, n) }
 }
 
 func (m CloseMode) check() error {
@@ -59,7 +77,7 @@ func (m CloseMode) check() error {
 	return nil
 }
 
-// WithCloseMode sets what Close does; the default is Silent.
+// WithCloseMode sets the mode of Close; the default is Silent.
 func WithCloseMode(mode CloseMode) Option {
 	return func(cfg *config) error {
 		cfg.mode = mode
@@ -84,10 +102,12 @@ func WithStepDownGrace(grace time.Duration) Option {
 	}
 }
 
-// WithErrorHandler sets a function that gets the errors of the latch, each as a *recipes.OpError:
-// a refusal of the server, once until it changes or is over; each panic of a listener, as a
-// *recipes.PanicError, which has the stack; ErrSessionFull; and ErrSequenceExhausted. They are also logged: a refusal
-// to Observe at Warn, all others at Error. Calls come one at a time, in order, under no lock.
+// WithErrorHandler sets a function that gets the errors of the latch, each as a *recipes.OpError: a refusal of
+// the server, once until it changes or is over; each panic of a listener, as a *recipes.PanicError, which has
+// the stack; ErrSessionFull; ErrSequenceExhausted; ErrNotEphemeral, once; and ErrWorkGoesOn, after a second and
+// then once a minute. All errors are also logged: a refusal to Observe and ErrWorkGoesOn at Warn, all others at
+// Error. Calls come one at a time, in order, under no lock. While a call does not return, up to 1,024 errors
+// wait, and the handler does not get any beyond.
 func WithErrorHandler(handle func(error)) Option {
 	return func(cfg *config) error {
 		if handle == nil {

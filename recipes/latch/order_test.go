@@ -5,11 +5,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -24,11 +26,8 @@ type scene struct {
 	client *recipes.Client
 	latch  *latch.LeaderLatch
 	term   *recipes.Lease
-	j      journal
+	j      elections.Journal
 }
-
-// reaction is how long each call of the scene's listener needs after the term's end.
-const reaction = 3 * time.Second
 
 func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...recipes.Option) *scene {
 	t.Helper()
@@ -40,33 +39,33 @@ func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...r
 				within(s)
 			}
 			<-term.Context().Done()
-			s.j.add("context ended: %v", context.Cause(term.Context()))
-			pause(reaction)
-			s.j.add("IsLeader returned")
+			s.j.Add("context ended: %v", context.Cause(term.Context()))
+			bubble.Pause(elections.Reaction)
+			s.j.Add("IsLeader returned")
 		},
 		NotLeader: func() {
-			s.j.add("NotLeader called")
-			pause(reaction)
-			s.j.add("NotLeader returned")
+			s.j.Add("NotLeader called")
+			bubble.Pause(elections.Reaction)
+			s.j.Add("NotLeader returned")
 		},
 	}
-	s.latch = create(t, s.client, latch.WithID("leader"), latch.WithCloseMode(latch.NotifyLeader))
+	s.latch = elections.NewLatch(t, s.client, latch.WithID("leader"), latch.WithCloseMode(latch.NotifyLeader))
 	remove := s.latch.AddListener(working)
 	t.Cleanup(remove) // it is not about later terms
 	var once sync.Once
 	srv.Inject(func(r zktest.Request) zktest.Fault {
-		if r.Session == sessionOf(s.client) && (r.Op == zktest.OpDelete || r.Op == zktest.OpClose) {
-			once.Do(func() { s.j.add("znode deleted") })
+		if r.Session == elections.SessionOf(s.client) && (r.Op == zktest.OpDelete || r.Op == zktest.OpClose) {
+			once.Do(func() { s.j.Add("znode deleted") })
 		}
 		return zktest.Fault{}
 	})
 	require.NoError(t, s.latch.Start())
-	await(t, s.latch)
-	successor := enter(t, testclient.Connect(t, srv), latch.WithID("successor"), latch.WithListener(latch.Listener{
-		IsLeader: func(*recipes.Lease) { s.j.add("successor leads") },
+	elections.Await(t, s.latch)
+	successor := elections.StartLatch(t, testclient.Connect(t, srv), latch.WithID("successor"), latch.WithListener(latch.Listener{
+		IsLeader: func(*recipes.Lease) { s.j.Add("successor leads") },
 	}))
 	<-successor.Decided()
-	pass(time.Second) // both watch their own znodes now
+	bubble.Pass(time.Second) // both watch their own znodes now
 	return s
 }
 
@@ -86,28 +85,28 @@ func TestStepDownOrder(t *testing.T) {
 		"term.Release":      {func(s *scene) { require.NoError(s.t, s.term.Release()) }, recipes.ErrReleased, told},
 		"Client.Close":      {func(s *scene) { require.NoError(s.t, s.client.Close()) }, recipes.ErrClosed, told},
 		"partition, and the session comes back": {func(s *scene) {
-			s.srv.Partition(sessionOf(s.client))
-			pass(timeout * 3 / 4)
+			s.srv.Partition(elections.SessionOf(s.client))
+			bubble.Pass(elections.Timeout * 3 / 4)
 			s.srv.Heal()
 		}, recipes.ErrSessionLost, told},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				s := newScene(t, srv, nil)
 				c.end(s)
-				pass(time.Minute)
-				require.Equal(t, append([]string{"context ended: " + c.cause.Error()}, c.want...), s.j.read())
+				bubble.Pass(time.Minute)
+				require.Equal(t, append([]string{"context ended: " + c.cause.Error()}, c.want...), s.j.Read())
 			})
 		})
 	}
 	t.Run("disconnect under the standard policy", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := zktest.NewServer(t)
 			s := newScene(t, srv, nil, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
-			srv.Disconnect(sessionOf(s.client))
-			pass(time.Minute)
-			require.Equal(t, []string{"context ended: " + recipes.ErrSuspended.Error(), "IsLeader returned", "NotLeader called", "NotLeader returned"}, s.j.read())
+			srv.Disconnect(elections.SessionOf(s.client))
+			bubble.Pass(time.Minute)
+			require.Equal(t, []string{"context ended: " + recipes.ErrSuspended.Error(), "IsLeader returned", "NotLeader called", "NotLeader returned"}, s.j.Read())
 			require.True(t, s.latch.HasLeadership(), "on the same znode")
 		})
 	})
@@ -120,20 +119,20 @@ func TestStepDownOrderAfterALoss(t *testing.T) {
 		end   func(s *scene)
 		cause error
 	}{
-		"expiry":        {func(s *scene) { s.srv.Expire(sessionOf(s.client)) }, recipes.ErrSessionLost},
+		"expiry":        {func(s *scene) { s.srv.Expire(elections.SessionOf(s.client)) }, recipes.ErrSessionLost},
 		"znode deleted": {func(s *scene) { s.srv.Delete(s.term.Path()) }, recipes.ErrNodeDeleted},
-		"parent wiped":  {func(s *scene) { s.srv.Delete(election) }, recipes.ErrNodeDeleted},
+		"parent wiped":  {func(s *scene) { s.srv.Delete(elections.Path) }, recipes.ErrNodeDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				s := newScene(t, srv, nil)
 				c.end(s)
-				pass(time.Second)
+				bubble.Pass(time.Second)
 				// A wiped parent takes the successor's znode, too: that may lead once more.
-				require.ElementsMatch(t, []string{"context ended: " + c.cause.Error(), "successor leads"}, distinct(s.j.read()))
-				pass(time.Minute)
-				require.Equal(t, []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted"}, s.j.read())
+				require.ElementsMatch(t, []string{"context ended: " + c.cause.Error(), "successor leads"}, distinct(s.j.Read()))
+				bubble.Pass(time.Minute)
+				require.Equal(t, []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted"}, s.j.Read())
 			})
 		})
 	}
@@ -156,20 +155,20 @@ func TestStepDownAskedForInsideACallback(t *testing.T) {
 		"Client.Close": {func(s *scene) error { return s.client.Close() }, recipes.ErrClosed, told},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				asked := make(chan struct{})
 				s := newScene(t, srv, func(s *scene) {
-					pause(time.Second)
+					bubble.Pause(time.Second)
 					start := time.Now()
 					if err := c.ask(s); err != nil || time.Since(start) > 0 {
-						s.j.add("%v after %v", err, time.Since(start))
+						s.j.Add("%v after %v", err, time.Since(start))
 					}
 					close(asked)
 				})
 				<-asked
-				pass(time.Minute)
-				require.Equal(t, append([]string{"context ended: " + c.cause.Error()}, c.want...), s.j.read())
+				bubble.Pass(time.Minute)
+				require.Equal(t, append([]string{"context ended: " + c.cause.Error()}, c.want...), s.j.Read())
 			})
 		})
 	}

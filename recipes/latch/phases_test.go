@@ -4,43 +4,25 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// adopt returns a client of a connection of somebody else's, which need not have a server.
-func adopt(t *testing.T, srv *zktest.Server) *recipes.Client {
-	t.Helper()
-	conn, events, err := zk.Connect(srv.Addrs(), timeout, zk.WithDialer(srv.Dialer()), zk.WithLogger(quiet{}))
-	require.NoError(t, err)
-	srv.Delay(zktest.OpAny, 10*time.Millisecond) // an early answer would race with zk.Conn's look for watches to set again
-	client, err := recipes.NewClient(conn, events)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, client.Close())
-		conn.Close()
-	})
-	return client
-}
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-
 func TestElectionBeginsOnceThereIsAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Stop()
-		l := enter(t, adopt(t, srv))
-		pass(10 * time.Minute)
+		l := elections.StartLatch(t, elections.Adopt(t, srv))
+		bubble.Pass(10 * time.Minute)
 		require.False(t, l.HasLeadership())
 		select {
 		case <-l.Decided():
@@ -48,30 +30,30 @@ func TestElectionBeginsOnceThereIsAServer(t *testing.T) {
 		default:
 		}
 		require.NoError(t, srv.Restart())
-		await(t, l)
+		elections.Await(t, l)
 	})
 }
 
 func TestCloseBeforeThereIsAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Stop()
-		l := enter(t, adopt(t, srv))
-		pass(time.Minute)
+		l := elections.StartLatch(t, elections.Adopt(t, srv))
+		bubble.Pass(time.Minute)
 		start := time.Now()
 		require.NoError(t, l.Close())
 		require.Equal(t, start, time.Now(), "nothing was sent, so there is nothing to wait for")
 		require.NoError(t, srv.Restart())
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.Empty(t, srv.Children("/services"))
 	})
 }
 
 func TestStartAndCloseOutOfOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv)
-		l := create(t, client)
+		l := elections.NewLatch(t, client)
 		_, err := l.Await(t.Context())
 		require.ErrorIs(t, err, recipes.ErrNotStarted)
 		require.ErrorContains(t, err, "latch: await /services/billing: not started")
@@ -79,19 +61,19 @@ func TestStartAndCloseOutOfOrder(t *testing.T) {
 		err = l.Start()
 		require.ErrorIs(t, err, recipes.ErrAlreadyStarted)
 		require.ErrorContains(t, err, "latch: start /services/billing: already started")
-		await(t, l)
+		elections.Await(t, l)
 		require.NoError(t, l.Close())
 		require.ErrorIs(t, l.Start(), recipes.ErrClosed)
 
-		never := create(t, client)
+		never := elections.NewLatch(t, client)
 		require.NoError(t, never.Close())
 		require.ErrorIs(t, never.Start(), recipes.ErrClosed)
 		require.False(t, never.HasLeadership())
 		<-never.Decided()
 
 		require.NoError(t, client.Close())
-		require.ErrorIs(t, create(t, client).Start(), recipes.ErrClosed)
-		require.Empty(t, srv.Children(election))
+		require.ErrorIs(t, elections.NewLatch(t, client).Start(), recipes.ErrClosed)
+		require.Empty(t, srv.Children(elections.Path))
 	})
 }
 
@@ -105,60 +87,60 @@ var phases = map[string]func(t *testing.T, srv *zktest.Server, client *recipes.C
 	"just granted": func(t *testing.T, _ *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
 		require.NoError(t, l.Start())
-		await(t, l)
+		elections.Await(t, l)
 	},
 	"leading": func(t *testing.T, _ *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
 		require.NoError(t, l.Start())
-		await(t, l)
-		pass(time.Minute)
+		elections.Await(t, l)
+		bubble.Pass(time.Minute)
 	},
 	"waiting": func(t *testing.T, _ *zktest.Server, client *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
-		lead(t, client)
+		elections.Lead(t, client)
 		require.NoError(t, l.Start())
 		<-l.Decided()
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 	},
 	"waiting without a server": func(t *testing.T, srv *zktest.Server, client *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
-		lead(t, client)
+		elections.Lead(t, client)
 		require.NoError(t, l.Start())
 		<-l.Decided()
 		srv.Stop()
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 	},
 	"leading without a server": func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
 		require.NoError(t, l.Start())
-		await(t, l)
+		elections.Await(t, l)
 		srv.Stop()
-		pass(time.Second)
+		bubble.Pass(time.Second)
 	},
 	"leading, server silent": func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
 		require.NoError(t, l.Start())
-		await(t, l)
+		elections.Await(t, l)
 		srv.Freeze()
-		pass(time.Second)
+		bubble.Pass(time.Second)
 	},
 	"rejoining after expiry": func(t *testing.T, srv *zktest.Server, client *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
 		require.NoError(t, l.Start())
-		term := await(t, l)
+		term := elections.Await(t, l)
 		srv.Delay(zktest.OpCreate2, time.Second)
-		srv.Expire(sessionOf(client))
+		srv.Expire(elections.SessionOf(client))
 		<-term.Context().Done()
-		pass(100 * time.Millisecond)
+		bubble.Pass(100 * time.Millisecond)
 	},
 	"rejoining after the loss of its znode": func(t *testing.T, srv *zktest.Server, _ *recipes.Client, l *latch.LeaderLatch) {
 		t.Helper()
 		require.NoError(t, l.Start())
-		term := await(t, l)
+		term := elections.Await(t, l)
 		srv.Delay(zktest.OpGetChildren2, time.Second)
 		srv.Delete(term.Path())
 		<-term.Context().Done()
-		pass(100 * time.Millisecond)
+		bubble.Pass(100 * time.Millisecond)
 	},
 	"create not sent yet": creating(func(srv *zktest.Server) { srv.Partition() }),
 	"create lost":         creating(func(srv *zktest.Server) { srv.DropRequest(zktest.OpCreate2, 3) }),
@@ -182,7 +164,7 @@ func creating(fault func(srv *zktest.Server)) func(*testing.T, *zktest.Server, *
 		t.Helper()
 		fault(srv)
 		require.NoError(t, l.Start())
-		pass(100 * time.Millisecond)
+		bubble.Pass(100 * time.Millisecond)
 	}
 }
 
@@ -207,10 +189,10 @@ func TestCloseInEveryPhase(t *testing.T) {
 			"client": closeClient,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", phase, how), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					srv := zktest.NewServer(t)
 					client := testclient.Connect(t, srv)
-					l := create(t, client, latch.WithCloseMode(latch.NotifyLeader), latch.WithStepDownGrace(grace))
+					l := elections.NewLatch(t, client, latch.WithCloseMode(latch.NotifyLeader), latch.WithStepDownGrace(elections.Grace))
 					reach(t, srv, client, l)
 					end(t, client, l)
 					require.False(t, l.HasLeadership())
@@ -219,11 +201,11 @@ func TestCloseInEveryPhase(t *testing.T) {
 
 					srv.Heal()
 					require.NoError(t, srv.Restart())
-					pass(2 * timeout)
+					bubble.Pass(2 * elections.Timeout)
 					require.NoError(t, l.Close())
 					require.NoError(t, client.Close())
-					pass(2 * timeout)
-					require.Empty(t, srv.Children(election))
+					bubble.Pass(2 * elections.Timeout)
+					require.Empty(t, srv.Children(elections.Path))
 					require.Empty(t, srv.Sessions())
 				})
 			})
@@ -242,12 +224,12 @@ func closeLatch(t *testing.T, _ *recipes.Client, l *latch.LeaderLatch) {
 		group.Go(func() { results[i] = l.Close() }) // ends with Close; joined below
 	}
 	group.Wait()
-	require.LessOrEqual(t, time.Since(start), operationTimeout)
+	require.LessOrEqual(t, time.Since(start), elections.OperationTimeout)
 	for _, err := range results {
 		require.Equal(t, results[0], err)
 		if err != nil {
 			require.ErrorContains(t, err, "znode not deleted after 10s, deletion goes on")
-			require.Equal(t, operationTimeout, time.Since(start))
+			require.Equal(t, elections.OperationTimeout, time.Since(start))
 		}
 	}
 }
@@ -265,5 +247,5 @@ func closeClient(t *testing.T, client *recipes.Client, l *latch.LeaderLatch) {
 	}
 	group.Wait()
 	require.NoError(t, l.Close())
-	require.Less(t, time.Since(start), operationTimeout)
+	require.Less(t, time.Since(start), elections.OperationTimeout)
 }

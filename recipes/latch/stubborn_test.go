@@ -3,11 +3,13 @@ package latch_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -17,21 +19,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-const (
-	grace            = 5 * time.Second
-	operationTimeout = 10 * time.Second // of the clients, by default
-)
-
 // stubborn leads with a listener that does not care about the end of its term.
 func stubborn(t *testing.T, srv *zktest.Server) (client *recipes.Client, l, successor *latch.LeaderLatch, letGo func()) {
 	t.Helper()
 	client = testclient.Connect(t, srv)
 	done := make(chan struct{})
-	l, _ = lead(t, client, latch.WithStepDownGrace(grace), latch.WithListener(latch.Listener{
+	l, _ = elections.Lead(t, client, latch.WithStepDownGrace(elections.Grace), latch.WithListener(latch.Listener{
 		IsLeader: func(*recipes.Lease) { <-done },
 	}), latch.WithCloseMode(latch.NotifyLeader))
-	pass(0)
-	successor = enter(t, testclient.Connect(t, srv))
+	bubble.Pass(0)
+	successor = elections.StartLatch(t, testclient.Connect(t, srv))
 	<-successor.Decided()
 	return client, l, successor, func() { close(done) }
 }
@@ -41,44 +38,44 @@ func TestCloseDoesNotWaitForeverForAListener(t *testing.T) {
 		"notify": (*latch.LeaderLatch).Close, "silent": closeWith(latch.Silent),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				_, l, successor, letGo := stubborn(t, srv)
 				start := time.Now()
 				err := end(l)
 				require.ErrorIs(t, err, recipes.ErrStepDownGrace)
 				require.ErrorContains(t, err, "latch: close /services/billing: step-down: the leader's function is still running after 5s")
-				require.Equal(t, grace, time.Since(start))
+				require.Equal(t, elections.Grace, time.Since(start))
 				require.False(t, l.HasLeadership())
-				pass(time.Minute)
-				require.Len(t, srv.Children(election), 2, "the znode stays as long as the work goes on")
+				bubble.Pass(time.Minute)
+				require.Len(t, srv.Children(elections.Path), 2, "the znode stays as long as the work goes on")
 				require.False(t, successor.HasLeadership())
 
 				letGo()
-				await(t, successor)
+				elections.Await(t, successor)
 				require.NoError(t, end(l))
-				require.Len(t, srv.Children(election), 1)
+				require.Len(t, srv.Children(elections.Path), 1)
 			})
 		})
 	}
 }
 
 func TestClientCloseDoesNotWaitForeverForAListener(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client, l, successor, letGo := stubborn(t, srv)
-		id := sessionOf(client)
+		id := elections.SessionOf(client)
 		start := time.Now()
 		require.ErrorContains(t, client.Close(), "still running")
-		require.Equal(t, operationTimeout, time.Since(start))
+		require.Equal(t, elections.OperationTimeout, time.Since(start))
 		require.ErrorContains(t, l.Close(), "still running")
 		srv.Disconnect(id)
-		pass(time.Minute)
-		require.Len(t, srv.Children(election), 2, "the session lives as long as the work goes on")
+		bubble.Pass(time.Minute)
+		require.Len(t, srv.Children(elections.Path), 2, "the session lives as long as the work goes on")
 		require.False(t, successor.HasLeadership())
 
 		letGo()
-		await(t, successor)
+		elections.Await(t, successor)
 		require.NoError(t, client.Close())
 		_, alive := srv.Session(id)
 		require.False(t, alive)
@@ -93,14 +90,14 @@ func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
 		end   func(client *recipes.Client, l *latch.LeaderLatch) error
 		takes time.Duration
 	}{
-		"latch":  {func(_ *recipes.Client, l *latch.LeaderLatch) error { return l.Close() }, grace},
-		"client": {func(client *recipes.Client, _ *latch.LeaderLatch) error { return client.Close() }, operationTimeout},
+		"latch":  {func(_ *recipes.Client, l *latch.LeaderLatch) error { return l.Close() }, elections.Grace},
+		"client": {func(client *recipes.Client, _ *latch.LeaderLatch) error { return client.Close() }, elections.OperationTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				client := testclient.Connect(t, srv)
-				l := create(t, client, latch.WithStepDownGrace(grace))
+				l := elections.NewLatch(t, client, latch.WithStepDownGrace(elections.Grace))
 				result := make(chan error)
 				l.AddListener(latch.Listener{IsLeader: func(*recipes.Lease) {
 					start, closed := time.Now(), make(chan error)
@@ -115,7 +112,7 @@ func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
 				require.ErrorContains(t, <-result, "still running")
 				require.NoError(t, l.Close())
 				require.NoError(t, client.Close())
-				require.Empty(t, srv.Children(election))
+				require.Empty(t, srv.Children(elections.Path))
 			})
 		})
 	}
@@ -145,13 +142,13 @@ func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				client := testclient.Connect(t, srv)
-				l, term := lead(t, client, latch.WithListener(latch.Listener{
-					IsLeader: func(term *recipes.Lease) { <-term.Context().Done(); pause(time.Second) },
+				l, term := elections.Lead(t, client, latch.WithListener(latch.Listener{
+					IsLeader: func(term *recipes.Lease) { <-term.Context().Done(); bubble.Pause(time.Second) },
 				}))
-				pass(0)
+				bubble.Pass(0)
 				asked := make(chan struct{})
 				inside(t, client, testclient.Connect(t, srv), func() {
 					defer close(asked)
@@ -166,9 +163,9 @@ func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
 				})
 				<-asked
 				require.NoError(t, l.Close())
-				require.Equal(t, recipes.ErrReleased, ended(t, term))
+				require.Equal(t, recipes.ErrReleased, elections.Ended(t, term))
 				require.NoError(t, client.Close())
-				require.Empty(t, srv.Children(election))
+				require.Empty(t, srv.Children(elections.Path))
 			})
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -47,47 +49,47 @@ func (h *hooks) trace() *recipes.Trace {
 }
 
 func TestTraceAndLogOfTerms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		h, log := &hooks{}, &testkit.Log{}
 		client := testclient.ConnectSettled(t, srv, recipes.WithTrace(h.trace()), recipes.WithLogger(log.Logger(slog.LevelInfo)))
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		log.Take()
-		before, err := latch.New(testclient.ConnectSettled(t, srv), election)
+		before, err := latch.New(testclient.ConnectSettled(t, srv), elections.Path)
 		require.NoError(t, err)
 		require.NoError(t, before.Start())
-		pass(time.Second)
-		l, err := latch.New(client, election, latch.WithName("billing"), latch.WithID("billing-1"))
+		bubble.Pass(time.Second)
+		l, err := latch.New(client, elections.Path, latch.WithName("billing"), latch.WithID("billing-1"))
 		require.NoError(t, err)
 		require.NoError(t, l.Start())
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.NoError(t, before.Close())
 		term, err := l.Await(t.Context())
 		require.NoError(t, err)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		token := term.FencingToken()
 		require.Equal(t, []any{
-			recipes.AcquireStart{Recipe: "latch", Name: "billing", Path: election},
-			recipes.AcquireEnd{Recipe: "latch", Name: "billing", Path: election, Ahead: 1, Waited: time.Minute, Token: token},
+			recipes.AcquireStart{Recipe: "latch", Name: "billing", Path: elections.Path},
+			recipes.AcquireEnd{Recipe: "latch", Name: "billing", Path: elections.Path, Ahead: 1, Waited: time.Minute, Token: token},
 		}, h.take())
-		require.Equal(t, []string{fmt.Sprintf("level=INFO msg=leading path=%s token=%d id=billing-1", election, token)}, log.Take())
+		require.Equal(t, []string{fmt.Sprintf("level=INFO msg=leading path=%s token=%d id=billing-1", elections.Path, token)}, log.Take())
 
 		require.NoError(t, term.Release())
-		pass(time.Second)
+		bubble.Pass(time.Second)
 		again, err := l.Await(t.Context())
 		require.NoError(t, err)
 		require.ElementsMatch(t, []any{ // the latch joins again beside Release
-			recipes.LeaseEnd{Recipe: "latch", Name: "billing", Path: election, Token: token, Held: time.Minute},
-			recipes.AcquireStart{Recipe: "latch", Name: "billing", Path: election},
-			recipes.AcquireEnd{Recipe: "latch", Name: "billing", Path: election, Token: again.FencingToken()},
+			recipes.LeaseEnd{Recipe: "latch", Name: "billing", Path: elections.Path, Token: token, Held: time.Minute},
+			recipes.AcquireStart{Recipe: "latch", Name: "billing", Path: elections.Path},
+			recipes.AcquireEnd{Recipe: "latch", Name: "billing", Path: elections.Path, Token: again.FencingToken()},
 		}, h.take())
 		require.Equal(t, []string{
-			fmt.Sprintf("level=INFO msg=\"stepped down\" path=%s token=%d id=billing-1 led=1m0s cause=released", election, token),
-			fmt.Sprintf("level=INFO msg=leading path=%s token=%d id=billing-1", election, again.FencingToken()),
+			fmt.Sprintf("level=INFO msg=\"stepped down\" path=%s token=%d id=billing-1 led=1m0s cause=released", elections.Path, token),
+			fmt.Sprintf("level=INFO msg=leading path=%s token=%d id=billing-1", elections.Path, again.FencingToken()),
 		}, log.Take())
 
-		srv.Expire(sessionOf(client))
-		pass(time.Minute)
+		srv.Expire(elections.SessionOf(client))
+		bubble.Pass(time.Minute)
 		calls := h.take()
 		require.Len(t, calls, 3)
 		var causes []error // a loss is told in the background
@@ -114,14 +116,14 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 
 // A candidate that leaves before it has led ends its acquisition with the reason.
 func TestTraceOfACandidateThatLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		h := &hooks{}
-		_, _ = lead(t, testclient.ConnectSettled(t, srv))
-		l, err := latch.New(testclient.ConnectSettled(t, srv, recipes.WithTrace(h.trace())), election)
+		_, _ = elections.Lead(t, testclient.ConnectSettled(t, srv))
+		l, err := latch.New(testclient.ConnectSettled(t, srv, recipes.WithTrace(h.trace())), elections.Path)
 		require.NoError(t, err)
 		require.NoError(t, l.Start())
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.NoError(t, l.Close())
 		calls := h.take()
 		require.Len(t, calls, 2)
@@ -129,32 +131,32 @@ func TestTraceOfACandidateThatLeaves(t *testing.T) {
 		require.ErrorIs(t, end.Err, context.Canceled)
 		require.ErrorIs(t, end.Err, recipes.ErrReleased)
 		end.Err = nil
-		require.Equal(t, recipes.AcquireEnd{Recipe: "latch", Path: election, Ahead: 1, Waited: time.Minute}, end)
+		require.Equal(t, recipes.AcquireEnd{Recipe: "latch", Path: elections.Path, Ahead: 1, Waited: time.Minute}, end)
 	})
 }
 
 // A hook of an election may close it: Close does not wait for its caller.
 func TestAHookMayCloseTheElection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var l *latch.LeaderLatch
 		closed := make(chan error, 1)
 		trace := &recipes.Trace{AcquireEnd: func(context.Context, recipes.AcquireEnd) { closed <- l.Close() }}
-		l, err := latch.New(testclient.ConnectSettled(t, srv, recipes.WithTrace(trace)), election)
+		l, err := latch.New(testclient.ConnectSettled(t, srv, recipes.WithTrace(trace)), elections.Path)
 		require.NoError(t, err)
 		began := time.Now()
 		require.NoError(t, l.Start())
 		require.NoError(t, <-closed)
 		require.NoError(t, l.Close())
 		require.Zero(t, time.Since(began))
-		require.Empty(t, srv.Children(election))
+		require.Empty(t, srv.Children(elections.Path))
 	})
 }
 
 func TestTextOfALatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		log := &testkit.Log{}
-		l, _ := lead(t, testclient.ConnectSettled(t, zktest.NewServer(t), recipes.WithID("web-1")))
+		l, _ := elections.Lead(t, testclient.ConnectSettled(t, zktest.NewServer(t), recipes.WithID("web-1")))
 		log.Logger(slog.LevelInfo).Info("m", "election", l)
 		require.Equal(t, []string{
 			"level=INFO msg=m election.recipe=latch election.path=/services/billing election.id=web-1 election.leading=true",

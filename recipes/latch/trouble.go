@@ -5,22 +5,27 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// Err returns the latest trouble, as a *recipes.OpError: a refusal of the server, such as
-// zk.ErrNoAuth, or a panic of a listener. The latch tries again by itself, and Err returns nil when it
-// waits in the queue or leads. Before Start it returns nil.
+// Err returns the latest trouble, as a *recipes.OpError: a refusal of the server, such as zk.ErrNoAuth, a panic
+// of a listener, ErrNotEphemeral, or ErrWorkGoesOn while a listener has not returned although its term has
+// ended. The latch tries again by itself, and Err returns nil once the latch waits in the queue for another
+// participant or leads. Before Start, Err returns nil.
 //
-// When the latch or its client is closed, started or not, Err returns ErrClosed, and the text says
-// which of them was closed. When the latch has given up it returns ErrSequenceExhausted, which is the
-// only reason to give up. A lost connection is no trouble: see recipes.Client.State.
+// When the latch or its client is closed, started or not, Err returns ErrClosed, and the text says which was
+// closed, and whether a listener has still to return. When the latch has given up, Err returns
+// ErrSequenceExhausted, which is the only reason to give up. A lost connection is no trouble: see
+// recipes.Client.State.
 func (l *LeaderLatch) Err() error {
 	ended := l.candidate.CheckRunning()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case l.endError == nil && errors.Is(ended, recipes.ErrClosed) && l.isOverrunLocked():
+		return l.base.OpError("join", zkutil.Both(ended, l.trouble.Err))
 	case l.endError == nil && errors.Is(ended, recipes.ErrClosed):
 		return l.base.OpError("join", ended)
 	case l.trouble == nil:
@@ -30,7 +35,7 @@ func (l *LeaderLatch) Err() error {
 	}
 }
 
-// reportTrouble makes Err return err, writes it to the log and gives it to the handler.
+// reportTrouble makes Err return err, logs err, and passes err to the handler.
 func (l *LeaderLatch) reportTrouble(err *recipes.OpError) {
 	l.mu.Lock()
 	l.trouble = err
@@ -39,10 +44,36 @@ func (l *LeaderLatch) reportTrouble(err *recipes.OpError) {
 	l.postToHandler(err)
 }
 
-// postToHandler has the user's handler called, if there is one.
+// onOverrun is called while a listener still runs after the end of the term; the log has the overrun already.
+func (l *LeaderLatch) onOverrun(err error) {
+	trouble := l.base.OpError("lead", err)
+	l.mu.Lock()
+	l.trouble = trouble
+	l.mu.Unlock()
+	l.postToHandler(trouble)
+}
+
+// clearOverrun makes Err return nil once work that outlived its term has returned.
+func (l *LeaderLatch) clearOverrun() {
+	l.mu.Lock()
+	isOver := l.isOverrunLocked()
+	l.mu.Unlock()
+	if isOver {
+		l.clearTrouble()
+	}
+}
+
+func (l *LeaderLatch) isOverrunLocked() bool {
+	return l.trouble != nil && errors.Is(l.trouble, recipes.ErrWorkGoesOn)
+}
+
+// postToHandler schedules a call of the user's handler, if set.
 func (l *LeaderLatch) postToHandler(err *recipes.OpError) {
-	if l.config.errorHandler != nil {
-		l.handlerCalls.Post(func() { l.config.errorHandler(err) })
+	if l.config.errorHandler == nil {
+		return
+	}
+	if l.handlerCalls.TryPost(func() { l.config.errorHandler(err) }) {
+		l.base.Queue.Session.NoteLeftOut("error handler") // the error itself is in the log
 	}
 }
 
@@ -57,7 +88,7 @@ func (l *LeaderLatch) clearTrouble() {
 	}
 }
 
-// withTrouble adds the trouble, if there is one, to the error of a wait.
+// withTrouble adds the present trouble, if any, to the error of a wait.
 func (l *LeaderLatch) withTrouble(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

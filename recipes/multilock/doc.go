@@ -1,44 +1,45 @@
-// Package multilock provides InterProcessMultiLock: several locks that are acquired and released as
-// one, as in Apache Curator's recipe of that name.
+// Package multilock provides InterProcessMultiLock: several locks that are acquired and released
+// together, as in Apache Curator's recipe of the same name.
 //
 // # Order
 //
-// The locks are acquired in the order in which they were given, and released in reverse. Two programs
-// that need the same locks in different orders can wait for each other. [NewMutexes] sorts its paths;
-// with [New] the order is the caller's to keep, the same in all programs.
+// The locks are acquired in the order of the arguments, and released in reverse. Two programs that need
+// the same locks in different orders can deadlock. [NewMutexes] sorts its paths; with [New], the caller
+// must use the same order in all programs.
 //
 // # Guarantees
 //
-//   - One context bounds the whole of Acquire, not each lock. That includes the release of the locks
-//     that it has got, if it fails.
-//   - Acquire stops at the first failure, or when a lock that it has already got is lost, and releases
-//     what it has in reverse order.
-//   - The context of a [Lease] ends when that of any part does, with the same cause. The other parts
-//     stand until Release.
+//   - One context bounds the whole of Acquire, not each lock. If Acquire fails, this includes the release
+//     of the locks acquired so far.
+//   - Acquire stops at the first failure, or when a lock acquired so far is lost, and releases its locks in
+//     reverse order.
+//   - The context of a [Lease] ends when the context of any part ends, with the same cause. The other
+//     parts stay held until Release.
 //
 // Each part has the guarantees of its own recipe: see package recipes.
 //
-// # Non-guarantees
+// # Limits
 //
-// There is no fencing token for the whole. Each part has its own: see [Lease.Leases]. A part that is
-// lost does not revoke the others, and a resource that is guarded by several parts has to check the
-// token of each.
+// A multilock has no fencing token. Each part has its own token: see [Lease.Leases]. The loss of a part
+// does not revoke the others, so a resource guarded by several parts has to check the token of each.
 //
 // # Owner
 //
 // The context of a lease carries the holds of all parts, so each part re-enters with it. A multilock
-// has no re-entry of its own: Acquire with that context acquires each part, and these re-enter. A
-// semaphore never re-enters: it takes another permit, or waits for one.
+// does not re-enter as a whole: Acquire with the context of a lease acquires each part, and the parts
+// re-enter. A semaphore never re-enters: it takes another permit, or waits for another permit.
 //
 // # Failures
 //
-//	what happens                              Acquire returns                      a lease
+//	event                                     Acquire returns                      a lease
 //	ctx ends                                  the *recipes.WaitError of the lock   –
-//	                                          that it was waiting for
+//	                                          being waited for
 //	a part is lost (session, znode, …)        the cause                            ends with the cause
-//	the release of a part fails               –                                    Release returns it, and releases the others
+//	the release of a part fails               –                                    Release returns the error, and releases the
+//	                                                                               others
 //	no server answers the deletions           when ctx ends, or after one          Release returns ErrNodeNotDeleted
-//	                                          operation timeout, whatever is less  after one operation timeout
+//	                                          operation timeout, whichever is      after one operation timeout; Do
+//	                                          first                                returns no error for the deletions
 //
 // # Concurrency
 //

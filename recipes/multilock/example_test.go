@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A service has
-// recipes.Connect and its own servers here.
+// newClient returns a client of an in-process ZooKeeper, and a function that closes both. A service
+// calls recipes.Connect with its own servers instead.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -26,8 +26,8 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// Move something from one account to another, with both locked. The paths are sorted, so a transfer in
-// the other direction does not wait for this one while this one waits for it.
+// Move something from one account to another, with both accounts locked. The paths are sorted, so
+// this transfer and a transfer in the opposite direction can't deadlock.
 func Example() {
 	client, stop := newClient()
 	defer stop()
@@ -57,4 +57,27 @@ func Example() {
 	// another caller gets one: false
 	// the same call re-enters one
 	// transfer: <nil>
+}
+
+// With a wait of 0, DoWithin works only if all locks are free.
+func ExampleInterProcessMultiLock_DoWithin() {
+	client, stop := newClient()
+	defer stop()
+	accounts, err := multilock.NewMutexes(client, []string{"/accounts/a", "/accounts/b"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	transfer := func(context.Context, *multilock.Lease) error {
+		fmt.Println("transferred")
+		return nil
+	}
+	fmt.Println("free:", accounts.DoWithin(context.Background(), 0, transfer))
+	err = accounts.Do(context.Background(), func(context.Context, *multilock.Lease) error {
+		return accounts.DoWithin(context.Background(), 0, transfer)
+	})
+	fmt.Println("busy:", errors.Is(err, recipes.ErrNotAcquired))
+	// Output:
+	// transferred
+	// free: <nil>
+	// busy: true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -13,22 +14,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// Locker is a lock that can be part of a multilock: the locks of packages mutex, rwlock and semaphore.
+// Locker is a lock that can be part of a multilock, such as the locks of packages mutex, rwlock and
+// semaphore.
 type Locker interface {
 	// Acquire blocks until the lock is held, and returns its lease. ctx bounds only the wait.
 	Acquire(ctx context.Context) (*recipes.Lease, error)
-	// TryAcquire returns ErrNotAcquired if it would have to wait for another contender.
+	// TryAcquire returns ErrNotAcquired if the call would have to wait for another contender.
 	TryAcquire(ctx context.Context) (*recipes.Lease, error)
 }
 
-// InterProcessMultiLock is several locks that are acquired and released as one. Create it with [New] or
-// [NewMutexes]; it needs no closing.
+// InterProcessMultiLock is several locks that are acquired and released together. Create it with [New]
+// or [NewMutexes]; it needs no closing.
 type InterProcessMultiLock struct {
 	locks []Locker
 }
 
 // New returns a multilock of locks, which are acquired in this order. The error is ErrInvalidArgument
-// if there is none, and if a lock is nil or given twice. Nothing is sent to the server here.
+// if locks is empty, or if a lock is nil or given twice. New sends nothing to the server.
 func New(locks ...Locker) (*InterProcessMultiLock, error) {
 	if len(locks) == 0 {
 		return nil, opError("new", zkutil.Invalid(errors.New("no locks given")))
@@ -44,21 +46,21 @@ func New(locks ...Locker) (*InterProcessMultiLock, error) {
 	return &InterProcessMultiLock{locks: slices.Clone(locks)}, nil
 }
 
-// isNil reports whether a lock is nil, or a pointer that is nil.
+// isNil reports whether a lock is nil, a nil pointer or a nil function.
 func isNil(lock Locker) bool {
 	v := reflect.ValueOf(lock)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
-// isSame compares two locks as far as their types allow: a Locker of the user's need not be comparable.
+// isSame compares two locks as far as their types allow: a user's Locker need not be comparable.
 func isSame(a, b Locker) bool {
 	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// NewMutexes returns a multilock of mutexes on paths, which are acquired in the order of the sorted
-// paths: so two programs with the same paths can't wait for each other. The options are those of each
-// mutex. The error is ErrInvalidArgument if there is no path, if one is given twice, and if mutex.New
-// refuses one. Nothing is sent to the server here.
+// NewMutexes returns a multilock of mutexes on paths, which are acquired in sorted order, so that two
+// programs with the same paths can't deadlock. The options apply to each mutex. The error is
+// ErrInvalidArgument if paths is empty, if a path is given twice, or if mutex.New refuses a path.
+// NewMutexes sends nothing to the server.
 func NewMutexes(c *recipes.Client, paths []string, opts ...mutex.Option) (*InterProcessMultiLock, error) {
 	sorted := slices.Sorted(slices.Values(paths))
 	locks := make([]Locker, len(sorted))
@@ -75,23 +77,26 @@ func NewMutexes(c *recipes.Client, paths []string, opts ...mutex.Option) (*Inter
 	return New(locks...)
 }
 
-// Acquire blocks until all locks are held, and returns the lease of them all. The context bounds only
-// the wait, and all of it: the lease remains valid when ctx ends.
+// Acquire blocks until all locks are held, and returns one lease for all. The context bounds the
+// wait for all locks together, and only the wait: the lease remains valid when ctx ends.
 //
-// Acquire stops at the first failure. Then it releases the locks that it has, in reverse order, and
-// returns the error of the lock that has failed. If ctx ends, that is a *recipes.WaitError. If one of
-// the locks that it has is lost meanwhile, the error is the cause of that loss.
+// Acquire stops at the first failure. Then it releases the locks acquired so far, in reverse order, and
+// returns the error of the failed lock. If ctx ends, the error is a *recipes.WaitError. If a lock
+// acquired so far is lost meanwhile, the error is the cause of the loss.
+//
+// If a lock of another package panics, Acquire releases the locks acquired so far, and panics on. If it returns neither a lease nor
+// an error, Acquire fails. A lease that it returns beside an error is released.
 //
 // Acquire waits for the release while ctx lasts, for one operation timeout at most. An
-// ErrNodeNotDeleted of that is added to the error. After the end of ctx the znodes are deleted in the
-// background.
+// ErrNodeNotDeleted of the release is added to the error. After the end of ctx the znodes are deleted
+// in the background.
 func (m *InterProcessMultiLock) Acquire(ctx context.Context) (*Lease, error) {
 	return m.acquireAll(ctx, "acquire", Locker.Acquire)
 }
 
-// TryAcquire is Acquire without the wait for other contenders. If a lock is held by another,
-// TryAcquire releases those that it has, and returns ErrNotAcquired. It still waits for the server's
-// answers: bound it by ctx.
+// TryAcquire is Acquire without waiting for other contenders. If another contender holds a lock,
+// TryAcquire releases the locks acquired so far, and returns ErrNotAcquired. It still waits for the
+// server's answers: use ctx to bound this wait.
 func (m *InterProcessMultiLock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return m.acquireAll(ctx, "try acquire", Locker.TryAcquire)
 }
@@ -100,6 +105,12 @@ func (m *InterProcessMultiLock) acquireAll(
 	ctx context.Context, op string, acquire func(Locker, context.Context) (*recipes.Lease, error),
 ) (*Lease, error) {
 	lease := newLease(ctx)
+	isOver := false
+	defer func() { //nolint:contextcheck // the parts have contexts of their own
+		if !isOver { // a Locker of the user has panicked, or has ended its goroutine
+			lease.releaseParts(recipe.BeginRelease)
+		}
+	}()
 	for i, lock := range m.locks {
 		err := lease.acquirePart(ctx, func(ctx context.Context) (*recipes.Lease, error) { return acquire(lock, ctx) })
 		if lost := lease.loss(); lost != nil { //nolint:contextcheck // the parts have contexts of their own
@@ -108,25 +119,50 @@ func (m *InterProcessMultiLock) acquireAll(
 			err = fmt.Errorf("lock %d of %d: %w", i+1, len(m.locks), err)
 		}
 		if err != nil {
-			released := withoutLosses(lease.releaseParts(ctx.Done())) //nolint:contextcheck // as above
+			isOver = true
+			released := withoutLosses(lease.releaseParts(recipe.BeginRelease)(ctx.Done())) //nolint:contextcheck // as above
 			return nil, opError(op, zkutil.Both(err, released))
 		}
 	}
+	isOver = true
 	return lease, nil
 }
 
-// Do acquires all locks, calls fn, and releases them. The context that fn gets re-enters each lock. It
-// ends with any of the leases, with ctx, or when fn returns. If fn panics, Do releases the locks and
-// panics on.
+// Do acquires all locks, calls fn, and releases the locks. ctx bounds both the wait and the work: a
+// deadline meant for the wait also ends the work. Use [InterProcessMultiLock.DoWithin] to bound the
+// wait alone.
 //
-// Do returns an error in one line of text. errors.Is finds in it
+// The context passed to fn re-enters each lock. It ends with any of the leases, with ctx, or when fn
+// returns. It has the deadline and the cause of ctx. If fn panics, Do releases the locks and re-panics.
 //
-//   - the losses of parts, if there were any (ErrSessionLost, ErrSuspended, ErrNodeDeleted, ErrClosed),
+// Do returns an error whose text is one line. errors.Is finds in it
+//
+//   - the losses of parts, if any part was lost (ErrSessionLost, ErrSuspended, ErrNodeDeleted, ErrClosed),
 //     followed by fn's error, which may be the Canceled of its context;
-//   - otherwise fn's error, unchanged, followed by ErrNodeNotDeleted if a release has failed;
+//   - otherwise fn's error, unchanged;
 //   - the error of Acquire, if not all locks were acquired and fn was not called.
+//
+// Do returns when all znodes are gone, so that others can have the locks. Do does not wait for the
+// deletions beyond the end of ctx, nor beyond the time for which the leases could have been held, nor
+// beyond the operation timeout. After that the deletion continues in the background, and the client
+// logs a record at Warn.
 func (m *InterProcessMultiLock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
-	return recipe.Do(ctx, opError, m.Acquire, fn)
+	return recipe.Do(ctx, m.forDo(), fn)
+}
+
+// DoWithin is Do with a separate bound for the acquisition: wait bounds the wait for all locks, and ctx
+// the work and the call as a whole. If not all locks were acquired within wait, or before the end of
+// ctx, the error has a *recipes.WaitError, and fn was not called.
+//
+// With a wait of 0 or less, DoWithin does not wait for other contenders, like TryAcquire: if another
+// contender has a lock, the error also matches ErrNotAcquired. DoWithin still waits for the server's
+// answers: use ctx to bound this wait.
+func (m *InterProcessMultiLock) DoWithin(ctx context.Context, wait time.Duration, fn func(context.Context, *Lease) error) error {
+	return recipe.DoWithin(ctx, wait, m.forDo(), fn)
+}
+
+func (m *InterProcessMultiLock) forDo() recipe.Lock[*Lease] {
+	return recipe.Lock[*Lease]{OpError: opError, Acquire: m.Acquire, TryAcquire: m.TryAcquire, EndWork: (*Lease).endWork}
 }
 
 func opError(op string, err error) *recipes.OpError {

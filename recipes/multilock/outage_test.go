@@ -47,7 +47,13 @@ func TestReleaseDuringAnOutage(t *testing.T) {
 		require.NoError(b, err)
 		lease := bubble.Acquire(b, m.Acquire)
 		over, start := b.Outage(), time.Now()
-		err = lease.Release()
+		released := make(chan error, 1)
+		go func() { released <- lease.Release() }()
+		bubble.Pass(bubble.Moment)
+		for _, part := range lease.Leases() {
+			require.ErrorIs(b, context.Cause(part.Context()), recipes.ErrReleased, "all deletions begin at once")
+		}
+		err = <-released
 		require.Equal(b, 5*time.Second, time.Since(start))
 		require.ErrorIs(b, err, recipes.ErrNodeNotDeleted)
 		require.Equal(b, len(parts), strings.Count(err.Error(), recipes.ErrNodeNotDeleted.Error()), err)

@@ -18,7 +18,7 @@ func (m *InterProcessMultiLock) Format(f fmt.State, _ rune) { recipe.WriteTo(f, 
 // LogValue returns String.
 func (m *InterProcessMultiLock) LogValue() slog.Value { return slog.StringValue(m.String()) }
 
-// String returns the leases of the parts, as InterProcessMultiLock.String does the locks.
+// String describes the leases of the parts, as InterProcessMultiLock.String describes the locks.
 func (l *Lease) String() string { return describe(l.parts) }
 
 // Format writes String for every verb.

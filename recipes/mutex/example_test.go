@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -82,6 +83,28 @@ func ExampleInterProcessMutex_Acquire() {
 	// afterwards: mutex: acquire /locks/report: released
 }
 
+// A bound on the work: its context ends, and the lock is free when the work has returned.
+func ExampleWithMaxHold() {
+	client, stop := newClient()
+	defer stop()
+	lock, err := mutex.New(client, "/locks/report", mutex.WithMaxHold(20*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = lock.Do(context.Background(), func(ctx context.Context, _ *recipes.Lease) error {
+		<-ctx.Done() // a query that hangs until its context ends
+		return ctx.Err()
+	})
+	fmt.Println("took too long:", errors.Is(err, recipes.ErrMaxHold))
+
+	err = lock.Do(context.Background(), func(context.Context, *recipes.Lease) error { return nil })
+	fmt.Println("the next one:", err)
+	// Output:
+	// took too long: true
+	// the next one: <nil>
+}
+
 // Who holds the lock, and who waits for it.
 func ExampleInterProcessMutex_Participants() {
 	client, stop := newClient()
@@ -106,4 +129,37 @@ func ExampleInterProcessMutex_Participants() {
 	}
 	// Output:
 	// night shift leads: true it is us: true
+}
+
+// Wait for the lock for a moment, and work for as long as the work takes.
+func ExampleInterProcessMutex_DoWithin() {
+	client, stop := newClient()
+	defer stop()
+	lock, err := mutex.New(client, "/locks/report", mutex.WithID("night shift"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	report := func(context.Context, *recipes.Lease) error {
+		fmt.Println("reported")
+		return nil
+	}
+	ctx := context.Background() // of the work
+
+	holder, err := lock.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = lock.DoWithin(ctx, 20*time.Millisecond, report)
+	var wait *recipes.WaitError
+	isBusy := errors.As(err, &wait)
+	fmt.Println("nothing was done:", isBusy, "position:", wait.Position)
+
+	if err := holder.Release(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("free:", lock.DoWithin(ctx, time.Minute, report))
+	// Output:
+	// nothing was done: true position: 2
+	// reported
+	// free: <nil>
 }

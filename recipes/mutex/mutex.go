@@ -3,7 +3,9 @@ package mutex
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/cohort"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -11,10 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// InterProcessMutex is a lock on a path. Create it with [New]; it needs no closing.
+// InterProcessMutex is a lock on a path. Create a mutex with [New]; a mutex needs no closing.
 type InterProcessMutex struct {
 	base      recipe.Base
-	contender contender            // the queue, or the cohort in it
+	contender contender            // the queue, or the cohort in the queue
 	onRevoked func(*recipes.Lease) // may be nil
 	callbacks *session.Callbacks   // of onRevoked
 }
@@ -22,29 +24,41 @@ type InterProcessMutex struct {
 // Option configures an [InterProcessMutex], in New alone.
 type Option func(*config) error
 
-// config is what the options of a mutex set.
+// config has the values set by the options of a mutex.
 type config struct {
 	id        []byte // nil: the client's
 	name      string
 	onRevoked func(*recipes.Lease)
-	cohort    *queue.Bounds // nil: none
+	cohort    *cohort.Bounds // nil: none
+	maxHold   time.Duration  // 0: none
 }
 
-// WithID sets what Participants shows for this mutex's contenders; the default is
-// that of recipes.WithID. At most 64 KiB.
+// WithID sets the ID that Participants shows for the contenders of the mutex; the default is the id of the
+// client: see recipes.WithID. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
 
-// WithName sets a name for the lock, of at most 128 bytes, which is the same in all processes. It is the
-// Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+// WithName sets a name for the lock, of at most 128 bytes, which is the same in all processes. The hooks of
+// [recipes.Trace] get the name as Name, for metrics, which must not have a label for each path.
 func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
-// WithRevocationListener sets a function that is called when a peer asks for the lock, at most once a
-// hold. The lock stays held until the lease is released. Calls come one at a time, from a goroutine
-// of the client. A panic is recovered and logged. With re-entrant leases fn gets the first of them.
+// WithMaxHold ends the context of a lease with ErrMaxHold once it has been held for d: the bound on a holder that
+// hangs, or forgets to release. A re-entry does not extend the time. In a cohort, d counts for each caller, not for the tenure.
+//
+// The end of the context asks the work to stop, as a loss does, and cannot make it stop. So the znode stays until
+// Release, or for Do until the function has returned, and nobody else gets the lock meanwhile: the log says so at Warn. Release deletes the
+// znode, and then returns an error that matches ErrMaxHold. To let others go on while code that ignores its context may still run,
+// delete the znode from outside, and have the guarded resource refuse lower tokens: see [recipes.Lease.FencingToken].
+func WithMaxHold(d time.Duration) Option {
+	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
+}
+
+// WithRevocationListener sets a function that is called when a peer asks for the lock, at most once per hold.
+// The lock stays held until the lease is released. Calls come one at a time, from a goroutine of the client. A
+// panic is recovered and logged. With re-entrant leases fn gets the first lease.
 func WithRevocationListener(fn func(*recipes.Lease)) Option {
 	return func(cfg *config) error {
 		if fn == nil {
@@ -57,6 +71,9 @@ func WithRevocationListener(fn func(*recipes.Lease)) Option {
 
 // New returns a mutex on path, an absolute path below the client's namespace. The
 // znodes of path are created when first needed. Nothing is sent to the server here.
+//
+// A path with a segment that has the name of a contender, such as lock-0000000000, is refused with
+// ErrInvalidPath: such a znode would block a lock or an election on the parent path.
 func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, error) {
 	base, err := recipe.New(c, path, queue.Queue{Recipe: "mutex", Prefix: "lock-", Rule: queue.Exclusive})
 	if err != nil {
@@ -68,10 +85,10 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 	}
 	base.Queue.Data, base.Queue.Name = cfg.id, cfg.name
 	m := &InterProcessMutex{base: base, contender: base.Queue, onRevoked: cfg.onRevoked, callbacks: base.Queue.Session.Callbacks()}
-	if cfg.cohort != nil {
-		if m.contender, err = base.Queue.WithCohort(*cfg.cohort); err != nil {
-			return nil, base.InvalidArgument("new", err)
-		}
+	if cfg.cohort == nil {
+		base.Queue.MaxHold = cfg.maxHold
+	} else if m.contender, err = cohort.New(base.Queue, *cfg.cohort, cfg.maxHold); err != nil {
+		return nil, base.InvalidArgument("new", err)
 	}
 	return m, nil
 }
@@ -82,27 +99,27 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessMutex, er
 //
 // The error is
 //
-//   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first: before the call or
-//     while it waits, with or without a hold;
+//   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first: before the call or during the
+//     wait, with or without a hold;
 //   - the cause of the end, if ctx carries a hold of this lock that has ended;
 //   - ErrClosed, ErrSequenceExhausted, or ErrSessionFull;
-//   - an error of the server, or the last one when the retry policy gives up. For zk.ErrNoAuth the
-//     text names the znode whose ACL refuses.
+//   - an error of the server, or the last error when the retry policy gives up. For zk.ErrNoAuth the text names
+//     the znode whose ACL refuses.
 //
 // After an error the znode of the attempt is deleted, if necessary in the background.
 func (m *InterProcessMutex) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.acquireLease(ctx, "acquire", true)
 }
 
-// TryAcquire is Acquire without the wait for other contenders. If one of them holds the lock or is
-// ahead, TryAcquire deletes its own znode and returns ErrNotAcquired. It still waits for the server's
-// answers: bound it by ctx. If ctx ends first, it fails with a *recipes.WaitError, as Acquire does.
+// TryAcquire is Acquire without the wait for other contenders. If another contender holds the lock or is ahead,
+// TryAcquire deletes its own znode and returns ErrNotAcquired. It still waits for the server's answers: bound
+// the call by ctx. If ctx ends first, TryAcquire fails with a *recipes.WaitError, as Acquire does.
 func (m *InterProcessMutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.acquireLease(ctx, "try acquire", false)
 }
 
-// acquireLease re-enters the hold that ctx carries, or else acquires one. Its frame is small, because thousands
-// of callers may wait in it for hours.
+// acquireLease re-enters the hold that ctx carries, or else acquires a new hold. The stack frame is small,
+// because thousands of callers may wait in acquireLease for hours.
 func (m *InterProcessMutex) acquireLease(ctx context.Context, op string, mayWait bool) (*recipes.Lease, error) {
 	acquisition := m.base.Queue.BeginAcquisition(ctx, !mayWait)
 	entry, err := m.base.Queue.Reenter(ctx)
@@ -131,23 +148,45 @@ func (m *InterProcessMutex) newLease(entry *session.Entry, isNewHold bool) *reci
 	return lease
 }
 
-// Do acquires the lock, calls fn, and releases the lock. The context that fn gets re-enters. It ends
-// with the lease, with ctx, or when fn returns. If fn panics, Do releases the lock and panics on.
+// Do acquires the lock, calls fn, and releases the lock. ctx bounds both the wait and the work: a deadline
+// meant for the wait also ends the work. Use [InterProcessMutex.DoWithin] to bound the wait alone.
+//
+// The context passed to fn re-enters. It ends with the lease, with ctx, or when fn returns, and has the
+// deadline and the cause of ctx. If fn panics, Do releases the lock and panics on.
 //
 // Do returns an error in one line of text. errors.Is finds in it
 //
-//   - the loss of the lease if there was one (ErrSessionLost, ErrSuspended, ErrNodeDeleted,
-//     ErrClosed), followed by fn's error, which may be the Canceled of its context;
-//   - otherwise fn's error, unchanged, followed by ErrNodeNotDeleted if the release has failed;
-//   - the error of Acquire, if the lock was not acquired and fn was not called. If ctx has ended,
-//     that is a *recipes.WaitError, also for a re-entry. A deadline inside fn is no WaitError.
+//   - the loss of the lease if the lease was lost (ErrSessionLost, ErrSuspended, ErrNodeDeleted, ErrClosed),
+//     followed by fn's error, which may be the Canceled of fn's context;
+//   - otherwise fn's error, unchanged;
+//   - the error of Acquire, if the lock was not acquired and fn was not called. If ctx has ended, the error is
+//     a *recipes.WaitError, also for a re-entry. A deadline inside fn is no WaitError.
+//
+// Do returns when the znode is gone, so that others can have the lock. Do does not wait for the deletion beyond
+// the end of ctx, nor beyond the time for which the lease could have been held, nor beyond the operation
+// timeout. The deletion then continues in the background, and the client's log gets a record at Warn.
 func (m *InterProcessMutex) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error {
-	return recipe.Do(ctx, m.base.OpError, m.Acquire, fn)
+	return recipe.Do(ctx, m.forDo(), fn)
 }
 
-// Participants returns the contenders that hold or wait for the lock, in queue order, the holder
-// first. It is a snapshot: a contender that leaves while it is taken is left out. A cohort is one
-// contender. How many wait inside is in the ID of this client's own cohort, as in "web-3 (+12 inside)".
+// DoWithin is Do with a bound on the acquisition alone: wait bounds the wait for the lock, and ctx the
+// work, and the whole. If the lock was not acquired within wait, or before the end of ctx, the error
+// has a *recipes.WaitError, and fn was not called.
+//
+// With a wait of 0 or less, DoWithin does not wait for other contenders, like TryAcquire: if another contender
+// has the lock or is ahead, the error also matches ErrNotAcquired. DoWithin still waits for the server's
+// answers: bound the call by ctx.
+func (m *InterProcessMutex) DoWithin(ctx context.Context, wait time.Duration, fn func(context.Context, *recipes.Lease) error) error {
+	return recipe.DoWithin(ctx, wait, m.forDo(), fn)
+}
+
+func (m *InterProcessMutex) forDo() recipe.Lock[*recipes.Lease] {
+	return recipe.LeaseLock(m.base.OpError, m.Acquire, m.TryAcquire)
+}
+
+// Participants returns the contenders that hold or wait for the lock, in queue order, the holder first. The
+// result is a snapshot: a contender that leaves meanwhile is left out. A cohort is a single contender. The ID
+// of this client's own cohort has the number of waiters inside, as in "web-3 (+12 inside)".
 func (m *InterProcessMutex) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	participants, err := m.base.Participants(ctx)
 	m.addWaitingInside(participants)

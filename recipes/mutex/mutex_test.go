@@ -6,24 +6,20 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-
 // offline is a client whose servers refuse every dial.
 func offline(t *testing.T) *recipes.Client {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{"10.0.0.1:2181"}, 6*time.Second, zk.WithLogger(quiet{}),
+	conn, events, err := zk.Connect([]string{"10.0.0.1:2181"}, 6*time.Second, zk.WithLogger(testkit.Quiet{}),
 		zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
 	require.NoError(t, err)
 	client, err := recipes.NewClient(conn, events, recipes.WithOperationTimeout(2*time.Second))
@@ -36,7 +32,7 @@ func offline(t *testing.T) *recipes.Client {
 }
 
 func TestNewRefusesBadInput(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		client := offline(t)
 		for _, path := range []string{"", "locks", "/locks/", "//", "/zookeeper/locks", "/a/../b"} {
 			_, err := mutex.New(client, path)
@@ -46,6 +42,8 @@ func TestNewRefusesBadInput(t *testing.T) {
 		for want, opt := range map[string]mutex.Option{
 			"nil option":               nil,
 			"revocation listener: nil": mutex.WithRevocationListener(nil),
+			`id "__REVOKE__": this`:    mutex.WithID("__REVOKE__"), // would revoke itself
+			`id "__YIELD__ `:           mutex.WithID("__YIELD__ priority x\nid"),
 			"id of 65537 bytes":        mutex.WithID(strings.Repeat("x", 64<<10+1)),
 		} {
 			_, err := mutex.New(client, "/locks/a", opt)
@@ -67,7 +65,7 @@ func TestWithoutAServer(t *testing.T) {
 		"mutex: participants": func(ctx context.Context, m *mutex.InterProcessMutex) error { _, err := m.Participants(ctx); return err },
 	} {
 		t.Run(op, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				client := offline(t)
 				m, err := mutex.New(client, "/locks/a")
 				require.NoError(t, err)
@@ -91,7 +89,7 @@ func TestWithoutAServer(t *testing.T) {
 }
 
 func TestDoDoesNotRunWithoutTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		m, err := mutex.New(offline(t), "/locks/a")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -3,13 +3,14 @@ package mutex_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -18,24 +19,15 @@ import (
 // permutations of the order in which three leases can be released.
 var permutations = [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
-// operations are those of all requests of a log.
-func operations(log *zktest.Log) []zktest.Op {
-	var ops []zktest.Op
-	for _, r := range log.Requests() {
-		ops = append(ops, r.Op)
-	}
-	return ops
-}
-
 // Three entries of one hold cost the requests of one, and the znode goes with the
 // last of them, whichever that is.
 func TestReentry(t *testing.T) {
 	for _, order := range permutations {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			inBubble(t, func(f *fixture) {
-				m := f.mutex(f.client())
-				first := acquire(f.T, m)
-				log := f.srv.Observe()
+			locks.Run(t, func(f *locks.Fixture) {
+				m := f.Mutex(f.Client())
+				first := locks.Acquire(f.T, m)
+				log := f.Srv.Observe()
 				leases := []*recipes.Lease{first}
 				for range 2 { // each entered with the context of the one before
 					lease, err := m.Acquire(leases[len(leases)-1].Context())
@@ -47,10 +39,10 @@ func TestReentry(t *testing.T) {
 					require.Equal(f, first.Path(), lease.Path())
 					require.NoError(f, lease.Context().Err())
 				}
-				require.Len(f, f.queue(), 1)
+				require.Len(f, f.Contenders(), 1)
 				for released, i := range order {
 					require.Empty(f, log.Requests(), "requests of re-entry and of all but the last release")
-					require.Len(f, f.queue(), 1)
+					require.Len(f, f.Contenders(), 1)
 					require.NoError(f, leases[i].Release())
 					require.ErrorIs(f, context.Cause(leases[i].Context()), recipes.ErrReleased)
 					require.ErrorIs(f, leases[i].Release(), recipes.ErrNotHeld)
@@ -58,8 +50,8 @@ func TestReentry(t *testing.T) {
 						require.NoError(f, leases[other].Context().Err(), "the other leases stay")
 					}
 				}
-				require.Equal(f, []zktest.Op{zktest.OpDelete}, operations(log))
-				require.Empty(f, f.queue())
+				require.Equal(f, []zktest.Op{zktest.OpDelete}, bubble.Operations(log))
+				require.Empty(f, f.Contenders())
 			})
 		})
 	}
@@ -67,10 +59,10 @@ func TestReentry(t *testing.T) {
 
 // TryAcquire and Do re-enter too.
 func TestReentryOfTryAndDo(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		m := f.mutex(f.client())
-		outer := acquire(f.T, m)
-		log := f.srv.Observe()
+	locks.Run(t, func(f *locks.Fixture) {
+		m := f.Mutex(f.Client())
+		outer := locks.Acquire(f.T, m)
+		log := f.Srv.Observe()
 		tried, err := m.TryAcquire(outer.Context())
 		require.NoError(f, err)
 		require.Equal(f, outer.FencingToken(), tried.FencingToken())
@@ -84,16 +76,16 @@ func TestReentryOfTryAndDo(t *testing.T) {
 		require.NoError(f, outer.Release())
 		require.Empty(f, log.Requests())
 		require.NoError(f, tried.Release())
-		require.Empty(f, f.queue())
+		require.Empty(f, f.Contenders())
 	})
 }
 
 // The context carries the hold through whatever is derived from it.
 func TestReentryWithDerivedContexts(t *testing.T) {
 	type key struct{}
-	inBubble(t, func(f *fixture) {
-		m := f.mutex(f.client())
-		outer := acquire(f.T, m)
+	locks.Run(t, func(f *locks.Fixture) {
+		m := f.Mutex(f.Client())
+		outer := locks.Acquire(f.T, m)
 		canceled, cancel := context.WithCancel(outer.Context())
 		for name, ctx := range map[string]context.Context{
 			"value":         context.WithValue(outer.Context(), key{}, 1),
@@ -113,48 +105,48 @@ func TestReentryWithDerivedContexts(t *testing.T) {
 		require.NoError(f, inner.Release())
 		_, err = m.Acquire(inner.Context())
 		require.ErrorIs(f, err, recipes.ErrReleased, "so is that of an inner lease")
-		f.stands(outer)
-		require.Len(f, f.queue(), 1)
+		f.Stands(outer)
+		require.Len(f, f.Contenders(), 1)
 		require.NoError(f, outer.Release())
 	})
 }
 
 // What a hold is known by is the client, the path and the recipe.
 func TestReentryKey(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		client := f.client()
-		outer := acquire(f.T, f.mutex(client))
+	locks.Run(t, func(f *locks.Fixture) {
+		client := f.Client()
+		outer := locks.Acquire(f.T, f.Mutex(client))
 
-		twin, err := f.mutex(client).Acquire(outer.Context())
+		twin, err := f.Mutex(client).Acquire(outer.Context())
 		require.NoError(f, err, "another mutex value of the same path")
 		require.Equal(f, outer.FencingToken(), twin.FencingToken())
 		require.NoError(f, twin.Release())
 
-		_, err = f.mutex(f.client()).TryAcquire(outer.Context())
+		_, err = f.Mutex(f.Client()).TryAcquire(outer.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired, "another client is another contender")
 
-		elsewhere, err := mutexOn(f.T, client, lock+"-other").TryAcquire(outer.Context())
+		elsewhere, err := locks.MutexOn(f.T, client, locks.Path+"-other").TryAcquire(outer.Context())
 		require.NoError(f, err)
 		require.NotEqual(f, outer.FencingToken(), elsewhere.FencingToken(), "another path is another lock")
-		both, err := f.mutex(client).Acquire(elsewhere.Context())
+		both, err := f.Mutex(client).Acquire(elsewhere.Context())
 		require.NoError(f, err, "a context may carry several holds")
 		require.Equal(f, outer.FencingToken(), both.FencingToken())
 		require.NoError(f, both.Release())
 		require.NoError(f, elsewhere.Release())
 
 		require.NoError(f, outer.Release())
-		require.Empty(f, f.queue())
-		require.Empty(f, f.srv.Children(lock+"-other"))
+		require.Empty(f, f.Contenders())
+		require.Empty(f, f.Srv.Children(locks.Path+"-other"))
 	})
 }
 
 // Re-entry needs no connection, nor does any release but the last.
 func TestReentryWithoutAConnection(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		client := f.troubled(recipes.WithSessionTimeout(time.Minute))
-		m := f.mutex(client)
-		outer := acquire(f.T, m)
-		over := f.outage()
+	locks.Run(t, func(f *locks.Fixture) {
+		client := f.Troubled(recipes.WithSessionTimeout(time.Minute))
+		m := f.Mutex(client)
+		outer := locks.Acquire(f.T, m)
+		over := f.Outage()
 		require.Equal(f, recipes.Suspended, client.State())
 		inner, err := m.Acquire(outer.Context())
 		require.NoError(f, err)
@@ -163,15 +155,15 @@ func TestReentryWithoutAConnection(t *testing.T) {
 		require.NoError(f, outer.Context().Err())
 		over()
 		require.NoError(f, outer.Release(), "it waits for the connection")
-		require.Empty(f, f.queue())
+		require.Empty(f, f.Contenders())
 	})
 }
 
 // A lease's context has the values of the context that acquired, not its end.
 func TestLeaseContext(t *testing.T) {
 	type key struct{}
-	inBubble(t, func(f *fixture) {
-		m := f.mutex(f.client())
+	locks.Run(t, func(f *locks.Fixture) {
+		m := f.Mutex(f.Client())
 		ctx, cancel := context.WithTimeout(context.WithValue(f.Context(), key{}, "outer"), time.Minute)
 		outer, err := m.Acquire(ctx)
 		require.NoError(f, err)
@@ -179,14 +171,14 @@ func TestLeaseContext(t *testing.T) {
 		require.NoError(f, err)
 		cancel()
 		for lease, value := range map[*recipes.Lease]string{outer: "outer", inner: "inner"} {
-			f.stands(lease)
+			f.Stands(lease)
 			_, bounded := lease.Context().Deadline()
 			require.False(f, bounded)
 			require.Equal(f, value, lease.Context().Value(key{}))
 		}
-		require.Len(f, f.queue(), 1)
+		require.Len(f, f.Contenders(), 1)
 		require.NoError(f, outer.Release())
-		f.stands(inner)
+		f.Stands(inner)
 		require.NoError(f, inner.Release())
 	})
 }
@@ -194,11 +186,11 @@ func TestLeaseContext(t *testing.T) {
 // Goroutines that share the context share the hold: they enter and leave as they
 // like, also while its first owner leaves, and the last of them all ends it.
 func TestConcurrentReentry(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		m := f.mutex(f.client())
+	locks.Run(t, func(f *locks.Fixture) {
+		m := f.Mutex(f.Client())
 		for range 20 {
-			outer := acquire(f.T, m)
-			log := f.srv.Observe()
+			outer := locks.Acquire(f.T, m)
+			log := f.Srv.Observe()
 			errs := make(chan error, 32)
 			var busy sync.WaitGroup
 			busy.Add(cap(errs))
@@ -212,14 +204,11 @@ func TestConcurrentReentry(t *testing.T) {
 					require.ErrorIs(f, err, recipes.ErrReleased, "only the end of the hold keeps anyone out")
 				}
 			}
-			require.ErrorIs(f, f.cause(outer), recipes.ErrReleased)
+			require.ErrorIs(f, f.Cause(outer), recipes.ErrReleased)
 			_, err := m.Acquire(context.WithoutCancel(outer.Context()))
 			require.ErrorIs(f, err, recipes.ErrReleased)
-			isWatchOfDirectory := func(r zktest.Request) bool { return r.Op == zktest.OpGetData && r.Path == lock }
-			requests := slices.DeleteFunc(log.Requests(), isWatchOfDirectory) // once: see alone_test.go
-			require.Len(f, requests, 1)
-			require.Equal(f, zktest.OpDelete, requests[0].Op)
-			require.Empty(f, f.queue())
+			require.Equal(f, []zktest.Op{zktest.OpDelete}, bubble.Operations(log))
+			require.Empty(f, f.Contenders())
 			log.Stop()
 		}
 	})

@@ -9,12 +9,44 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/schedule"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // One holder at a time, in the queue's order, with growing tokens, whatever happens: see schedule.Run.
 func TestFaultSchedules(t *testing.T) {
 	schedule.Run(t, schedule.Recipe{
 		Package: "mutex",
+		New: func(tb testing.TB, client *recipes.Client, path string) []schedule.Lock {
+			tb.Helper()
+			m, err := mutex.New(client, path)
+			require.NoError(tb, err)
+			return []schedule.Lock{m}
+		},
+	})
+}
+
+// The same with leases that end after 3 s: the znode stays until their holders release them.
+func TestFaultSchedulesWithMaxHold(t *testing.T) {
+	const maxHold = 3 * time.Second
+	schedule.Run(t, schedule.Recipe{
+		Package: "mutex",
+		Fewer:   true,
+		MaxHold: maxHold,
+		New: func(tb testing.TB, client *recipes.Client, path string) []schedule.Lock {
+			tb.Helper()
+			m, err := mutex.New(client, path, mutex.WithMaxHold(maxHold))
+			require.NoError(tb, err)
+			return []schedule.Lock{m}
+		},
+	})
+}
+
+// The same on servers that resume no session.
+func TestFaultSchedulesOnClickHouseKeeper(t *testing.T) {
+	schedule.Run(t, schedule.Recipe{
+		Package: "mutex",
+		Fewer:   true,
+		Dialect: zktest.ClickHouseKeeper,
 		New: func(tb testing.TB, client *recipes.Client, path string) []schedule.Lock {
 			tb.Helper()
 			m, err := mutex.New(client, path)

@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// String returns "mutex /path", with the path that InterProcessMutex was made with.
+// String returns "mutex /path", with the path passed to New.
 func (m *InterProcessMutex) String() string { return m.base.String() }
 
 // Format writes String for every verb.

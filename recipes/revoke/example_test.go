@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A
-// service has recipes.Connect and its own servers here.
+// newClient returns a client of an in-process ZooKeeper, and a function that closes both. A service
+// calls recipes.Connect with its own servers instead.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -26,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// Ask the holder for the lock. The holder sees the request, and decides when it releases the lock.
+// Ask the holder for the lock. The holder sees the request, and decides when to release the lock.
 func Example() {
 	client, stop := newClient()
 	defer stop()
@@ -40,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// Somewhere else, with a client of its own:
+	// somewhere else, with another client:
 	holders, err := lock.Participants(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -50,7 +50,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// The holder:
+	// the holder:
 	<-lease.Revoked()
 	fmt.Println("still held:", lease.Context().Err() == nil)
 	fmt.Println("released:", lease.Release())

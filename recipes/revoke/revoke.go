@@ -13,15 +13,15 @@ type Revoker struct {
 	client *recipes.Client
 }
 
-// New returns a Revoker that writes in the client's session. With a nil client each
-// AttemptRevoke fails with ErrInvalidArgument.
+// New returns a Revoker that writes in the client's session. With a nil client each AttemptRevoke fails
+// with ErrInvalidArgument.
 func New(c *recipes.Client) *Revoker { return &Revoker{client: c} }
 
 // AttemptRevoke asks the contender at participantPath, a recipes.Participant.Path or Lease.Path, to
-// release. It returns nil when the request is written, or when that znode is gone, and does not wait
-// for the release. The path is the one on the server: the client's namespace is not added. For a path
-// that is not the znode of a contender, AttemptRevoke writes nothing and returns ErrInvalidPath. If an
-// ACL forbids to write, the error is zk.ErrNoAuth.
+// release. It returns nil when the request has been written, or when the znode is gone, and does not
+// wait for the release. participantPath is a path on the server: the client's namespace is not added.
+// For a path that is not a contender's, AttemptRevoke writes nothing and returns ErrInvalidPath. If an
+// ACL forbids the write, the error is zk.ErrNoAuth.
 func (r *Revoker) AttemptRevoke(ctx context.Context, participantPath string) error {
 	session, _, err := recipe.Attach(r.client, participantPath)
 	if err == nil {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
@@ -22,7 +22,7 @@ func (quiet) Printf(string, ...any) {}
 // Before anything is sent: what is no contender is refused, and a missing server
 // bounds nothing but the caller's patience.
 func TestAttemptRevoke(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		conn, events, err := zk.Connect([]string{"10.0.0.1:2181"}, 6*time.Second, zk.WithLogger(quiet{}),
 			zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
 		require.NoError(t, err)

@@ -11,21 +11,22 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// What is left of Curator's cases: docs/curator-cases.md has them all.
+// What is left of Curator's cases: docs/evidence/curator-cases.md has them all.
 
 // testWaitingProcessKilledServer: one that waits keeps its position while its server is down.
 func TestWaiterOutlivesItsServer(t *testing.T) {
-	for name, pick := range map[string]func(read, write *rwlock.Lock) *rwlock.Lock{"reader": reading, "writer": writing} {
+	for name, pick := range map[string]func(read, write *rwlock.Lock) *rwlock.Lock{"reader": locks.Reading, "writer": locks.Writing} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(b *bubble.Bubble) {
-				_, write := lockOf(b, b.Client())
+				_, write := locks.ReadWrite(b, b.Client())
 				writer := bubble.Acquire(b, write.Acquire)
-				waiting := bubble.Waiting(b, b.Context(), pick(lockOf(b, b.Troubled(recipes.WithSessionTimeout(time.Minute)))).Acquire)
-				queue := b.Queue(lock)
+				waiting := bubble.Waiting(b, b.Context(), pick(locks.ReadWrite(b, b.Troubled(recipes.WithSessionTimeout(time.Minute)))).Acquire)
+				queue := b.Queue(locks.Path)
 				over := b.Outage()
 				b.Release(writer)
 				over()
@@ -40,11 +41,11 @@ func TestWaiterOutlivesItsServer(t *testing.T) {
 // testContainerCleanup and testWithNamespace.
 func TestNamespaceAndReapedParents(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client(recipes.WithNamespace("team")))
+		read, write := locks.ReadWrite(b, b.Client(recipes.WithNamespace("team")))
 		for range 2 {
 			writer := bubble.Acquire(b, write.Acquire)
-			reader := under(b, read, writer)
-			require.Len(b, b.Queue("/team"+lock), 2)
+			reader := locks.Under(b, read, writer)
+			require.Len(b, b.Queue("/team"+locks.Path), 2)
 			b.Release(writer, reader)
 			b.Srv.Reap()
 			b.Srv.Reap()
@@ -57,13 +58,13 @@ func TestNamespaceAndReapedParents(t *testing.T) {
 func TestZnodeGoesWithTheSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
-		read, write := lockOf(b, client)
+		read, write := locks.ReadWrite(b, client)
 		writer := bubble.Acquire(b, write.Acquire)
-		reader := under(b, read, writer)
+		reader := locks.Under(b, read, writer)
 		b.ExpireUnheard(client)
 		require.ErrorIs(b, b.Cause(writer), recipes.ErrSessionLost)
 		require.ErrorIs(b, b.Cause(reader), recipes.ErrSessionLost)
-		require.Empty(b, b.Queue(lock))
+		require.Empty(b, b.Queue(locks.Path))
 		again := bubble.Acquire(b, write.Acquire)
 		require.Greater(b, again.FencingToken(), writer.FencingToken())
 		b.Release(again)
@@ -105,7 +106,7 @@ func TestManyReadersAndWriters(t *testing.T) {
 		var inside section
 		done := make(chan error, clients*each)
 		for i := range clients {
-			read, write := lockOf(b, b.Client())
+			read, write := locks.ReadWrite(b, b.Client())
 			for j := range each {
 				pick, isWriter := read, (i+j)%3 == 0
 				if isWriter {
@@ -128,6 +129,6 @@ func TestManyReadersAndWriters(t *testing.T) {
 		}
 		require.Empty(b, inside.faults)
 		require.Greater(b, inside.together, 1, "readers share")
-		require.Empty(b, b.Queue(lock))
+		require.Empty(b, b.Queue(locks.Path))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -28,9 +29,9 @@ func TestWriterIsReleasedDuringTheDowngrade(t *testing.T) {
 func releaseWriter(b *bubble.Bubble, n int, isBound bool) {
 	b.Helper()
 	client := b.Client()
-	read, write := lockOf(b, client)
+	read, write := locks.ReadWrite(b, client)
 	writer := bubble.Acquire(b, write.Acquire)
-	_, otherWrite := lockOf(b, b.Client())
+	_, otherWrite := locks.ReadWrite(b, b.Client())
 	queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
 	session, count, released := client.Conn().SessionID(), 0, make(chan error, 1)
 	stop := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -63,7 +64,7 @@ func releaseWriter(b *bubble.Bubble, n int, isBound bool) {
 	}
 	b.Release(bubble.Granted(b, queued))
 	bubble.Pass(time.Second)
-	require.Empty(b, b.Queue(lock))
+	require.Empty(b, b.Queue(locks.Path))
 }
 
 // The writer is released while a read lock under it is acquired: then that acquisition is the last to leave the writer. It returns
@@ -71,7 +72,7 @@ func releaseWriter(b *bubble.Bubble, n int, isBound bool) {
 func TestDowngradeThatLeavesTheWriterEndsWithItsContext(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
-		read, write := lockOf(b, client)
+		read, write := locks.ReadWrite(b, client)
 		writer := bubble.Acquire(b, write.Acquire)
 		b.Srv.Delay(zktest.OpAny, 3*time.Second, client.Conn().SessionID())
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(writer.Context()), 100*time.Millisecond)
@@ -82,6 +83,6 @@ func TestDowngradeThatLeavesTheWriterEndsWithItsContext(t *testing.T) {
 		require.Equal(b, 100*time.Millisecond, got.At.Sub(start))
 		require.ErrorIs(b, got.Err, context.DeadlineExceeded)
 		bubble.Pass(20 * time.Second)
-		require.Empty(b, b.Queue(lock))
+		require.Empty(b, b.Queue(locks.Path))
 	})
 }

@@ -8,34 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
-
-// under acquires a lock with the context of a lease.
-func under(b *bubble.Bubble, lock *rwlock.Lock, lease *recipes.Lease) *recipes.Lease {
-	b.Helper()
-	got, err := lock.Acquire(lease.Context())
-	require.NoError(b, err)
-	return got
-}
 
 // Curator's testDowngrading and testContendingDowngrading: the writer takes the read lock and gives the write lock back.
 // Readers get in, a writer that was in the queue before does not: it has watched the writer alone, and still must not take its
 // end for its own turn.
 func TestDowngrade(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client())
-		otherRead, otherWrite := lockOf(b, b.Client())
+		read, write := locks.ReadWrite(b, b.Client())
+		otherRead, otherWrite := locks.ReadWrite(b, b.Client())
 		writer := bubble.Acquire(b, write.Acquire)
 		queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
 		late := bubble.Waiting(b, b.Context(), otherRead.Acquire)
 
-		reader := under(b, read, writer)
+		reader := locks.Under(b, read, writer)
 		require.Equal(b, writer.FencingToken(), reader.FencingToken())
 		b.Stands(writer, reader)
-		b.Release(under(b, write, reader)) // write re-entry goes on under the read lock
+		b.Release(locks.Under(b, write, reader)) // write re-entry goes on under the read lock
 		b.Release(writer)
 		bubble.Pass(time.Minute)
 		b.Stands(reader)
@@ -48,26 +41,26 @@ func TestDowngrade(t *testing.T) {
 		end()
 		_, err = write.Acquire(ended)
 		require.ErrorIs(b, err, rwlock.ErrUpgrade, "also with a context that has ended")
-		b.Release(under(b, read, reader))
+		b.Release(locks.Under(b, read, reader))
 		b.Release(reader)
 		next := bubble.Granted(b, queued)
 		require.Greater(b, next.FencingToken(), reader.FencingToken())
 		b.Release(next)
 		b.Release(bubble.Granted(b, late))
-		require.Empty(b, b.Queue(lock))
+		require.Empty(b, b.Queue(locks.Path))
 	})
 }
 
 // Both locks may be given back in either order, and the queued writer waits for both.
 func TestDowngradeGivenBackFirst(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client())
-		_, otherWrite := lockOf(b, b.Client())
+		read, write := locks.ReadWrite(b, b.Client())
+		_, otherWrite := locks.ReadWrite(b, b.Client())
 		writer := bubble.Acquire(b, write.Acquire)
 		queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
-		first, second := under(b, read, writer), under(b, read, writer)
+		first, second := locks.Under(b, read, writer), locks.Under(b, read, writer)
 		require.NotEqual(b, first.Path(), second.Path())
-		again := under(b, read, first)
+		again := locks.Under(b, read, first)
 		require.Equal(b, first.Path(), again.Path(), "re-entry")
 		b.Release(first, again)
 		b.Stands(writer, second)
@@ -83,15 +76,15 @@ func TestDowngradeGivenBackFirst(t *testing.T) {
 func TestDowngradeIsOfTheOwnerAlone(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
-		read, write := lockOf(b, client)
+		read, write := locks.ReadWrite(b, client)
 		writer := bubble.Acquire(b, write.Acquire)
 		_, err := read.TryAcquire(b.Context())
 		require.ErrorIs(b, err, recipes.ErrNotAcquired)
-		otherRead, _ := lockOf(b, b.Client())
+		otherRead, _ := locks.ReadWrite(b, b.Client())
 		_, err = otherRead.TryAcquire(writer.Context())
 		require.ErrorIs(b, err, recipes.ErrNotAcquired, "another client is another contender")
-		sameRead, _ := lockOf(b, client)
-		b.Release(under(b, sameRead, writer)) // another value of the same lock
+		sameRead, _ := locks.ReadWrite(b, client)
+		b.Release(locks.Under(b, sameRead, writer)) // another value of the same lock
 		b.Release(writer)
 	})
 }
@@ -100,8 +93,8 @@ func TestDowngradeIsOfTheOwnerAlone(t *testing.T) {
 // request.
 func TestUpgrade(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client())
-		otherRead, otherWrite := lockOf(b, b.Client())
+		read, write := locks.ReadWrite(b, b.Client())
+		otherRead, otherWrite := locks.ReadWrite(b, b.Client())
 		first, second := bubble.Acquire(b, read.Acquire), bubble.Acquire(b, otherRead.Acquire)
 		log, start := b.Srv.Observe(), time.Now()
 		for _, acquire := range []func(context.Context) (*recipes.Lease, error){write.Acquire, write.TryAcquire} {
@@ -122,11 +115,11 @@ func nothing(context.Context, *recipes.Lease) error { return nil }
 // A context that was made for a hold never gets another one when that has ended, of neither lock.
 func TestContextOfAHoldThatHasEnded(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client())
+		read, write := locks.ReadWrite(b, b.Client())
 		reader := bubble.Acquire(b, read.Acquire)
 		b.Release(reader)
 		writer := bubble.Acquire(b, write.Acquire)
-		both := under(b, read, writer)
+		both := locks.Under(b, read, writer)
 		b.Release(writer, both)
 		log := b.Srv.Observe()
 		for name, ctx := range map[string]context.Context{"read": reader.Context(), "write": writer.Context(), "both": both.Context()} {
@@ -142,9 +135,9 @@ func TestContextOfAHoldThatHasEnded(t *testing.T) {
 // A context of a hold that has itself ended is told from a hold that has ended.
 func TestEndedContextOfAHold(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client())
+		read, write := locks.ReadWrite(b, b.Client())
 		writer := bubble.Acquire(b, write.Acquire)
-		reader := under(b, read, writer)
+		reader := locks.Under(b, read, writer)
 		for _, ctx := range []context.Context{writer.Context(), reader.Context()} {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
@@ -156,7 +149,7 @@ func TestEndedContextOfAHold(t *testing.T) {
 			}
 		}
 		b.Release(reader, writer)
-		require.Empty(b, b.Queue(lock))
+		require.Empty(b, b.Queue(locks.Path))
 	})
 }
 
@@ -169,8 +162,8 @@ func TestDowngradeUnderFaults(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData} {
 			t.Run(name+" of "+op.String(), func(t *testing.T) {
 				bubble.Run(t, func(b *bubble.Bubble) {
-					read, write := lockOf(b, b.Client())
-					_, otherWrite := lockOf(b, b.Client())
+					read, write := locks.ReadWrite(b, b.Client())
+					_, otherWrite := locks.ReadWrite(b, b.Client())
 					writer := bubble.Acquire(b, write.Acquire)
 					queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
 					isDone := false
@@ -181,9 +174,9 @@ func TestDowngradeUnderFaults(t *testing.T) {
 						isDone = true
 						return fault
 					})
-					reader := under(b, read, writer)
+					reader := locks.Under(b, read, writer)
 					require.True(b, isDone)
-					require.Len(b, b.Queue(lock), 3)
+					require.Len(b, b.Queue(locks.Path), 3)
 					b.Release(writer)
 					bubble.Pass(time.Second)
 					require.Empty(b, queued)
@@ -199,7 +192,7 @@ func TestDowngradeUnderFaults(t *testing.T) {
 func TestDowngradeIsCancelled(t *testing.T) {
 	for at := time.Duration(0); at < 500*time.Millisecond; at += 25 * time.Millisecond {
 		bubble.Run(t, func(b *bubble.Bubble) {
-			read, write := lockOf(b, b.Client())
+			read, write := locks.ReadWrite(b, b.Client())
 			writer := bubble.Acquire(b, write.Acquire)
 			b.Srv.Delay(zktest.OpAny, 100*time.Millisecond)
 			ctx, cancel := context.WithTimeout(writer.Context(), at)
@@ -214,7 +207,7 @@ func TestDowngradeIsCancelled(t *testing.T) {
 				require.Equal(b, at, wait.Waited)
 			}
 			bubble.Pass(time.Second)
-			require.Equal(b, []string{writer.Path()}, b.Queue(lock), "cancelled at %v", at)
+			require.Equal(b, []string{writer.Path()}, b.Queue(locks.Path), "cancelled at %v", at)
 			b.Stands(writer)
 			b.Release(writer)
 		})
@@ -238,9 +231,9 @@ func TestWriterIsLostDuringTheDowngrade(t *testing.T) {
 func loseWriter(b *bubble.Bubble, n int, want error, lose func(session int64, writer string)) {
 	b.Helper()
 	client := b.Troubled()
-	read, write := lockOf(b, client)
+	read, write := locks.ReadWrite(b, client)
 	writer := bubble.Acquire(b, write.Acquire)
-	_, otherWrite := lockOf(b, b.Client())
+	_, otherWrite := locks.ReadWrite(b, b.Client())
 	queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
 	session, count := client.Conn().SessionID(), 0
 	stop := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -265,7 +258,7 @@ func loseWriter(b *bubble.Bubble, n int, want error, lose func(session int64, wr
 	}
 	require.ErrorIs(b, writer.Release(), want)
 	b.Release(bubble.Granted(b, queued))
-	require.Empty(b, b.Queue(lock))
+	require.Empty(b, b.Queue(locks.Path))
 }
 
 // The writer's znode is deleted and the next writer is granted, and the client of the first one does not hear of it. The read lock
@@ -273,9 +266,9 @@ func loseWriter(b *bubble.Bubble, n int, want error, lose func(session int64, wr
 func TestReadLockComesTooLate(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
-		read, write := lockOf(b, client)
+		read, write := locks.ReadWrite(b, client)
 		writer := bubble.Acquire(b, write.Acquire)
-		_, otherWrite := lockOf(b, b.Client())
+		_, otherWrite := locks.ReadWrite(b, b.Client())
 		queued := bubble.Waiting(b, b.Context(), otherWrite.Acquire)
 		b.Srv.DropEvent(1, client.Conn().SessionID())
 		b.Srv.Delete(writer.Path())
@@ -285,7 +278,7 @@ func TestReadLockComesTooLate(t *testing.T) {
 		require.ErrorIs(b, err, recipes.ErrNodeDeleted)
 		b.Stands(next)
 		bubble.Pass(time.Second)
-		require.Equal(b, []string{next.Path()}, b.Queue(lock))
+		require.Equal(b, []string{next.Path()}, b.Queue(locks.Path))
 		b.Release(next)
 	})
 }
@@ -294,7 +287,7 @@ func TestReadLockComesTooLate(t *testing.T) {
 // that would wait.
 func TestReadLockUnderADeletedWriter(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		read, write := lockOf(b, b.Client())
+		read, write := locks.ReadWrite(b, b.Client())
 		writer := bubble.Acquire(b, write.Acquire)
 		b.Srv.Delete(writer.Path())
 		start := time.Now()
@@ -302,6 +295,6 @@ func TestReadLockUnderADeletedWriter(t *testing.T) {
 		require.ErrorIs(b, err, recipes.ErrNodeDeleted)
 		require.Equal(b, start, time.Now())
 		bubble.Pass(time.Second)
-		require.Empty(b, b.Queue(lock))
+		require.Empty(b, b.Queue(locks.Path))
 	})
 }

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A service has
-// recipes.Connect and its own servers here.
+// newClient returns a client of an in-process ZooKeeper, and a function that closes both. A service
+// calls recipes.Connect with its own servers instead.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -25,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// Readers share the lock, a writer has it alone.
+// Readers share the lock; a writer holds it alone.
 func Example() {
 	client, stop := newClient()
 	defer stop()
@@ -57,7 +58,7 @@ func Example() {
 	// a writer alone: <nil>
 }
 
-// Write, and go on reading what was written, without a gap in which another writer gets in.
+// Write, and then read the result, without a gap in which another writer could get the lock.
 func ExampleLock_Acquire_downgrade() {
 	client, stop := newClient()
 	defer stop()
@@ -85,4 +86,30 @@ func ExampleLock_Acquire_downgrade() {
 	// another writer waits: true
 	// the same token: true
 	// released: <nil>
+}
+
+// Wait briefly for the writers, and then read for as long as necessary.
+func ExampleLock_DoWithin() {
+	client, stop := newClient()
+	defer stop()
+	pair, err := rwlock.New(client, "/catalog")
+	if err != nil {
+		log.Fatal(err)
+	}
+	read := func(context.Context, *recipes.Lease) error {
+		fmt.Println("read")
+		return nil
+	}
+	ctx := context.Background()
+	err = pair.WriteLock().Do(ctx, func(context.Context, *recipes.Lease) error {
+		return pair.ReadLock().DoWithin(ctx, 20*time.Millisecond, read)
+	})
+	var target *recipes.WaitError
+	isBusy := errors.As(err, &target)
+	fmt.Println("nothing was read:", isBusy)
+	fmt.Println("free:", pair.ReadLock().DoWithin(ctx, time.Minute, read))
+	// Output:
+	// nothing was read: true
+	// read
+	// free: <nil>
 }

@@ -4,49 +4,53 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// Lock is one of the two locks of an [InterProcessReadWriteLock].
+// Lock is the read lock or the write lock of an [InterProcessReadWriteLock].
 type Lock struct {
 	base      recipe.Base
 	pair      *InterProcessReadWriteLock
-	isChecked *atomic.Bool         // the layout of the path
+	isChecked *atomic.Bool         // whether the layout of the path has been checked
 	onRevoked func(*recipes.Lease) // may be nil
-	callbacks *session.Callbacks   // of onRevoked
+	callbacks *session.Callbacks   // runs onRevoked
 }
 
 // Acquire blocks until the lock is held, and returns the lease. The context bounds only the wait: the
 // lease remains valid when ctx ends.
 //
-// With a context that carries this lock's hold, Acquire re-enters at once. With one that carries a
-// hold of the write lock, Acquire of the read lock does not wait either: see the package's text about
-// downgrading. It does not wait for room in a full session either, so it may get ErrSessionFull.
+// With a context that carries this lock's hold, Acquire re-enters at once. With a context that carries
+// a hold of the write lock, Acquire of the read lock does not wait either: see "Downgrading" in the
+// package documentation. In this case Acquire does not wait for room in a full session, and may return
+// ErrSessionFull.
 //
 // The error is
 //
 //   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first: before the call or
-//     while it waits, with or without a hold;
-//   - ErrUpgrade from the write lock, if ctx carries a hold of the read lock that stands, and none of
-//     the write lock, also if ctx has ended;
-//   - the cause of the end, if ctx carries a hold of either lock that has ended;
+//     during the wait, with or without a hold;
+//   - ErrUpgrade from the write lock, if ctx carries a valid hold of the read lock and none of the write
+//     lock, even if ctx has ended;
+//   - the cause of the end, if ctx carries a hold of either lock and the hold has ended;
 //   - ErrOtherLayout, if the path has contenders of another kind of lock at the first call;
 //   - ErrClosed, ErrSequenceExhausted, or ErrSessionFull;
-//   - an error of the server, or the last one when the retry policy gives up. For zk.ErrNoAuth the
-//     text names the znode whose ACL refuses.
+//   - a server error, or the last error when the retry policy gives up. For zk.ErrNoAuth the text names
+//     the znode whose ACL refuses.
 //
 // After an error the znode of the attempt is deleted, if necessary in the background.
 func (l *Lock) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return l.acquireLease(ctx, "acquire", true)
 }
 
-// TryAcquire is Acquire without the wait for other contenders. If it would have to wait for one,
-// TryAcquire deletes its own znode and returns ErrNotAcquired. It still waits for the server's
-// answers: bound it by ctx. If ctx ends first, it fails with a *recipes.WaitError, as Acquire does.
+// TryAcquire is Acquire without waiting for other contenders. If it would have to wait for a contender,
+// TryAcquire deletes its own znode and returns ErrNotAcquired. It still waits for the server's answers:
+// use ctx to bound this wait. If ctx ends first, TryAcquire fails with a *recipes.WaitError, as Acquire
+// does.
 func (l *Lock) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return l.acquireLease(ctx, "try acquire", false)
 }
@@ -64,8 +68,8 @@ func (l *Lock) acquireLease(ctx context.Context, op string, mayWait bool) (*reci
 	return lease, nil
 }
 
-// enter re-enters the hold that ctx carries, or else acquires one: the read lock under the write lock if ctx
-// carries a hold of that.
+// enter re-enters the hold that ctx carries, or acquires a new hold: the read lock under the write lock
+// if ctx carries a hold of the write lock.
 func (l *Lock) enter(ctx context.Context, mayWait bool, a *session.Acquisition) (entry *session.Entry, isNewHold bool, err error) {
 	entry, err = l.base.Queue.Reenter(ctx)
 	switch {
@@ -85,12 +89,12 @@ func (l *Lock) enter(ctx context.Context, mayWait bool, a *session.Acquisition) 
 	return entry, isNewHold, err
 }
 
-// refuseReader returns the error of the write lock for a context that carries no hold of it, or one
-// that can't be entered because of err: ErrUpgrade if the context carries a hold of the read lock that
-// stands. The context of a write lock that has ended is no better than one without it.
+// refuseReader returns the error of the write lock for a context without a hold of the write lock, or
+// with a hold that err prevents from being re-entered: ErrUpgrade if the context carries a valid hold
+// of the read lock. A context with an ended hold of the write lock counts as a context without a hold.
 func (l *Lock) refuseReader(ctx context.Context, err error) error {
-	if _, isInterrupted := errors.AsType[*queue.InterruptedError](err); isInterrupted {
-		return err // the hold of the write lock stands
+	if _, isInterrupted := zkutil.AsType[*queue.InterruptedError](err); isInterrupted {
+		return err // the hold of the write lock is valid
 	}
 	refusal := l.pair.read.base.Queue.Refuse(ctx, ErrUpgrade)
 	if err == nil || errors.Is(refusal, ErrUpgrade) {
@@ -100,21 +104,22 @@ func (l *Lock) refuseReader(ctx context.Context, err error) error {
 }
 
 // acquireUnderWriter acquires the read lock for the holder of the write lock. Both results are nil if
-// ctx carries no hold of that.
+// ctx carries no hold of the write lock.
 func (l *Lock) acquireUnderWriter(ctx context.Context) (*session.Entry, error) {
 	writer, err := l.pair.write.base.Queue.Reenter(ctx)
 	if writer == nil {
 		return nil, err
 	}
 	entry, err := l.base.Queue.AcquireUnder(ctx, writer)
-	// This is the last entry if the write lock was released meanwhile. Then a deletion that outlasts ctx goes
-	// on, and a failure is logged. The loss of a hold is reported by its own Release and context.
+	// If the write lock has been released meanwhile, this entry is the last one. Then a deletion that
+	// outlasts ctx continues in the background, and a failure is logged. The hold's own Release and
+	// context report a loss of the hold.
 	_ = writer.BeginLeave().Await(ctx.Done())
 	return entry, err
 }
 
-// checkLayout fails if the path belongs to another kind of lock. It asks the server until it has once
-// seen that the path does not.
+// checkLayout fails if the path belongs to another kind of lock. It asks the server again until a check
+// has passed.
 func (l *Lock) checkLayout(ctx context.Context) error {
 	if l.isChecked.Load() {
 		return nil
@@ -126,22 +131,45 @@ func (l *Lock) checkLayout(ctx context.Context) error {
 	return err
 }
 
-// Do acquires the lock, calls fn, and releases the lock. The context that fn gets re-enters. It ends
-// with the lease, with ctx, or when fn returns. If fn panics, Do releases the lock and panics on.
+// Do acquires the lock, calls fn, and releases the lock. ctx bounds both the wait and the work: a
+// deadline meant for the wait also ends the work. Use [Lock.DoWithin] to bound the wait alone.
 //
-// Do returns an error in one line of text. errors.Is finds in it
+// The context passed to fn re-enters. It ends with the lease, with ctx, or when fn returns. It has the
+// deadline and the cause of ctx. If fn panics, Do releases the lock and re-panics.
 //
-//   - the loss of the lease if there was one (ErrSessionLost, ErrSuspended, ErrNodeDeleted,
+// Do returns an error whose text is one line. errors.Is finds in it
+//
+//   - the loss of the lease, if the lease was lost (ErrSessionLost, ErrSuspended, ErrNodeDeleted,
 //     ErrClosed), followed by fn's error, which may be the Canceled of its context;
-//   - otherwise fn's error, unchanged, followed by ErrNodeNotDeleted if the release has failed;
+//   - otherwise fn's error, unchanged;
 //   - the error of Acquire, if the lock was not acquired and fn was not called.
+//
+// Do returns when the znode is gone, so that others can have the lock. Do does not wait for the
+// deletion beyond the end of ctx, nor beyond the time for which the lease could have been held, nor
+// beyond the operation timeout. After that the deletion continues in the background, and the client
+// logs a record at Warn.
 func (l *Lock) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error {
-	return recipe.Do(ctx, l.base.OpError, l.Acquire, fn)
+	return recipe.Do(ctx, l.forDo(), fn)
+}
+
+// DoWithin is Do with a separate bound for the acquisition: wait bounds the wait for the lock, and ctx
+// the work and the call as a whole. If the lock was not acquired within wait, or before the end of ctx,
+// the error has a *recipes.WaitError, and fn was not called.
+//
+// With a wait of 0 or less, DoWithin does not wait for other contenders, like TryAcquire: if another
+// contender has the lock or is ahead, the error also matches ErrNotAcquired. DoWithin still waits for
+// the server's answers: use ctx to bound this wait.
+func (l *Lock) DoWithin(ctx context.Context, wait time.Duration, fn func(context.Context, *recipes.Lease) error) error {
+	return recipe.DoWithin(ctx, wait, l.forDo(), fn)
+}
+
+func (l *Lock) forDo() recipe.Lock[*recipes.Lease] {
+	return recipe.LeaseLock(l.base.OpError, l.Acquire, l.TryAcquire)
 }
 
 // Participants returns the contenders that hold or wait for this lock, in queue order: readers from the
-// read lock, writers from the write lock. Leader is true for those who wait for nobody. It is a
-// snapshot: a contender that leaves while it is taken is left out.
+// read lock, writers from the write lock. Leader is true for contenders that wait for nobody. The
+// result is a snapshot, without contenders that leave while it is taken.
 func (l *Lock) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return l.base.Participants(ctx)
 }

@@ -3,6 +3,7 @@ package rwlock
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -10,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// ErrUpgrade is returned by Acquire, TryAcquire and Do of the write lock, at once, when the context
-// carries a hold of the read lock that stands, and none of the write lock. Two readers that waited for
-// the write lock would wait for each other. Release the read lock first.
+// ErrUpgrade is returned by Acquire, TryAcquire and Do of the write lock, at once, if the context
+// carries a valid hold of the read lock and none of the write lock. If waiting were allowed, two
+// readers that wait for the write lock would wait for each other. Release the read lock first.
 var ErrUpgrade = errors.New("a holder of the read lock can't get the write lock")
 
 // InterProcessReadWriteLock is a pair of locks on a path. Create it with [New]; it needs no closing.
@@ -20,32 +21,43 @@ type InterProcessReadWriteLock struct {
 	read, write Lock
 }
 
-// Option configures an [InterProcessReadWriteLock], in New alone.
+// Option configures an [InterProcessReadWriteLock] in New.
 type Option func(*config) error
 
-// config is what the options set.
+// config holds the values of the options.
 type config struct {
-	id        []byte // nil: the client's
+	id        []byte // nil: the client's ID
 	name      string
+	maxHold   time.Duration // 0: none
 	onRevoked func(*recipes.Lease)
 }
 
-// WithID sets what Participants shows for the contenders of both locks; the default is that of
+// WithID sets the ID that Participants shows for the contenders of both locks. The default is the ID of
 // recipes.WithID. At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
 
-// WithName sets a name for the lock, of at most 128 bytes, which is the same in all processes. It is the
-// Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+// WithName sets a name for the lock, of at most 128 bytes, which is the same in all processes. The
+// hooks of [recipes.Trace] have it as Name, for metrics, which must not have a label for each path.
 func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
-// WithRevocationListener sets a function that is called when a peer asks for one of the two locks, at
-// most once a hold. The lock stays held until the lease is released. Calls come one at a time, from a
-// goroutine of the client. A panic is recovered and logged. With re-entrant leases fn gets the first
-// of them.
+// WithMaxHold ends the context of a lease of either lock with ErrMaxHold once it has been held for d: the bound on a holder that
+// hangs, or forgets to release. A re-entry does not extend the time.
+//
+// The end of the context asks the work to stop, as a loss does, and cannot make it stop. So the znode stays until
+// Release, or for Do until the function has returned, and nobody else gets the lock meanwhile: the log says so at Warn. Release deletes the
+// znode, and then returns an error that matches ErrMaxHold. To let others go on while code that ignores its context may still run,
+// delete the znode from outside, and have the guarded resource refuse lower tokens: see [recipes.Lease.FencingToken].
+func WithMaxHold(d time.Duration) Option {
+	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
+}
+
+// WithRevocationListener sets a function that is called when a peer asks for either lock, at most once
+// per hold. The lock stays held until the lease is released. The calls are sequential, from a goroutine
+// of the client. A panic is recovered and logged. If leases re-enter, fn gets the first lease.
 func WithRevocationListener(fn func(*recipes.Lease)) Option {
 	return func(cfg *config) error {
 		if fn == nil {
@@ -57,7 +69,10 @@ func WithRevocationListener(fn func(*recipes.Lease)) Option {
 }
 
 // New returns a read-write lock on path, an absolute path below the client's namespace. The znodes of
-// path are created when first needed. Nothing is sent to the server here.
+// path are created when first needed. New sends nothing to the server.
+//
+// New refuses, with ErrInvalidPath, a path with a segment that has the name of a contender, such as
+// lock-0000000000: the segment's znode would block a lock or an election on the path above.
 func New(c *recipes.Client, path string, opts ...Option) (*InterProcessReadWriteLock, error) {
 	read, err := recipe.New(c, path, queue.Queue{
 		Recipe: "rwlock", Prefix: queue.ReadMarker, Markers: queue.ReadWriteMarkers, Rule: blockerOf, ShowOwn: true,
@@ -69,7 +84,7 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessReadWrite
 	if err := option.Apply(&cfg, opts); err != nil {
 		return nil, read.InvalidArgument("new", err)
 	}
-	read.Queue.Recipe, read.Queue.Data, read.Queue.Name = "read lock", cfg.id, cfg.name
+	read.Queue.Recipe, read.Queue.Data, read.Queue.Name, read.Queue.MaxHold = "read lock", cfg.id, cfg.name, cfg.maxHold
 	l := &InterProcessReadWriteLock{}
 	isChecked, callbacks := &atomic.Bool{}, read.Queue.Session.Callbacks()
 	l.read = Lock{base: read, pair: l, isChecked: isChecked, onRevoked: cfg.onRevoked, callbacks: callbacks}
@@ -80,15 +95,15 @@ func New(c *recipes.Client, path string, opts ...Option) (*InterProcessReadWrite
 	return l, nil
 }
 
-// ReadLock returns the lock that any number of readers hold together.
+// ReadLock returns the lock that any number of readers can hold together.
 func (l *InterProcessReadWriteLock) ReadLock() *Lock { return &l.read }
 
-// WriteLock returns the lock that one writer holds alone.
+// WriteLock returns the lock that a writer holds alone.
 func (l *InterProcessReadWriteLock) WriteLock() *Lock { return &l.write }
 
-// blockerOf is the rule of a read-write lock. A writer waits for the contender directly ahead, a
-// reader for the nearest writer ahead. Contenders with the same number are a writer and the readers
-// that its owner has acquired under it. They do not wait for each other.
+// blockerOf is the rule of a read-write lock. A writer waits for the contender directly ahead, a reader
+// for the nearest writer ahead. Contenders with the same number are a writer and the readers that its
+// owner has acquired under the write lock; such contenders do not wait for each other.
 func blockerOf(contenders []queue.Contender, own int) int {
 	self := contenders[own]
 	isWriter := self.HasMarker(queue.WriteMarker)

@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// String returns "read lock /path", with the path that Lock was made with.
+// String returns "read lock /path", with the path passed to New.
 func (l *Lock) String() string { return l.base.String() }
 
 // Format writes String for every verb.

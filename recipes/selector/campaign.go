@@ -12,19 +12,25 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// outcome is how an attempt has ended.
+// outcome is the result of an attempt.
 type outcome struct {
-	ledFor  time.Duration // how long the function has run
+	ledFor  time.Duration // the running time of the function
 	err     error         // of the function, or of the attempt, as an OpError
 	loss    error         // the cause if the term was lost
-	isFinal bool          // no other attempt would succeed
+	isFinal bool          // no further attempt would succeed
 }
 
-// runCampaign makes one attempt after the other, as long as they are wanted, until ctx ends.
+// runCampaign makes attempts, as long as another attempt is wanted, until ctx ends.
 func (s *LeaderSelector) runCampaign(ctx context.Context) {
 	pace := s.newPace()
 	for s.awaitQueued(ctx) {
 		s.finishAttempt(ctx, s.makeAttempt(ctx), pace)
+	}
+	s.mu.Lock()
+	wasQueued := s.isQueued
+	s.mu.Unlock()
+	if wasQueued { // stopped in a pause, or before the first attempt
+		s.candidate.LogLeft(context.Cause(ctx))
 	}
 	s.awaitHandlerCalls()
 }
@@ -38,16 +44,42 @@ func (s *LeaderSelector) awaitHandlerCalls() { <-s.handlerCalls.Barrier() }
 
 func (s *LeaderSelector) newPace() *zkutil.Pace { return s.config.backoff.Pace() }
 
-// finishAttempt reports an attempt that has ended, and pauses if another one follows.
+// finishAttempt reports the outcome of an attempt, and pauses if another attempt follows.
 func (s *LeaderSelector) finishAttempt(ctx context.Context, o *outcome, pace *zkutil.Pace) {
-	pause, attempt := s.planNext(ctx, o, pace)
+	pause, attempt, isFollowed := s.planNext(ctx, o, pace)
+	if !isFollowed {
+		s.candidate.LogLeft(o.whyLeft(ctx))
+	}
 	s.postToHandler(o.err) // after planNext, so that Requeue inside the handler has an effect
-	s.handlerCalls.Post(func() { s.endRunAfter(attempt, o.err) })
+	if isFollowed {
+		s.logUnhandled(o.err)
+	} else {
+		s.handlerCalls.Post(func() { s.endRunAfter(ctx, attempt, o.err) })
+	}
 	zkutil.Pause(ctx, pause)
 }
 
-// makeAttempt waits for a term and serves it. If the term was lost before the function could begin,
-// it waits for another one.
+// errNoRequeue is the logged reason of a selector that has left the election after serving a term.
+var errNoRequeue = errors.New("no requeue")
+
+// whyLeft returns the reason why no attempt follows an attempt with this outcome.
+func (o *outcome) whyLeft(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case o.isFinal:
+		return errors.Unwrap(o.err)
+	case o.loss != nil:
+		return o.loss
+	case o.err != nil:
+		return zkutil.ErrFailed // the error itself is reported elsewhere
+	default:
+		return errNoRequeue
+	}
+}
+
+// makeAttempt waits for a term and serves the term. If the term was lost before the function could begin,
+// makeAttempt waits for another term.
 func (s *LeaderSelector) makeAttempt(ctx context.Context) *outcome {
 	for {
 		term, err := s.candidate.AwaitTerm(ctx)
@@ -60,7 +92,7 @@ func (s *LeaderSelector) makeAttempt(ctx context.Context) *outcome {
 	}
 }
 
-// failedAttempt returns the outcome of an attempt that has got no term.
+// failedAttempt returns the outcome of an attempt that failed to win a term.
 func (s *LeaderSelector) failedAttempt(ctx context.Context, err error) *outcome {
 	if ctx.Err() != nil {
 		return &outcome{} // the selector was stopped
@@ -68,7 +100,8 @@ func (s *LeaderSelector) failedAttempt(ctx context.Context, err error) *outcome 
 	return &outcome{err: s.base.OpError("join", err), isFinal: true}
 }
 
-// serveAndVacate serves a term, and gives up its znode. It returns nil for a term that was not served.
+// serveAndVacate serves a term, and gives up its znode. serveAndVacate returns nil for a term that was not
+// served.
 func (s *LeaderSelector) serveAndVacate(ctx context.Context, term *session.Entry) *outcome {
 	left := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -79,7 +112,7 @@ func (s *LeaderSelector) serveAndVacate(ctx context.Context, term *session.Entry
 	wasStopped := !stop()
 	s.candidate.Vacate(term)
 	if wasStopped {
-		<-left // with the LeaseEnd of a trace: after Vacate, because a slow one must not hold up a successor
+		<-left // with the LeaseEnd of a trace: after Vacate, because a slow LeaseEnd must not delay a successor
 	}
 	if !isServed {
 		return nil
@@ -87,9 +120,9 @@ func (s *LeaderSelector) serveAndVacate(ctx context.Context, term *session.Entry
 	return &o
 }
 
-// serveTerm calls the function, and ends the term in the order that keeps a successor from leading
-// beside it: first the term's context, then the function, then the znode, which is left to the
-// caller. A term that was lost before the function could begin is not served.
+// serveTerm calls the function, and ends the term in the order that keeps a successor from leading meanwhile:
+// first the term's context, then the function, then the znode, which is left to the caller. A term that was
+// lost before the function could begin is not served.
 func (s *LeaderSelector) serveTerm(term *session.Entry) (isServed bool, o outcome) {
 	s.mu.Lock()
 	s.term = term
@@ -99,27 +132,34 @@ func (s *LeaderSelector) serveTerm(term *session.Entry) (isServed bool, o outcom
 		return term.Loss() == nil, o
 	}
 	beganAt, hasPanicked := time.Now(), false
+	endWatch := session.WatchWork(ctx, func() *session.Entry { return term }, s.onOverrun)
 	err := s.candidate.Call(
 		func() error { return s.takeLeadership(ctx, recipe.NewLease(term)) },
 		func(value any, stack []byte) error {
 			hasPanicked = true
 			return &recipes.PanicError{Value: value, Stack: stack}
 		})
+	endWatch()
 	if !hasPanicked && zkutil.IsEndOf(ctx, err) {
 		err = nil
 	}
 	o.ledFor = time.Since(beganAt)
-	_ = term.Leave() // its context has told the function of a loss
-	o.loss = term.Loss()
-	if err != nil {
+	if err == nil {
+		_ = term.Leave() // the term's context has told the function of a loss
+	} else {
+		_ = term.Fail() // as above
 		o.err = s.base.OpError("lead", err)
 	}
+	o.loss = term.Loss()
 	return true, o
 }
 
-// planNext decides whether another attempt follows, and after which pause. It returns the number of
-// the attempt that has ended.
-func (s *LeaderSelector) planNext(ctx context.Context, o *outcome, pace *zkutil.Pace) (pause time.Duration, attempt int) {
+// onOverrun is called while the function still runs after the end of the term; the log has the overrun already.
+func (s *LeaderSelector) onOverrun(err error) { s.postToHandler(s.base.OpError("lead", err)) }
+
+// planNext decides whether another attempt follows, and after which pause. planNext returns the number of the
+// finished attempt.
+func (s *LeaderSelector) planNext(ctx context.Context, o *outcome, pace *zkutil.Pace) (pause time.Duration, attempt int, isFollowed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attempts++
@@ -131,10 +171,10 @@ func (s *LeaderSelector) planNext(ctx context.Context, o *outcome, pace *zkutil.
 		pace.Reset()
 	}
 	s.changes.AnnounceLocked()
-	return pause, s.attempts
+	return pause, s.attempts, s.isQueued
 }
 
-// failureOf returns the error of Run if no attempt follows.
+// failureOf returns the error for Run to return if no attempt follows.
 func (s *LeaderSelector) failureOf(o *outcome) error {
 	switch {
 	case o.loss == nil:
@@ -146,35 +186,45 @@ func (s *LeaderSelector) failureOf(o *outcome) error {
 	}
 }
 
-// onRefused is called when the server refuses the selector, which then goes on.
+// onRefused is called when the server refuses the selector, which then tries again.
 func (s *LeaderSelector) onRefused(err error) {
 	err = s.base.OpError("join", err)
 	s.postToHandler(err)
 	s.logUnhandled(err)
 }
 
-// postToHandler has the user's handler called, if there are an error and a handler.
+// postToHandler schedules a call of the user's handler, if err and the handler are set. An error for which the
+// handler has no room, because a call does not return, goes to the log.
 func (s *LeaderSelector) postToHandler(err error) {
-	if err != nil && s.config.errorHandler != nil {
-		s.handlerCalls.Post(func() { s.config.errorHandler(err) })
+	if err == nil || s.config.errorHandler == nil {
+		return
+	}
+	if s.handlerCalls.TryPost(func() { s.config.errorHandler(err) }) {
+		s.base.Queue.Session.NoteLeftOut("error handler")
+		s.logFailure(err)
 	}
 }
 
-// logUnhandled writes an error, if there is one, to the log, unless there is a handler.
+// logUnhandled writes err, if not nil, to the log, unless the user has set a handler.
 func (s *LeaderSelector) logUnhandled(err error) {
 	if err != nil && s.config.errorHandler == nil {
-		s.base.Queue.Session.Log(slog.LevelError, "leader selector failed", recipe.LogAttributes(s.base.Path, err)...)
+		s.logFailure(err)
 	}
 }
 
-// endRunAfter ends Run if no attempt follows on one with this number, unless Close has ended it already:
-// then Run returns that. Otherwise endRunAfter logs the error of the attempt, because Run does not return it.
-// It runs after the error handler, which may have asked for another attempt.
-func (s *LeaderSelector) endRunAfter(attempt int, err error) {
+func (s *LeaderSelector) logFailure(err error) {
+	s.base.Queue.Session.Log(slog.LevelError, "leader selector failed", recipe.LogAttributes(s.base.Path, err)...)
+}
+
+// endRunAfter makes Run return if no attempt follows the attempt with this number, unless the selector was
+// stopped: Run then returns ErrClosed after Close, and the error of its context if that has ended, which ends ctx. If the attempt
+// was not the last of a Run, endRunAfter logs the error, because Run does not return the error. endRunAfter runs
+// after the error handler, which may have asked for another attempt.
+func (s *LeaderSelector) endRunAfter(ctx context.Context, attempt int, err error) {
 	s.mu.Lock()
 	isLast := s.isInRun && !s.isQueued && s.attempts == attempt
 	if isLast {
-		s.isRunOver, s.errForRun = s.candidate.CheckRunning() == nil, err
+		s.isRunOver, s.errForRun = ctx.Err() == nil && s.candidate.CheckRunning() == nil, err
 		s.changes.AnnounceLocked()
 	}
 	s.mu.Unlock()

@@ -1,17 +1,19 @@
 package selector_test
 
-// The cases of Curator's TestLeaderSelector and its companions; docs/curator-cases.md
+// The cases of Curator's TestLeaderSelector and its companions; docs/evidence/curator-cases.md
 // maps one to the other.
 
 import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -19,41 +21,41 @@ import (
 )
 
 func TestLeadershipRotates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		var j journal
+		var j elections.Journal
 		var token int64
 		client := testclient.ConnectSettled(t, srv)
 		for i := range 5 {
-			enter(t, client, func(_ context.Context, term *recipes.Lease) error {
+			elections.StartSelector(t, client, func(_ context.Context, term *recipes.Lease) error {
 				if term.FencingToken() <= token {
 					t.Errorf("token %d after %d", term.FencingToken(), token)
 				}
 				token = term.FencingToken()
-				j.add("%d", i)
-				pause(time.Second)
+				j.Add("%d", i)
+				bubble.Pause(time.Second)
 				return nil
 			}, selector.WithAutoRequeue())
 		}
-		pass(19500 * time.Millisecond)
+		bubble.Pass(19500 * time.Millisecond)
 		var want []string
 		for n := range 20 {
 			want = append(want, fmt.Sprint(n%5))
 		}
-		require.Equal(t, want, j.read())
+		require.Equal(t, want, j.ReadSettled())
 	})
 }
 
 func TestParticipantsAreTheSameForAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var selectors []*selector.LeaderSelector
 		var want []string
 		for i := range 5 {
 			want = append(want, fmt.Sprint(i))
-			selectors = append(selectors, enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithID(want[i])))
+			selectors = append(selectors, elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle, selector.WithID(want[i])))
 		}
-		outsider := create(t, testclient.ConnectSettled(t, srv), idle)
+		outsider := elections.NewSelector(t, testclient.ConnectSettled(t, srv), elections.Idle)
 		for _, s := range append(selectors, outsider) {
 			queue, err := s.Participants(t.Context())
 			require.NoError(t, err)
@@ -72,9 +74,9 @@ func TestParticipantsAreTheSameForAll(t *testing.T) {
 }
 
 func TestLeaderOfAPathThatIsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		s := create(t, testclient.ConnectSettled(t, srv), idle)
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), elections.Idle)
 		leader, err := s.Leader(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, recipes.Participant{}, leader)
@@ -86,18 +88,18 @@ func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 
 // One that waits leaves without a trace, the leader with all that it has.
 func TestClosingAWaiterThenTheLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		var j journal
-		leader := enter(t, testclient.ConnectSettled(t, srv), j.leader("a"))
-		waiter := enter(t, testclient.ConnectSettled(t, srv), j.leader("b"))
+		var j elections.Journal
+		leader := elections.StartSelector(t, testclient.ConnectSettled(t, srv), j.Leader("a"))
+		waiter := elections.StartSelector(t, testclient.ConnectSettled(t, srv), j.Leader("b"))
 		require.NoError(t, waiter.Close())
-		require.Len(t, srv.Children(election), 1)
+		require.Len(t, srv.Children(elections.Path), 1)
 		require.True(t, leader.HasLeadership())
 		require.NoError(t, leader.Close())
 		require.False(t, leader.HasLeadership())
-		require.Empty(t, srv.Children(election))
-		require.Equal(t, []string{"a leads", "a ends: released"}, j.read())
+		require.Empty(t, srv.Children(elections.Path))
+		require.Equal(t, []string{"a leads", "a ends: released"}, j.ReadSettled())
 	})
 }
 
@@ -109,30 +111,30 @@ func TestInterruptLeadership(t *testing.T) {
 		"once": {nil, false}, "with requeue": {[]selector.Option{selector.WithAutoRequeue()}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				var j journal
-				a := create(t, testclient.ConnectSettled(t, srv), j.leader("a"), c.opts...)
+				var j elections.Journal
+				a := elections.NewSelector(t, testclient.ConnectSettled(t, srv), j.Leader("a"), c.opts...)
 				a.InterruptLeadership()
 				require.NoError(t, a.Start())
-				require.Equal(t, []string{"a leads"}, j.read())
-				b := enter(t, testclient.ConnectSettled(t, srv), j.leader("b"), c.opts...)
+				require.Equal(t, []string{"a leads"}, j.ReadSettled())
+				b := elections.StartSelector(t, testclient.ConnectSettled(t, srv), j.Leader("b"), c.opts...)
 				b.InterruptLeadership()
-				require.Empty(t, j.read(), "who does not lead can't be interrupted")
+				require.Empty(t, j.ReadSettled(), "who does not lead can't be interrupted")
 
-				pass(2 * time.Second) // after a shorter term there is a pause
+				bubble.Pass(2 * time.Second) // after a shorter term there is a pause
 				a.InterruptLeadership()
 				a.InterruptLeadership()
-				require.Equal(t, []string{"a ends: released", "b leads"}, j.read())
-				pass(2 * time.Second)
+				require.Equal(t, []string{"a ends: released", "b leads"}, j.ReadSettled())
+				bubble.Pass(2 * time.Second)
 				b.InterruptLeadership()
 				if !c.again {
-					require.Equal(t, []string{"b ends: released"}, j.read())
-					require.Empty(t, srv.Children(election))
+					require.Equal(t, []string{"b ends: released"}, j.ReadSettled())
+					require.Empty(t, srv.Children(elections.Path))
 					return
 				}
-				require.Equal(t, []string{"b ends: released", "a leads"}, j.read())
-				require.Len(t, srv.Children(election), 2)
+				require.Equal(t, []string{"b ends: released", "a leads"}, j.ReadSettled())
+				require.Len(t, srv.Children(elections.Path), 2)
 			})
 		})
 	}
@@ -148,19 +150,19 @@ func TestErrorPolicies(t *testing.T) {
 		"standard policy": {recipes.StandardErrorPolicy, []string{"a ends: connection suspended", "a leads"}, "a ends: connection suspended"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				var j journal
+				var j elections.Journal
 				client := testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(c.policy))
-				enter(t, client, j.leader("a"), selector.WithAutoRequeue())
-				require.Equal(t, []string{"a leads"}, j.read())
-				pass(2 * time.Second) // after a shorter term there is a pause
+				elections.StartSelector(t, client, j.Leader("a"), selector.WithAutoRequeue())
+				require.Equal(t, []string{"a leads"}, j.ReadSettled())
+				bubble.Pass(2 * time.Second) // after a shorter term there is a pause
 				srv.Disconnect()
-				pass(2 * time.Second)
-				require.Equal(t, c.want, j.read())
-				srv.Expire(sessionOf(client))
-				pass(time.Second)
-				require.Equal(t, []string{c.lost, "a leads"}, j.read())
+				bubble.Pass(2 * time.Second)
+				require.Equal(t, c.want, j.ReadSettled())
+				srv.Expire(elections.SessionOf(client))
+				bubble.Pass(time.Second)
+				require.Equal(t, []string{c.lost, "a leads"}, j.ReadSettled())
 			})
 		})
 	}
@@ -172,20 +174,20 @@ func TestWaiterKeepsItsPlaceOverADisconnect(t *testing.T) {
 		"session policy": recipes.SessionErrorPolicy, "standard policy": recipes.StandardErrorPolicy,
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				var j journal
-				leader := enter(t, testclient.ConnectSettled(t, srv), j.leader("a"))
+				var j elections.Journal
+				leader := elections.StartSelector(t, testclient.ConnectSettled(t, srv), j.Leader("a"))
 				client := testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(policy))
-				enter(t, client, j.leader("b"))
-				before := srv.Children(election)
+				elections.StartSelector(t, client, j.Leader("b"))
+				before := srv.Children(elections.Path)
 				for range 5 {
-					srv.Disconnect(sessionOf(client))
-					pass(time.Second)
+					srv.Disconnect(elections.SessionOf(client))
+					bubble.Pass(time.Second)
 				}
-				require.Equal(t, before, srv.Children(election))
+				require.Equal(t, before, srv.Children(elections.Path))
 				require.NoError(t, leader.Close())
-				require.Equal(t, []string{"a leads", "a ends: released", "b leads"}, j.read())
+				require.Equal(t, []string{"a leads", "a ends: released", "b leads"}, j.ReadSettled())
 			})
 		})
 	}
@@ -194,20 +196,20 @@ func TestWaiterKeepsItsPlaceOverADisconnect(t *testing.T) {
 // The leader is interrupted for a lost connection, and its server is away for longer: its
 // znode goes with its session, and it comes back.
 func TestNodeIsGoneAfterAnOutage(t *testing.T) {
-	for name, outage := range map[string]time.Duration{"short": timeout / 2, "long": time.Minute} {
+	for name, outage := range map[string]time.Duration{"short": elections.Timeout / 2, "long": time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				var j journal
-				enter(t, testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy)), j.leader("a"), selector.WithAutoRequeue())
-				before := srv.Children(election)
+				var j elections.Journal
+				elections.StartSelector(t, testclient.ConnectSettled(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy)), j.Leader("a"), selector.WithAutoRequeue())
+				before := srv.Children(elections.Path)
 				srv.Stop()
-				pass(outage)
+				bubble.Pass(outage)
 				require.NoError(t, srv.Restart())
-				pass(timeout)
-				require.Equal(t, []string{"a leads", "a ends: connection suspended", "a leads"}, j.read())
-				require.Len(t, srv.Children(election), 1)
-				require.NotEqual(t, before, srv.Children(election))
+				bubble.Pass(elections.Timeout)
+				require.Equal(t, []string{"a leads", "a ends: connection suspended", "a leads"}, j.ReadSettled())
+				require.Len(t, srv.Children(elections.Path), 1)
+				require.NotEqual(t, before, srv.Children(elections.Path))
 			})
 		})
 	}
@@ -216,27 +218,27 @@ func TestNodeIsGoneAfterAnOutage(t *testing.T) {
 // A selector whose session was lost stands for election again when it is asked to; and
 // with its server gone, closing it lets another lead.
 func TestRequeueAfterALoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		var j journal
+		var j elections.Journal
 		client := testclient.ConnectSettled(t, srv)
-		s := enter(t, client, j.leader("a"))
+		s := elections.StartSelector(t, client, j.Leader("a"))
 		for range 3 {
-			srv.Expire(sessionOf(client))
-			pass(time.Second)
-			require.Equal(t, []string{"a leads", "a ends: session lost"}, j.read())
-			require.Empty(t, srv.Children(election))
+			srv.Expire(elections.SessionOf(client))
+			bubble.Pass(time.Second)
+			require.Equal(t, []string{"a leads", "a ends: session lost"}, j.ReadSettled())
+			require.Empty(t, srv.Children(elections.Path))
 			require.True(t, s.Requeue())
-			pass(time.Second)
+			bubble.Pass(time.Second)
 		}
 		srv.Stop()
-		pass(timeout)
+		bubble.Pass(elections.Timeout)
 		require.NoError(t, srv.Restart())
-		pass(timeout)
-		require.Equal(t, []string{"a leads", "a ends: session lost"}, j.read())
+		bubble.Pass(elections.Timeout)
+		require.Equal(t, []string{"a leads", "a ends: session lost"}, j.ReadSettled())
 		require.NoError(t, s.Close())
-		enter(t, client, j.leader("b"))
-		require.Equal(t, []string{"b leads"}, j.read())
+		elections.StartSelector(t, client, j.Leader("b"))
+		require.Equal(t, []string{"b leads"}, j.ReadSettled())
 	})
 }
 
@@ -248,17 +250,17 @@ func TestServerDropsTheConnectionAtEachCreate(t *testing.T) {
 		"no retry": {recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				var j journal
-				srv.Put(election, nil)
+				var j elections.Journal
+				srv.Put(elections.Path, nil)
 				srv.DropReply(zktest.OpCreate2, 10)
-				s := enter(t, testclient.ConnectSettled(t, srv, opts...), j.leader("a"))
-				pass(time.Minute)
-				require.Equal(t, []string{"a leads"}, j.read())
-				require.Len(t, srv.Children(election), 1)
+				s := elections.StartSelector(t, testclient.ConnectSettled(t, srv, opts...), j.Leader("a"))
+				bubble.Pass(time.Minute)
+				require.Equal(t, []string{"a leads"}, j.ReadSettled())
+				require.Len(t, srv.Children(elections.Path), 1)
 				require.NoError(t, s.Close())
-				require.Empty(t, srv.Children(election))
+				require.Empty(t, srv.Children(elections.Path))
 			})
 		})
 	}

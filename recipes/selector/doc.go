@@ -1,9 +1,9 @@
-// Package selector provides LeaderSelector: one participant in the election of a leader,
-// and the work that it does while it leads, with the semantics and the wire format of
-// Apache Curator's recipe of that name. Go and Java services can take part in one election.
+// Package selector provides LeaderSelector: a participant in the election of a leader, together with the
+// leader's work, with the semantics and the wire format of the Apache Curator recipe of the same name. Go and
+// Java services can take part in one election.
 //
-// The work is a function. It is called when the selector is first in the queue of its
-// path, and the selector leads until it returns:
+// The work is a function. The selector calls the function when it is first in the queue of its path, and leads
+// until the function returns:
 //
 //	take := func(ctx context.Context, term *recipes.Lease) error {
 //		return bill(ctx, term.FencingToken()) // returns when ctx ends
@@ -15,50 +15,65 @@
 //	}
 //	return election.Run(ctx) // until ctx ends and the next selector can lead
 //
-// With [WithAutoRequeue] the selector joins again at the tail after each term, which suits services.
-// Without it, the selector leaves the election after one term, until Requeue. Run returns then, with
-// the outcome of the term.
+// With [WithAutoRequeue] the selector joins again at the tail after each term, which suits services. Without
+// automatic requeue, the selector leaves the election after one term, until Requeue. Run then returns, with the
+// outcome of the term.
 //
-// Take a selector if there is work to do while leading. If other parts of the process ask who leads,
-// take package latch. docs/elections.md compares both with other tools.
+// Use a selector if the leader has work to do. If other parts of the process ask who leads, use package latch.
+// docs/from-others.md compares both with other tools.
+//
+// # Priorities
+//
+// With [WithPriority] the candidate of the highest priority leads: for example, the replica nearest to the data. Once a new candidate has
+// taken part for 5 s, it asks the candidates of lower priority ahead to yield: first the waiting ones, and then the leader. A candidate
+// that yields steps down in the usual order, and joins again at the tail, if it requeues. So an arrival changes the leader at most once. Exclusion
+// does not depend on priorities: it rests on the order of the queue and on the step-down, as ever. The cause of the term's end is
+// ErrReleased.
+//
+//   - Candidates of the same priority lead in the order of arrival.
+//   - A candidate that leaves within 5 s disturbs nobody. A leader that is asked again and again waits longer each time before it yields,
+//     up to 5 minutes. After 5 minutes without a request, it yields at once again.
+//   - If the process of the preferred candidate hangs, nobody leads until its session has expired.
+//   - The priority is part of the name of the znode: _c_<uuid>-p5-lock-0000000007. It does not change while the candidate takes part. A
+//     request to yield replaces the id in the znode of the candidate; Participants still shows the id.
+//   - Candidates without a priority, and Curator's, take part as before: they are never asked to yield, and nobody yields to a candidate
+//     behind them.
+//
+// TransferTo has a chosen candidate lead, for maintenance: all candidates ahead of it yield in the same way, at once.
 //
 // # Guarantees
 //
-// Those of package recipes for each term, which is a [recipes.Lease], and:
+// The guarantees of package recipes hold for each term, which is a [recipes.Lease]. In addition:
 //
-//  1. At most one selector of a path leads at any instant, as long as clocks run at about
-//     the same rate. If a process was paused and does not know it, fencing decides: tokens
-//     of successive terms strictly grow.
-//  2. A term that ends without a loss, by Close, InterruptLeadership, Release, or because
-//     the function has returned, ends in this order: the context ends, the function
-//     returns, the znode is deleted. No other selector can lead before the last step. After
-//     the grace of [WithStepDownGrace] Close returns an error, and the znode stays until the
-//     function has returned.
-//  3. Calls of the function never overlap. A selector that waits keeps its position at a
-//     disconnection.
-//  4. Errors and panics of the function are never lost: they go to the error handler, or to
-//     the log, which is slog.Default without [recipes.WithLogger], or Run returns them. An
-//     error is ignored only if all of it reports the end of the term's context. A panic is
-//     never ignored.
-//  5. After an error the automatic requeue waits, longer each time. After a term of less than
-//     a second it waits too: see [WithRequeueBackoff]. After a longer success it does not
-//     wait.
-//  6. Under Run the context of a term has the values of Run's context, and ends with the
-//     cause of that context when that ends.
+//  1. At most one selector of a path leads at any instant, as long as clocks run at about the same rate. If a
+//     process was paused without noticing, fencing decides: tokens of successive terms strictly grow.
+//  2. A term that ends without a loss, by Close, InterruptLeadership, Release, or because the function has
+//     returned, ends in this order: the context ends, the function returns, the znode is deleted. No other
+//     selector can lead before the last step. After the grace of [WithStepDownGrace] Close returns an error,
+//     and the znode stays until the function has returned. A function that still runs after its term is
+//     reported, after a second and then once a minute, to the error handler and to the log at Warn.
+//  3. Calls of the function never overlap. A waiting selector keeps its position at a disconnection.
+//  4. Errors and panics of the function are never lost: each goes to the error handler, or to the log, which is
+//     slog.Default without [recipes.WithLogger], or is returned by Run. An error is ignored only if every part
+//     of the error reports the end of the term's context. A panic is never ignored.
+//  5. After an error the automatic requeue waits, longer each time. It also waits after a term of less than a
+//     second: see [WithRequeueBackoff]. It does not wait after a longer success.
+//  6. Under Run the context of a term has the values of Run's context, and ends with the same cause when Run's
+//     context ends.
 //
 // # Non-guarantees
 //
-// After a loss, a successor can lead while our function still runs. The term's context ends before
-// the server lets another selector lead, but that one does not wait for our function, and a process
-// that was paused learns of its loss when it runs again. Send the token to the resource that the
-// leader writes to, and let that refuse lower tokens: [recipes.Lease.FencingToken] shows how in SQL,
-// and [recipes.Lease.Check] guards data in ZooKeeper.
+// After a loss, a successor can lead while the function of the former leader still runs. The term's context
+// ends before the server lets another selector lead, but the successor does not wait for that function, and a
+// paused process finds out about the loss only after resuming. Send the token to the resource that the leader
+// writes to, and make the resource refuse lower tokens: [recipes.Lease.FencingToken] shows how in SQL, and
+// [recipes.Lease.Check] guards data in ZooKeeper.
 //
 // The function is not called for a term that is over before the call could begin.
 //
 // # Failures
 //
-//	what happens                           to a selector that leads         to one that waits
+//	what happens                           to a selector that leads         to a waiting selector
 //	connection lost, session survives      goes on leading                  keeps its position
 //	  the same, StandardErrorPolicy        term ends with ErrSuspended      keeps its position
 //	no proof of life for 2/3 of T          term ends with ErrSessionLost    keeps its position
@@ -71,13 +86,16 @@
 //	Run's context ends                     term ends with its cause         leaves
 //	the server refuses (zk.ErrNoAuth)      –                                leaves, and joins again after
 //	                                                                        a pause: reported once
+//	a znode ahead is not ephemeral         –                                waits for it: reported once,
+//	                                                                        as ErrNotEphemeral
 //	sequence numbers run out               –                                gives up: reported, and
 //	                                                                        returned by Run
 //	InterruptLeadership, Release           term ends with ErrReleased       –
+//	WithMaxHold is over                    term ends with ErrMaxHold        –
 //	Client.Close                           term ends with ErrClosed         leaves
 //
-// T is the session timeout. "Requeued" applies to automatic requeue only, which also follows a term
-// that was lost. A selector that has given up joins again after Requeue or AutoRequeue.
+// T is the session timeout. "Requeued" applies to automatic requeue only, which also follows a lost term. A
+// selector that has given up joins again after Requeue or AutoRequeue.
 //
 // # Concurrency
 //

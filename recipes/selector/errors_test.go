@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -25,9 +27,9 @@ var failures = map[string]struct {
 	is   error
 	text string
 }{
-	"error":           {func(context.Context, *recipes.Lease) error { return errWork }, errWork, "no database"},
+	"error":           {func(context.Context, *recipes.Lease) error { return elections.ErrWork }, elections.ErrWork, "no database"},
 	"panic":           {func(context.Context, *recipes.Lease) error { panic("boom") }, nil, "panic: boom"},
-	"panic, an error": {func(context.Context, *recipes.Lease) error { panic(fmt.Errorf("wrapped: %w", errWork)) }, errWork, "panic: wrapped: no database"},
+	"panic, an error": {func(context.Context, *recipes.Lease) error { panic(fmt.Errorf("wrapped: %w", elections.ErrWork)) }, elections.ErrWork, "panic: wrapped: no database"},
 	"goexit": {
 		func(context.Context, *recipes.Lease) error { runtime.Goexit(); return nil },
 		nil, "the function has ended its goroutine",
@@ -35,15 +37,15 @@ var failures = map[string]struct {
 	"its own context": {func(context.Context, *recipes.Lease) error { return context.Canceled }, context.Canceled, "context canceled"},
 	"after the end": {func(_ context.Context, term *recipes.Lease) error {
 		_ = term.Release()
-		return errWork
-	}, errWork, "no database"},
+		return elections.ErrWork
+	}, elections.ErrWork, "no database"},
 }
 
 func TestFailuresAreReported(t *testing.T) {
 	for name, c := range failures {
 		for _, handled := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/handled=%v", name, handled), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					srv := zktest.NewServer(t)
 					var log bytes.Buffer
 					var told []error
@@ -52,19 +54,19 @@ func TestFailuresAreReported(t *testing.T) {
 					if handled {
 						opts = append(opts, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
 					}
-					s := enter(t, client, c.take, opts...)
+					s := elections.StartSelector(t, client, c.take, opts...)
 					require.False(t, s.HasLeadership())
-					require.Empty(t, srv.Children(election), "another may lead")
+					require.Empty(t, srv.Children(elections.Path), "another may lead")
 					require.NoError(t, s.Close(), "it was told already")
 					require.NoError(t, client.Close())
 					if !handled {
 						require.Contains(t, log.String(), "level=ERROR")
-						require.Contains(t, log.String(), "path="+election)
+						require.Contains(t, log.String(), "path="+elections.Path)
 						return
 					}
 					require.Empty(t, log.String(), "told once")
 					require.Len(t, told, 1)
-					require.ErrorContains(t, told[0], "selector: lead "+election+": "+c.text)
+					require.ErrorContains(t, told[0], "selector: lead "+elections.Path+": "+c.text)
 					var failed *recipes.OpError
 					require.ErrorAs(t, told[0], &failed)
 					if c.is != nil {
@@ -86,24 +88,24 @@ func TestTheEndOfATermIsNoFailure(t *testing.T) {
 		"error and cause": func(ctx context.Context) error { return errors.Join(ctx.Err(), context.Cause(ctx)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var calls []time.Time
 				client := testclient.ConnectSettled(t, srv)
-				s := enter(t, client, func(ctx context.Context, _ *recipes.Lease) error {
+				s := elections.StartSelector(t, client, func(ctx context.Context, _ *recipes.Lease) error {
 					calls = append(calls, time.Now())
 					<-ctx.Done()
 					return end(ctx)
 				}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) { t.Error(err) }))
 				for _, lose := range []func(){
 					s.InterruptLeadership,
-					func() { srv.Expire(sessionOf(client)) },
-					func() { srv.Delete(paths(srv)[0]) },
+					func() { srv.Expire(elections.SessionOf(client)) },
+					func() { srv.Delete(elections.Paths(srv)[0]) },
 					func() { srv.Delete("/services") },
 				} {
-					pass(2 * time.Second) // after a shorter term there would be a pause
+					bubble.Pass(2 * time.Second) // after a shorter term there would be a pause
 					lose()
-					pass(100 * time.Millisecond)
+					bubble.Pass(100 * time.Millisecond)
 				}
 				require.Len(t, calls, 5, "without a pause")
 				require.NoError(t, s.Close())
@@ -113,10 +115,10 @@ func TestTheEndOfATermIsNoFailure(t *testing.T) {
 }
 
 func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		n, told := 0, 0
-		s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 			n++
 			return fmt.Errorf("failure %d", n)
 		}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) {
@@ -127,10 +129,10 @@ func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
 			if told == 3 {
 				panic("boom")
 			}
-			pause(5 * time.Second) // longer than the function needs to fail again
+			bubble.Pause(5 * time.Second) // longer than the function needs to fail again
 		}))
 		require.NoError(t, s.Start())
-		pass(12 * time.Second)
+		bubble.Pass(12 * time.Second)
 		require.Less(t, told, n)
 		require.NoError(t, s.Close())
 		require.Equal(t, n, told)
@@ -139,16 +141,16 @@ func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
 
 // That the client is closed is no refusal, in whichever phase it finds a selector.
 func TestClosingTheClientIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		handler := selector.WithErrorHandler(func(err error) { t.Error(err) })
 		for i := range 100 {
 			client := testclient.ConnectSettled(t, srv)
 			remove := srv.Delay(zktest.OpAny, time.Millisecond)
 			for range 5 {
-				require.NoError(t, create(t, client, idle, selector.WithAutoRequeue(), handler).Start())
+				require.NoError(t, elections.NewSelector(t, client, elections.Idle, selector.WithAutoRequeue(), handler).Start())
 			}
-			pause(time.Duration(i) * 100 * time.Microsecond)
+			bubble.Pause(time.Duration(i) * 100 * time.Microsecond)
 			require.NoError(t, client.Close())
 			remove()
 		}

@@ -15,13 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
-
-// raced is set where the race detector is, which makes stacks twice as large.
-var raced bool
 
 // serveMode makes this program a server instead of a test, for those that must not have
 // the server's memory in theirs.
@@ -61,19 +59,19 @@ func served(t *testing.T) string {
 // as spans of 32 KiB for stacks, of which those that are used in part count in whole, is divided by their number.
 // 4 KiB of the figure are the stack.
 func TestMemoryOfAWaitingParticipant(t *testing.T) {
-	elections := testkit.Shorter(8, 4)
+	paths := testkit.Shorter(8, 2)
 	const perElection = 375 // no more of one client than 500 wait with a znode for one
-	n := elections * perElection
+	n := paths * perElection
 	client, err := recipes.Connect(t.Context(), []string{served(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Close()) }()
 	stand := func(number int) *selector.LeaderSelector {
-		s, err := selector.New(client, fmt.Sprintf("%s-%d", election, number), idle)
+		s, err := selector.New(client, fmt.Sprintf("%s-%d", elections.Path, number), elections.Idle)
 		require.NoError(t, err)
 		require.NoError(t, s.Start())
 		return s
 	}
-	leaders := make([]*selector.LeaderSelector, elections)
+	leaders := make([]*selector.LeaderSelector, paths)
 	for i := range leaders {
 		leaders[i] = stand(i)
 		require.Eventually(t, leaders[i].HasLeadership, 30*time.Second, time.Millisecond)
@@ -81,12 +79,12 @@ func TestMemoryOfAWaitingParticipant(t *testing.T) {
 
 	require.Eventually(t, func() bool { // a leader begins to follow its znode a moment after the grant
 		stacks := make([]byte, 1<<20)
-		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(".followOwnNode(")) == elections
+		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte(".followOwnNode(")) == paths
 	}, 30*time.Second, time.Millisecond)
 	before, goroutines := inUse(), runtime.NumGoroutine()
 	crowd := make([]*selector.LeaderSelector, n)
 	for i := range crowd {
-		crowd[i] = stand(i % elections)
+		crowd[i] = stand(i % paths)
 	}
 	for _, leader := range leaders {
 		require.Eventually(t, func() bool {
@@ -97,7 +95,7 @@ func TestMemoryOfAWaitingParticipant(t *testing.T) {
 	each := (inUse() - before) / n
 	runtime.KeepAlive(crowd)
 	t.Logf("%d bytes of heap and stack for each of %d waiting participants", each, n)
-	if raced {
+	if testkit.IsRaced {
 		each /= 2
 	}
 	require.Less(t, each, 8<<10)

@@ -2,14 +2,14 @@ package selector_test
 
 import (
 	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -38,9 +38,9 @@ func resultOf(t *testing.T, result <-chan error) error {
 // Without autoRequeue Run returns when its only term is over, and says how it ended.
 func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 	obey := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return ctx.Err() }
-	late := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return errWork }
+	late := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return elections.ErrWork }
 	interrupt := func(_ *zktest.Server, s *selector.LeaderSelector) { s.InterruptLeadership() }
-	remove := func(srv *zktest.Server, _ *selector.LeaderSelector) { srv.Delete(paths(srv)[0]) }
+	remove := func(srv *zktest.Server, _ *selector.LeaderSelector) { srv.Delete(elections.Paths(srv)[0]) }
 	for name, c := range map[string]struct {
 		take selector.TakeLeadership
 		end  func(srv *zktest.Server, s *selector.LeaderSelector) // after a minute
@@ -48,13 +48,13 @@ func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 		not  []error
 	}{
 		"success":                           {func(context.Context, *recipes.Lease) error { return nil }, nil, nil, nil},
-		"error":                             {func(context.Context, *recipes.Lease) error { return errWork }, nil, []error{errWork}, nil},
-		"panic":                             {func(context.Context, *recipes.Lease) error { panic(errWork) }, nil, []error{errWork}, nil},
+		"error":                             {func(context.Context, *recipes.Lease) error { return elections.ErrWork }, nil, []error{elections.ErrWork}, nil},
+		"panic":                             {func(context.Context, *recipes.Lease) error { panic(elections.ErrWork) }, nil, []error{elections.ErrWork}, nil},
 		"Release":                           {func(_ context.Context, term *recipes.Lease) error { return term.Release() }, nil, nil, nil},
 		"InterruptLeadership":               {obey, interrupt, nil, nil},
-		"InterruptLeadership, and an error": {late, interrupt, []error{errWork}, []error{recipes.ErrReleased}},
+		"InterruptLeadership, and an error": {late, interrupt, []error{elections.ErrWork}, []error{recipes.ErrReleased}},
 		"loss":                              {obey, remove, []error{recipes.ErrNodeDeleted}, []error{context.Canceled}},
-		"loss, and an error":                {late, remove, []error{errWork, recipes.ErrNodeDeleted}, nil},
+		"loss, and an error":                {late, remove, []error{elections.ErrWork, recipes.ErrNodeDeleted}, nil},
 		"loss, and success": {
 			func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return nil }, remove,
 			[]error{recipes.ErrNodeDeleted},
@@ -62,11 +62,11 @@ func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				s := create(t, testclient.ConnectSettled(t, srv), c.take, selector.WithErrorHandler(discard))
+				s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), c.take, selector.WithErrorHandler(elections.Discard))
 				result := run(t.Context(), s)
-				pass(time.Minute)
+				bubble.Pass(time.Minute)
 				if c.end != nil {
 					require.True(t, s.HasLeadership())
 					c.end(srv, s)
@@ -77,13 +77,13 @@ func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 				}
 				for _, want := range c.want {
 					require.ErrorIs(t, err, want)
-					require.ErrorContains(t, err, "selector: lead "+election+": ")
+					require.ErrorContains(t, err, "selector: lead "+elections.Path+": ")
 					require.NotContains(t, err.Error(), "\n", "one line")
 				}
 				for _, other := range c.not {
 					require.NotErrorIs(t, err, other)
 				}
-				require.Empty(t, srv.Children(election))
+				require.Empty(t, srv.Children(elections.Path))
 				require.False(t, s.Requeue(), "closed")
 				require.ErrorIs(t, s.Start(), recipes.ErrClosed)
 			})
@@ -94,19 +94,19 @@ func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 // A program that asks for another term before Run decides gets it: with Requeue in the error handler
 // or before it, with AutoRequeue at any time.
 func TestRunGoesOnWhileTermsAreAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.ConnectSettled(t, srv)
 		for range testkit.Shorter(400, 50) {
 			var s *selector.LeaderSelector
 			terms := 0
-			s = create(t, client, func(context.Context, *recipes.Lease) error { terms++; return errWork },
+			s = elections.NewSelector(t, client, func(context.Context, *recipes.Lease) error { terms++; return elections.ErrWork },
 				selector.WithErrorHandler(func(error) {
 					if terms < 3 && !s.Requeue() {
 						t.Error("refused")
 					}
 				}))
-			require.ErrorIs(t, resultOf(t, run(t.Context(), s)), errWork)
+			require.ErrorIs(t, resultOf(t, run(t.Context(), s)), elections.ErrWork)
 			require.Equal(t, 3, terms)
 		}
 	})
@@ -114,17 +114,17 @@ func TestRunGoesOnWhileTermsAreAskedFor(t *testing.T) {
 
 // A handler that takes its time is waited for.
 func TestRunDecidesAfterTheErrorHandlerHasReturned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var s *selector.LeaderSelector
 		terms := 0
-		s = create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
+		s = elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 			if terms++; terms == 1 {
-				return errWork
+				return elections.ErrWork
 			}
 			return nil
 		}, selector.WithErrorHandler(func(error) {
-			pause(time.Minute)
+			bubble.Pause(time.Minute)
 			if !s.Requeue() {
 				t.Error("refused")
 			}
@@ -137,50 +137,115 @@ func TestRunDecidesAfterTheErrorHandlerHasReturned(t *testing.T) {
 
 type valueKey struct{}
 
-var errShutdown = errors.New("SIGTERM")
-
 // Under Run a term has the values of Run's context, and ends with its cause.
 func TestTermsOfRunHaveItsValuesAndCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "trace 17"))
 		var values []any
 		var causes []error
 		var told []error
-		s := create(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
 			values = append(values, ctx.Value(valueKey{}))
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
 			return context.Cause(ctx)
 		}, selector.WithAutoRequeue(), selector.WithErrorHandler(func(err error) { told = append(told, err) }))
 		result := run(ctx, s)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		s.InterruptLeadership()
-		pass(time.Minute)
-		cancel(errShutdown)
+		bubble.Pass(time.Minute)
+		cancel(elections.ErrShutdown)
 		require.NoError(t, resultOf(t, result), "stopped in order")
 		require.Equal(t, []any{"trace 17", "trace 17"}, values)
-		require.Equal(t, []error{recipes.ErrReleased, errShutdown}, causes)
+		require.Equal(t, []error{recipes.ErrReleased, elections.ErrShutdown}, causes)
 		require.Empty(t, told, "the end of the term is no failure")
 	})
 }
 
-// The end of Run's context ends a term in the usual order; its deadline too.
+// A deadline of Run's context ends a term in the usual order, and is the error of Run.
 func TestTermsOfRunEndWithItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var cause error
-		s := create(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return cause
 		})
-		require.NoError(t, s.Run(ctx))
+		err := s.Run(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualError(t, err, "selector: run "+elections.Path+": context deadline exceeded")
 		require.Equal(t, context.DeadlineExceeded, cause)
-		require.Empty(t, srv.Children(election))
+		require.Empty(t, srv.Children(elections.Path))
 	})
+}
+
+// A deadline is the error of Run whatever the selector does then, with its own cause if it has one. A cancel is none,
+// and neither is a deadline that comes when Run is over.
+func TestDeadlineOfRunIsItsError(t *testing.T) {
+	for name, c := range map[string]struct {
+		take selector.TakeLeadership
+		opts []selector.Option
+		end  func(ctx context.Context) (context.Context, context.CancelFunc)
+		want []error
+	}{
+		"waiting": {nil, nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
+		}, []error{context.DeadlineExceeded}},
+		"waiting, with a cause": {nil, nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, time.Minute, elections.ErrShutdown)
+		}, []error{context.DeadlineExceeded, elections.ErrShutdown}},
+		"in a pause": {
+			func(context.Context, *recipes.Lease) error { return elections.ErrWork },
+			[]selector.Option{selector.WithAutoRequeue()},
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Minute)
+			},
+			[]error{context.DeadlineExceeded},
+		},
+		"a failure at the deadline": {
+			func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return elections.ErrWork }, nil,
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Minute)
+			},
+			[]error{context.DeadlineExceeded, elections.ErrWork},
+		},
+		"cancelled while it waits": {nil, nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Minute, func() { cancel(elections.ErrShutdown) })
+			return ctx, func() { cancel(nil) }
+		}, nil},
+		"over before the deadline": {
+			func(context.Context, *recipes.Lease) error { return nil }, nil,
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Minute)
+			}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				if c.take == nil {
+					elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle)
+					c.take = elections.Idle
+				}
+				ctx, cancel := c.end(t.Context())
+				defer cancel()
+				s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), c.take, append(c.opts, selector.WithErrorHandler(elections.Discard))...)
+				err := s.Run(ctx)
+				if c.want == nil {
+					require.NoError(t, err)
+				}
+				for _, want := range c.want {
+					require.ErrorIs(t, err, want)
+				}
+				require.Empty(t, s.Path())
+			})
+		})
+	}
 }
 
 // A function that returns at once does not make a hot loop: neither with automatic requeue,
@@ -196,16 +261,16 @@ func TestShortTermsAreFollowedByAPause(t *testing.T) {
 		"attempts": {recipes.RetryPolicy{MaxAttempts: 2}, time.Second, []selector.Option{selector.WithAutoRequeue()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				f := failing{run: func(context.Context, int) error { return nil }}
-				s := enter(t, testclient.ConnectSettled(t, srv), f.take, append(c.opts, selector.WithRequeueBackoff(c.policy))...)
+				f := elections.Failing{Run: func(context.Context, int) error { return nil }}
+				s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), f.Take, append(c.opts, selector.WithRequeueBackoff(c.policy))...)
 				waited := testkit.Shorter(10*time.Minute, 3*time.Minute)
-				pass(waited)
-				calls := f.called()
+				bubble.Pass(waited)
+				calls := f.Called()
 				require.Greater(t, len(calls), int(waited/c.first)/2, "successes are no reason to give up")
-				for _, pause := range pauses(calls) {
-					requireAround(t, c.first, pause)
+				for _, pause := range elections.Pauses(calls) {
+					elections.RequireAround(t, c.first, pause)
 				}
 				start := time.Now()
 				require.NoError(t, s.Close())
@@ -217,26 +282,26 @@ func TestShortTermsAreFollowedByAPause(t *testing.T) {
 
 // A term that was long enough is followed by none.
 func TestLongTermsAreFollowedByNoPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		f := failing{run: func(context.Context, int) error { pause(time.Second); return nil }}
-		enter(t, testclient.ConnectSettled(t, srv), f.take, selector.WithAutoRequeue())
-		pass(time.Minute)
-		require.GreaterOrEqual(t, len(f.called()), 60)
+		f := elections.Failing{Run: func(context.Context, int) error { bubble.Pause(time.Second); return nil }}
+		elections.StartSelector(t, testclient.ConnectSettled(t, srv), f.Take, selector.WithAutoRequeue())
+		bubble.Pass(time.Minute)
+		require.GreaterOrEqual(t, len(f.Called()), 60)
 	})
 }
 
 // Requeue by hand right after each term, from the error handler, is no hot loop either.
 func TestRequeueInTheErrorHandlerIsNoHotLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var s *selector.LeaderSelector
-		f := failing{run: func(context.Context, int) error { return errWork }}
-		s = create(t, testclient.ConnectSettled(t, srv), f.take, selector.WithErrorHandler(func(error) { s.Requeue() }))
+		f := elections.Failing{Run: func(context.Context, int) error { return elections.ErrWork }}
+		s = elections.NewSelector(t, testclient.ConnectSettled(t, srv), f.Take, selector.WithErrorHandler(func(error) { s.Requeue() }))
 		require.NoError(t, s.Start())
-		pass(time.Minute)
-		for _, pause := range pauses(f.called()) {
-			requireAround(t, time.Second, pause)
+		bubble.Pass(time.Minute)
+		for _, pause := range elections.Pauses(f.Called()) {
+			elections.RequireAround(t, time.Second, pause)
 		}
 	})
 }

@@ -6,20 +6,21 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// quotaExceeded is a code that zk.Conn does not know.
+// quotaExceeded is a code that zk.Conn has no name for.
 const quotaExceeded = zktest.Refusal(-125)
 
 // refuse makes the server refuse an operation.
@@ -38,7 +39,7 @@ func TestRefusalIsReported(t *testing.T) {
 	for name, handled := range map[string]bool{"handler": true, "log": false} {
 		for kind, opts := range map[string][]selector.Option{"once": nil, "auto requeue": {selector.WithAutoRequeue()}} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { requireRefusalReported(t, handled, kind == "once", opts) })
+				testkit.Bubble(t, func(t *testing.T) { requireRefusalReported(t, handled, kind == "once", opts) })
 			})
 		}
 	}
@@ -48,7 +49,7 @@ func TestRefusalIsReported(t *testing.T) {
 func requireRefusalReported(t *testing.T, hasHandler, isOnce bool, opts []selector.Option) {
 	t.Helper()
 	srv := zktest.NewServer(t)
-	srv.Put(election, nil)
+	srv.Put(elections.Path, nil)
 	var log bytes.Buffer
 	var told []error
 	if hasHandler {
@@ -66,30 +67,30 @@ func requireRefusalReported(t *testing.T, hasHandler, isOnce bool, opts []select
 	}
 	requests := srv.Observe()
 	forbidden := refuse(srv, zktest.OpCreate2, zktest.RefuseNoAuth)
-	s := create(t, client, idle, opts...)
+	s := elections.NewSelector(t, client, elections.Idle, opts...)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := run(ctx, s)
-	pass(10 * time.Minute)
+	bubble.Pass(10 * time.Minute)
 	reports(1)
 	require.InDelta(t, 35, requests.Count(zktest.OpCreate2), 15)
 	require.Empty(t, s.Path())
 	overdrawn := refuse(srv, zktest.OpCreate2, quotaExceeded)
 	forbidden()
-	pass(10 * time.Minute)
+	bubble.Pass(10 * time.Minute)
 	reports(2)
 	overdrawn()
-	pass(time.Minute)
+	bubble.Pass(time.Minute)
 	require.True(t, s.HasLeadership())
 	reports(2)
 	forbidden = refuse(srv, zktest.OpCreate2, quotaExceeded)
 	srv.Delete(s.Path())
-	pass(10 * time.Minute)
+	bubble.Pass(10 * time.Minute)
 	if isOnce {
 		require.ErrorIs(t, resultOf(t, result), recipes.ErrNodeDeleted, "the term is over")
 	} else {
 		reports(3)
 		forbidden()
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.True(t, s.HasLeadership())
 	}
 	cancel()
@@ -98,23 +99,24 @@ func requireRefusalReported(t *testing.T, hasHandler, isOnce bool, opts []select
 	}
 	if hasHandler {
 		require.ErrorIs(t, told[0], zk.ErrNoAuth)
-		require.EqualError(t, told[1], "selector: join "+election+": create: unknown error: -125")
+		require.EqualError(t, told[1], "selector: join "+elections.Path+": create: the quota of this path is exceeded: "+
+			"raise it with setquota, or delete znodes below it: unknown error: -125")
 	}
 }
 
 // An observer that is refused says so once to the handler, and goes on.
 func TestRefusedObservationIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithID("a"))
+		elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle, selector.WithID("a"))
 		var told []error
-		watching := create(t, testclient.ConnectSettled(t, srv), idle, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
+		watching := elections.NewSelector(t, testclient.ConnectSettled(t, srv), elections.Idle, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
 		allow := refuse(srv, zktest.OpGetChildren2, zktest.RefuseNoAuth)
 		leaders := watching.Observe(t.Context())
-		pass(testkit.Shorter(time.Hour, 10*time.Minute))
+		bubble.Pass(testkit.Shorter(time.Hour, 10*time.Minute))
 		require.Len(t, told, 1)
 		require.ErrorIs(t, told[0], zk.ErrNoAuth)
-		require.ErrorContains(t, told[0], "selector: observe "+election+": ")
+		require.ErrorContains(t, told[0], "selector: observe "+elections.Path+": ")
 		allow()
 		require.Equal(t, "a", (<-leaders).ID)
 	})
@@ -122,26 +124,26 @@ func TestRefusedObservationIsReported(t *testing.T) {
 
 // When the sequence numbers have run out the order of participants means nothing.
 func TestExhaustedSequence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		srv.Put(election, nil)
-		srv.SetSequence(election, 1<<31-1)
+		srv.Put(elections.Path, nil)
+		srv.SetSequence(elections.Path, 1<<31-1)
 		var told []error
-		s := create(t, testclient.ConnectSettled(t, srv), idle, selector.WithAutoRequeue(),
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), elections.Idle, selector.WithAutoRequeue(),
 			selector.WithErrorHandler(func(err error) { told = append(told, err) }))
 		require.ErrorIs(t, resultOf(t, run(t.Context(), s)), recipes.ErrSequenceExhausted)
 		require.Len(t, told, 1)
 		require.ErrorIs(t, told[0], recipes.ErrSequenceExhausted)
-		require.Empty(t, srv.Children(election))
+		require.Empty(t, srv.Children(elections.Path))
 	})
 }
 
 // A refusal to let the selector watch the znode ahead is told once, however often it tries.
 func TestRefusalToWatchTheZnodeAheadIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first := enter(t, testclient.ConnectSettled(t, srv), idle)
-		pass(time.Second)
+		first := elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle)
+		bubble.Pass(time.Second)
 		ahead := first.Path()
 		require.NotEmpty(t, ahead)
 		allow := srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -151,13 +153,13 @@ func TestRefusalToWatchTheZnodeAheadIsReported(t *testing.T) {
 			return zktest.Fault{}
 		})
 		errs := make(chan error, 1000)
-		s := enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithErrorHandler(func(err error) { errs <- err }))
-		pass(10 * time.Minute)
+		s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle, selector.WithErrorHandler(func(err error) { errs <- err }))
+		bubble.Pass(10 * time.Minute)
 		require.Len(t, errs, 1)
 		allow()
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.NoError(t, first.Close())
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.True(t, s.HasLeadership())
 		require.Len(t, errs, 1)
 	})

@@ -4,11 +4,13 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -17,41 +19,41 @@ import (
 
 // Start and Requeue are for one term each.
 func TestRequeueIsForOneTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		var j journal
-		other := enter(t, testclient.ConnectSettled(t, srv), idle, selector.WithAutoRequeue())
-		s := create(t, testclient.ConnectSettled(t, srv), j.leader("a"))
+		var j elections.Journal
+		other := elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle, selector.WithAutoRequeue())
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), j.Leader("a"))
 		require.False(t, s.Requeue(), "not started")
 		require.NoError(t, s.Start())
 		for range 3 {
-			pass(time.Second)
+			bubble.Pass(time.Second)
 			require.False(t, s.Requeue(), "waiting")
 			other.InterruptLeadership()
-			require.Equal(t, []string{"a leads"}, j.read())
+			require.Equal(t, []string{"a leads"}, j.ReadSettled())
 			require.False(t, s.Requeue(), "leading")
 			s.InterruptLeadership()
-			require.Equal(t, []string{"a ends: released"}, j.read())
-			require.Len(t, srv.Children(election), 1, "it has left")
-			pass(time.Minute)
-			require.Empty(t, j.read())
+			require.Equal(t, []string{"a ends: released"}, j.ReadSettled())
+			require.Len(t, srv.Children(elections.Path), 1, "it has left")
+			bubble.Pass(time.Minute)
+			require.Empty(t, j.ReadSettled())
 			require.True(t, s.Requeue())
 			require.False(t, s.Requeue(), "at once again")
 		}
 		require.NoError(t, s.Close())
 		require.False(t, s.Requeue(), "closed")
-		require.Len(t, srv.Children(election), 1)
+		require.Len(t, srv.Children(elections.Path), 1)
 	})
 }
 
 // A function that asks for another term while it leads gets none: it is still queued, as in
 // Curator. AutoRequeue is for that.
 func TestRequeueInsideTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var terms atomic.Int32
 		var s *selector.LeaderSelector
-		s = create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
+		s = elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 			if terms.Add(1) == 1 && s.Requeue() {
 				t.Error("requeued")
 			}
@@ -62,49 +64,49 @@ func TestRequeueInsideTheFunction(t *testing.T) {
 			return nil
 		})
 		require.NoError(t, s.Start())
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.Equal(t, int32(3), terms.Load())
-		require.Empty(t, srv.Children(election))
+		require.Empty(t, srv.Children(elections.Path))
 	})
 }
 
 func TestAutoRequeueFromAnyStateOn(t *testing.T) {
 	for name, call := range map[string]func(s *selector.LeaderSelector, start func()){
 		"before Start":   func(s *selector.LeaderSelector, start func()) { s.AutoRequeue(); start() },
-		"while leading":  func(s *selector.LeaderSelector, start func()) { start(); pass(time.Second / 2); s.AutoRequeue() },
-		"after the term": func(s *selector.LeaderSelector, start func()) { start(); pass(time.Minute); s.AutoRequeue() },
+		"while leading":  func(s *selector.LeaderSelector, start func()) { start(); bubble.Pass(time.Second / 2); s.AutoRequeue() },
+		"after the term": func(s *selector.LeaderSelector, start func()) { start(); bubble.Pass(time.Minute); s.AutoRequeue() },
 		"several times":  func(s *selector.LeaderSelector, start func()) { start(); s.AutoRequeue(); s.AutoRequeue() },
 		"after a Requeue": func(s *selector.LeaderSelector, start func()) {
 			start()
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			s.Requeue()
 			s.AutoRequeue()
 		},
 		"before a Requeue": func(s *selector.LeaderSelector, start func()) {
 			start()
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			s.AutoRequeue()
 			s.Requeue()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var terms atomic.Int32
-				s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
+				s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 					terms.Add(1)
-					pause(time.Second)
+					bubble.Pause(time.Second)
 					return nil
 				})
 				call(s, func() { require.NoError(t, s.Start()) })
 				before := terms.Load()
-				pass(10 * time.Second)
+				bubble.Pass(10 * time.Second)
 				require.GreaterOrEqual(t, terms.Load(), before+10, "no pause between terms without a failure")
 				require.LessOrEqual(t, terms.Load(), before+11)
 				require.NoError(t, s.Close())
 				s.AutoRequeue()
-				pass(time.Minute)
-				require.Empty(t, srv.Children(election))
+				bubble.Pass(time.Minute)
+				require.Empty(t, srv.Children(elections.Path))
 			})
 		})
 	}
@@ -112,35 +114,35 @@ func TestAutoRequeueFromAnyStateOn(t *testing.T) {
 
 // One that has given up can be asked to try again.
 func TestRequeueAfterGivingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		f := failing{run: func(context.Context, int) error { return errWork }}
-		s := enter(t, testclient.ConnectSettled(t, srv), f.take, selector.WithErrorHandler(discard),
+		f := elections.Failing{Run: func(context.Context, int) error { return elections.ErrWork }}
+		s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), f.Take, selector.WithErrorHandler(elections.Discard),
 			selector.WithAutoRequeue(), selector.WithRequeueBackoff(recipes.RetryPolicy{MaxAttempts: 2}))
-		pass(time.Minute)
-		require.Len(t, f.called(), 2)
+		bubble.Pass(time.Minute)
+		require.Len(t, f.Called(), 2)
 		require.True(t, s.Requeue())
-		pass(time.Minute)
-		require.Len(t, f.called(), 4)
+		bubble.Pass(time.Minute)
+		require.Len(t, f.Called(), 4)
 		s.AutoRequeue()
-		pass(time.Minute)
-		require.Len(t, f.called(), 6)
+		bubble.Pass(time.Minute)
+		require.Len(t, f.Called(), 6)
 	})
 }
 
 // The error handler may ask for another term itself.
 func TestRequeueInsideTheErrorHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var s *selector.LeaderSelector
-		f := failing{run: func(context.Context, int) error { return errWork }}
-		s = create(t, testclient.ConnectSettled(t, srv), f.take, selector.WithErrorHandler(func(error) {
-			if len(f.called()) < 20 && !s.Requeue() {
+		f := elections.Failing{Run: func(context.Context, int) error { return elections.ErrWork }}
+		s = elections.NewSelector(t, testclient.ConnectSettled(t, srv), f.Take, selector.WithErrorHandler(func(error) {
+			if len(f.Called()) < 20 && !s.Requeue() {
 				t.Error("refused")
 			}
 		}))
 		require.NoError(t, s.Start())
-		pass(time.Minute)
-		require.Len(t, f.called(), 20)
+		bubble.Pass(time.Minute)
+		require.Len(t, f.Called(), 20)
 	})
 }

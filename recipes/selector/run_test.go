@@ -4,11 +4,13 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -22,46 +24,48 @@ func TestRunEndsInOrderWithItsContext(t *testing.T) {
 		take selector.TakeLeadership
 		wait time.Duration
 	}{
-		"at once": {idle, 0},
-		"leading": {idle, time.Minute},
+		"at once": {elections.Idle, 0},
+		"leading": {elections.Idle, time.Minute},
 		"leading, and slow to stop": {func(ctx context.Context, _ *recipes.Lease) error {
 			<-ctx.Done()
-			pause(10 * time.Second)
+			bubble.Pause(10 * time.Second)
 			return nil
 		}, time.Minute},
-		"in a pause": {func(context.Context, *recipes.Lease) error { return errWork }, 10*time.Second + 1},
+		"in a pause": {func(context.Context, *recipes.Lease) error { return elections.ErrWork }, 10*time.Second + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(c.wait, cancel)
-				s := create(t, testclient.ConnectSettled(t, srv), c.take, selector.WithAutoRequeue(), selector.WithErrorHandler(discard))
+				s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), c.take, selector.WithAutoRequeue(), selector.WithErrorHandler(elections.Discard))
 				require.NoError(t, s.Run(ctx))
 				require.Error(t, ctx.Err())
-				require.Empty(t, srv.Children(election))
+				require.Empty(t, srv.Children(elections.Path))
 				require.ErrorIs(t, s.Run(t.Context()), recipes.ErrClosed)
 			})
 		})
 	}
 	t.Run("waiting", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := zktest.NewServer(t)
-			enter(t, testclient.ConnectSettled(t, srv), idle)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			require.NoError(t, create(t, testclient.ConnectSettled(t, srv), idle).Run(ctx))
-			require.Len(t, srv.Children(election), 1)
+			elections.StartSelector(t, testclient.ConnectSettled(t, srv), elections.Idle)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Minute, cancel)
+			s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), elections.Idle)
+			require.NoError(t, s.Run(ctx))
+			require.Len(t, srv.Children(elections.Path), 1)
+			require.Empty(t, s.Path())
 		})
 	})
 	t.Run("ended before", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := zktest.NewServer(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error { return errWork })
+			s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error { return elections.ErrWork })
 			require.NoError(t, s.Run(ctx))
-			require.Empty(t, srv.Children(election))
+			require.Empty(t, srv.Children(elections.Path))
 		})
 	})
 }
@@ -78,35 +82,35 @@ func TestRunFailsWhenSomebodyElseStopsIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				client := testclient.ConnectSettled(t, srv)
-				s := create(t, client, idle)
+				s := elections.NewSelector(t, client, elections.Idle)
 				result := make(chan error, 1)
 				go func() { result <- s.Run(t.Context()) }() // ends with the selector; joined below
-				pass(time.Second)
-				require.ErrorContains(t, s.Run(t.Context()), "selector: start "+election+": already started")
+				bubble.Pass(time.Second)
+				require.ErrorContains(t, s.Run(t.Context()), "selector: start "+elections.Path+": already started")
 				require.True(t, s.HasLeadership(), "which changes nothing")
 				stop(t, client, s)
 				err := <-result
 				require.ErrorIs(t, err, recipes.ErrClosed)
-				require.ErrorContains(t, err, "selector: run "+election)
+				require.ErrorContains(t, err, "selector: run "+elections.Path)
 			})
 		})
 	}
 }
 
 func TestRunDoesNotWaitForeverForTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		done := make(chan struct{})
 		defer close(done)
-		s := create(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error { <-done; return nil }, selector.WithStepDownGrace(grace))
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error { <-done; return nil }, selector.WithStepDownGrace(elections.Grace))
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.ErrorContains(t, s.Run(ctx), "still running")
-		require.Equal(t, time.Minute+grace, time.Since(start))
+		require.Equal(t, time.Minute+elections.Grace, time.Since(start))
 	})
 }
 
@@ -129,25 +133,25 @@ func (g *group) run(fn func() error) {
 
 // One of several selectors gives up, and takes the service down with it, in order.
 func TestRunInAGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		g := group{cancel: cancel}
 		client := testclient.ConnectSettled(t, srv)
-		var j journal
+		var j elections.Journal
 		for i, take := range []selector.TakeLeadership{
-			j.leader("a"), j.leader("b"), func(context.Context, *recipes.Lease) error { return errWork },
+			j.Leader("a"), j.Leader("b"), func(context.Context, *recipes.Lease) error { return elections.ErrWork },
 		} {
-			s, err := selector.New(client, election+"/"+string(rune('0'+i)), take, selector.WithAutoRequeue(),
-				selector.WithErrorHandler(discard), selector.WithRequeueBackoff(recipes.RetryPolicy{MaxAttempts: 5}))
+			s, err := selector.New(client, elections.Path+"/"+string(rune('0'+i)), take, selector.WithAutoRequeue(),
+				selector.WithErrorHandler(elections.Discard), selector.WithRequeueBackoff(recipes.RetryPolicy{MaxAttempts: 5}))
 			require.NoError(t, err)
 			g.run(func() error { return s.Run(ctx) })
 		}
 		g.Wait()
-		require.ErrorIs(t, g.err, errWork)
-		require.ElementsMatch(t, []string{"a leads", "b leads", "a ends: context canceled", "b ends: context canceled"}, j.read())
+		require.ErrorIs(t, g.err, elections.ErrWork)
+		require.ElementsMatch(t, []string{"a leads", "b leads", "a ends: context canceled", "b ends: context canceled"}, j.ReadSettled())
 		for i := range 3 {
-			require.Empty(t, srv.Children(election+"/"+string(rune('0'+i))))
+			require.Empty(t, srv.Children(elections.Path+"/"+string(rune('0'+i))))
 		}
 	})
 }

@@ -6,42 +6,45 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/election"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// TakeLeadership is the work of a leader. The selector leads until it returns. ctx is the term's
-// context: when that ends the function has to return, because no successor can lead before. Calls
-// never overlap. An error or a panic goes to the error handler, or to the log. An error that only
-// reports the end of ctx is ignored: one in which each error that it joins or wraps leads to ctx.Err()
-// or context.Cause(ctx).
+// TakeLeadership is the work of a leader. The selector leads until the function returns. ctx is the term's
+// context: when ctx ends, the function has to return, because no successor can lead until then. Calls never
+// overlap. An error or a panic goes to the error handler, or to the log. An error that only reports the end of
+// ctx is ignored: each joined or wrapped error then leads to ctx.Err() or context.Cause(ctx).
 type TakeLeadership func(ctx context.Context, term *recipes.Lease) error
 
-// LeaderSelector is one participant in the election of a leader. It calls a function for each of its
-// terms. Create it with [New], enter the election with Start or Run.
+// LeaderSelector is a participant in the election of a leader, and calls a function for each of its terms.
+// Create a selector with [New], and enter the election with Start or Run.
 type LeaderSelector struct {
 	base           recipe.Base
-	candidate      *queue.Candidate
+	candidate      *election.Candidate
 	handlerCalls   *session.Callbacks // of the error handler
 	takeLeadership TakeLeadership
 	config         config
 
-	mu             sync.Mutex     // protects what is below
-	requeuesAlways bool           // there is another attempt after each term
+	mu             sync.Mutex     // protects the fields below
+	requeuesAlways bool           // another attempt follows each term
 	isInRun        bool           // Run has started the selector and has not returned
 	isQueued       bool           // an attempt is wanted or under way
 	isRunOver      bool           // Run is to return: no attempt follows on the last one
 	attempts       int            // that have ended
-	term           *session.Entry // the latest; nil: none yet
+	term           *session.Entry // the latest term; nil: none yet
 	lastFailure    error          // of the last attempt; nil while another is wanted
 	errForRun      error          // of the last attempt, which Run returns instead of logging it
 	changes        zkutil.Changes // of isQueued, isRunOver and lastFailure
 }
 
-// New returns a selector on path, an absolute path below the client's namespace. All selectors on that
-// path are one election. take is called for each term of this one. New sends nothing to the server.
+// New returns a selector on path, an absolute path below the client's namespace. All selectors on the same path
+// are in one election. take is called for each term of the new selector. New sends nothing to the server.
+//
+// A path with a segment that has the name of a contender, such as lock-0000000000, is refused with
+// ErrInvalidPath: such a znode would block a lock or an election on the parent path.
 func New(c *recipes.Client, path string, take TakeLeadership, opts ...Option) (*LeaderSelector, error) {
 	base, err := recipe.New(c, path, queue.Queue{Recipe: "selector", Prefix: "lock-", Rule: queue.Exclusive, KeepNode: true})
 	if err != nil {
@@ -55,16 +58,18 @@ func New(c *recipes.Client, path string, take TakeLeadership, opts ...Option) (*
 		return nil, base.InvalidArgument("new", err)
 	}
 	s := &LeaderSelector{base: base, takeLeadership: take, config: cfg, requeuesAlways: cfg.isAuto}
-	base.Queue.Data, base.Queue.Name = cfg.id, cfg.name
+	base.Queue.Data, base.Queue.Name, base.Queue.MaxHold = cfg.id, cfg.name, cfg.maxHold
 	base.Queue.OnObserveRefused = func(err error) { s.postToHandler(base.OpError("observe", err)) }
-	s.candidate = queue.NewCandidate(base.Queue, s.onRefused)
+	if cfg.priority != nil {
+		base.SetPriority(*cfg.priority)
+	}
+	s.candidate = election.NewCandidate(base.Queue, s.onRefused)
 	s.handlerCalls = s.candidate.Callbacks()
 	return s, nil
 }
 
-// Start enters the election and returns at once. The selector waits for a server as long as necessary.
-// Start fails with ErrClosed after Close, and with ErrAlreadyStarted when Start or Run was called
-// before.
+// Start enters the election and returns at once. The selector waits for a server as long as necessary. Start
+// fails with ErrClosed after Close, and with ErrAlreadyStarted after an earlier Start or Run.
 //
 // Without [WithAutoRequeue] the selector leaves the election after one term.
 func (s *LeaderSelector) Start() error {
@@ -92,26 +97,25 @@ func (s *LeaderSelector) startForRun(ctx context.Context) error {
 	return err
 }
 
-// Run starts the selector, waits until ctx ends or the selector is finished, and closes it. It suits
-// errgroup and main. The contexts of the terms have the values of ctx, and end with its cause when ctx
-// ends.
+// Run starts the selector, waits until ctx ends or the selector is finished, and closes the selector. Run suits
+// errgroup and main. The contexts of the terms have the values of ctx, and end with its cause when ctx ends.
 //
 // With [WithAutoRequeue] the selector is finished when it gives up: after too many failures, see
-// [WithRequeueBackoff], or when the sequence numbers have run out. Without it, the selector is also
-// finished after a term, unless Requeue or AutoRequeue was called before the error handler has
-// returned. While the server refuses, Run continues: see [WithErrorHandler].
+// [WithRequeueBackoff], or when the sequence numbers have run out. Without automatic requeue, the selector is
+// also finished after a term, unless Requeue or AutoRequeue was called before the error handler has returned.
+// While the server refuses, Run continues: see [WithErrorHandler].
 //
-// Run returns nil when everything has stopped in order: after the end of ctx, or after a term that
-// has ended by the function's return, InterruptLeadership or Release, if the function has not failed.
-// Otherwise it returns
+// Run returns nil when everything has stopped in order: after ctx was cancelled, or after a term ended by the
+// function's return, InterruptLeadership or Release, if the function has not failed. Otherwise it returns
 //
-//   - the function's error, joined with the loss of the term if there was one (ErrSessionLost,
-//     ErrSuspended, ErrNodeDeleted), if no term followed;
+//   - the error of ctx after its deadline, DeadlineExceeded;
+//   - the function's error, joined with the loss if the term was lost (ErrSessionLost, ErrSuspended,
+//     ErrNodeDeleted), if no term followed;
 //   - ErrSequenceExhausted;
 //   - the error of Start or Close: ErrAlreadyStarted, ErrStepDownGrace, ErrNodeNotDeleted;
 //   - ErrClosed if the client or the selector was closed meanwhile.
 //
-// An error that Run returns goes to the error handler as well, but not to the log.
+// An error returned by Run goes to the error handler as well, but not to the log.
 func (s *LeaderSelector) Run(ctx context.Context) error {
 	if err := s.startForRun(ctx); err != nil {
 		return err
@@ -120,7 +124,7 @@ func (s *LeaderSelector) Run(ctx context.Context) error {
 	defer cancel()
 	isOver := s.awaitCondition(whileRunning, func() bool { return s.isRunOver }) == nil
 	isInOrder := isOver || ctx.Err() != nil
-	errClosed := s.candidate.CheckRunning() // before Close, so that the text says what else was closed
+	errClosed := s.candidate.CheckRunning() // before Close, so that the text names the client if it was closed
 	err := s.Close()
 	s.mu.Lock()
 	s.isInRun = false // a failure from now on is logged
@@ -129,6 +133,9 @@ func (s *LeaderSelector) Run(ctx context.Context) error {
 	if !isInOrder {
 		s.logUnhandled(unloggedErr)
 		return zkutil.Both(s.base.OpError("run", errClosed), err)
+	}
+	if !isOver && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = zkutil.Both(s.base.OpError("run", zkutil.EndOf(ctx)), err)
 	}
 	return zkutil.Both(lastFailure, err)
 }
@@ -143,9 +150,9 @@ func (s *LeaderSelector) AutoRequeue() {
 	s.requeueLocked()
 }
 
-// Requeue makes a selector that has left the election join again, at the tail, for one term. After a
-// short term it pauses before: see [WithRequeueBackoff]. Requeue does nothing and returns false while
-// the selector waits or leads, before Start, after Close, and when Run is about to return.
+// Requeue makes a selector that has left the election join again, at the tail, for one term. After a short term
+// the selector pauses first: see [WithRequeueBackoff]. Requeue does nothing and returns false while the
+// selector waits or leads, before Start, after Close, and when Run is about to return.
 func (s *LeaderSelector) Requeue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,18 +168,18 @@ func (s *LeaderSelector) requeueLocked() bool {
 	return true
 }
 
-// InterruptLeadership ends the present term, if there is one: its context ends, the function has to
-// return, then the znode is deleted and the next participant leads. InterruptLeadership returns at
-// once. The selector then does what it does after any term.
+// InterruptLeadership ends the present term, if any: the term's context ends, the function has to return, then
+// the znode is deleted and the next participant leads. InterruptLeadership returns at once. The selector then
+// goes on as after any other term.
 func (s *LeaderSelector) InterruptLeadership() {
 	if term := s.currentTerm(); term != nil {
 		_ = term.Leave() // the context of the term tells the function of a loss
 	}
 }
 
-// HasLeadership reports whether this selector leads now. It goes by the clock: after a pause of the
-// process it is right even before the term's context has ended. The answer may be outdated when it is
-// read, so do work that matters in the function.
+// HasLeadership reports whether this selector leads now. It goes by the clock: after a pause of the process the
+// answer is right even before the term's context has ended. The answer may be outdated by the time the caller
+// reads it, so do critical work in the function.
 func (s *LeaderSelector) HasLeadership() bool { return s.currentTerm() != nil }
 
 // currentTerm returns nil while the selector does not lead.
@@ -186,48 +193,60 @@ func (s *LeaderSelector) currentTerm() *session.Entry {
 	return term
 }
 
-// ID returns the ID with which other participants see this one: that of [WithID], or that of
-// the client.
+// ID returns the ID by which other participants see this selector: the ID set by [WithID], or else the
+// client's.
 func (s *LeaderSelector) ID() string { return s.base.Queue.ID() }
 
-// Path returns the path of the znode with which this selector waits or leads, namespace included, and
-// "" while it has no znode.
+// Path returns the path of the znode with which this selector waits or leads, namespace included, and "" while
+// the selector has no znode: also when the znode of the term was deleted or has expired, and the function has
+// not returned yet.
 func (s *LeaderSelector) Path() string { return s.candidate.Path() }
 
-// Leader returns the first participant of the election, as the server knows it, and the zero
-// Participant if there is none. It needs no Start. The first participant need not lead: see
-// [recipes.Participant].
+// Leader returns the first participant of the election, as known to the server, and the zero Participant if
+// nobody takes part. Leader needs no Start. The first participant need not lead: see [recipes.Participant].
 func (s *LeaderSelector) Leader(ctx context.Context) (recipes.Participant, error) {
 	return s.base.Leader(ctx)
 }
 
-// Participants returns all participants, in the order in which they will lead, the leader first. It is
-// a snapshot: a participant that leaves while it is taken is left out. A participant whose znode may
-// not be read has an empty ID.
+// Participants returns all participants in the order of the queue, the leader first. The result is a snapshot:
+// a participant that leaves meanwhile is left out. A participant whose znode may not be read has an empty ID.
 func (s *LeaderSelector) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return s.base.Participants(ctx)
 }
 
-// Observe returns the present leader and each later one, and the zero Participant while there is none.
-// It needs no Start. A slow reader misses leaders that are outdated. While the server refuses, Observe
-// tries again, and reports each refusal once, to the log at Warn and to the error handler. The channel
-// is closed when ctx ends or the client is closed.
+// Observe returns the present leader and each later leader, and the zero Participant while nobody leads.
+// Observe needs no Start. A slow reader misses outdated leaders. While the server refuses, Observe tries again,
+// and reports each refusal once, to the log at Warn and to the error handler. The channel is closed when ctx
+// ends or the client is closed.
 func (s *LeaderSelector) Observe(ctx context.Context) <-chan recipes.Participant {
 	return s.base.Observe(ctx)
 }
 
-// Close leaves the election. If the function runs, its term's context ends, the function returns, and
-// then the znode is deleted. So no successor leads while the work of this leader still runs. Close
-// returns nil when the znode is gone, or when the client is closed, whose session takes the znode with
-// it. It returns ErrStepDownGrace if the function still runs after the
-// grace of [WithStepDownGrace]: the znode stays until the function returns. It returns
-// ErrNodeNotDeleted if the znode could not be deleted within the operation timeout: the deletion is
-// repeated in the background. Close is idempotent, and waits again when called again.
+// TransferTo has the candidate with an id lead: it asks all candidates ahead of that one to yield, and returns once that one is the
+// first. The leader steps down in the order of every step-down, so TransferTo waits for its work; ctx bounds the wait. Any selector of the
+// path can be used, started or not, of any process. All candidates ahead need [WithPriority]. The transfer lasts for as long as the new
+// leader leads, unless a candidate joins whose priority is higher than those of all others: the candidates that take part now do not
+// ask the new leader to yield.
 //
-// Inside the function or the error handler of this selector, Close starts all that and returns nil at
-// once. Inside a callback of another recipe or of another selector it waits. Two functions that close
-// each other's selector wait for the grace. So does a function that waits for a goroutine of its own
-// that closes the selector.
+// The error is ErrNoCandidate if not exactly one candidate has the id, or if it leaves, ErrNotSteered if a candidate ahead has no
+// priority, the error of ctx, or one of the server. Candidates that have yielded by then stay behind. Inside the work of the
+// leader, call TransferTo with the context of the term: it returns when the step-down has begun.
+func (s *LeaderSelector) TransferTo(ctx context.Context, id string) error {
+	return s.base.TransferTo(ctx, id)
+}
+
+// Close leaves the election. If the function runs, the term's context ends, the function returns, and then the
+// znode is deleted. So no successor leads while the work of this leader still runs. Close returns nil when the
+// znode is gone, or when the client is closed, because the znode is deleted with the session. It returns
+// ErrStepDownGrace if the function still runs after the grace of [WithStepDownGrace]: the znode stays until the
+// function returns. It returns ErrNodeNotDeleted if the znode could not be deleted within the operation
+// timeout: the deletion is repeated in the background. Elections and leases of a client that are closed while
+// no server answers share one operation timeout. Close is idempotent, and waits again when called again.
+//
+// Inside the function or the error handler of this selector, Close starts the whole sequence and returns nil at
+// once. Inside a callback of another recipe or of another selector Close waits. Two functions that close each
+// other's selector wait for the grace. So does a function that waits for its own goroutine to close the
+// selector.
 func (s *LeaderSelector) Close() error {
 	s.candidate.Stop()
 	if err := s.candidate.Wait(s.config.grace); err != nil {

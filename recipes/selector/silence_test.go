@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -36,18 +38,18 @@ func TestFailuresAreLoggedByDefault(t *testing.T) {
 		err   string
 		stack bool
 	}{
-		"error": {func(context.Context, *recipes.Lease) error { return errWork }, "no database", false},
+		"error": {func(context.Context, *recipes.Lease) error { return elections.ErrWork }, "no database", false},
 		"panic": {func(context.Context, *recipes.Lease) error { panic("boom") }, "panic: boom", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				log := logByDefault(t)
 				srv := zktest.NewServer(t)
 				client := testclient.ConnectSettled(t, srv)
-				enter(t, client, c.take)
+				elections.StartSelector(t, client, c.take)
 				require.NoError(t, client.Close())
 				require.Contains(t, log.String(), "level=ERROR")
-				require.Contains(t, log.String(), fmt.Sprintf("err=%q", "selector: lead "+election+": "+c.err))
+				require.Contains(t, log.String(), fmt.Sprintf("err=%q", "selector: lead "+elections.Path+": "+c.err))
 				if c.stack {
 					require.Contains(t, log.String(), " stack=")
 				} else {
@@ -59,11 +61,11 @@ func TestFailuresAreLoggedByDefault(t *testing.T) {
 }
 
 func TestDiscardingLoggerSilences(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		log := logByDefault(t)
 		srv := zktest.NewServer(t)
 		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(slog.New(slog.DiscardHandler)))
-		enter(t, client, func(context.Context, *recipes.Lease) error { panic("boom") })
+		elections.StartSelector(t, client, func(context.Context, *recipes.Lease) error { panic("boom") })
 		require.NoError(t, client.Close())
 		require.Empty(t, log.String())
 	})
@@ -75,27 +77,27 @@ func TestErrorsBesideTheEndOfTheTermAreReported(t *testing.T) {
 		end  func(ctx context.Context) error
 		want string
 	}{
-		"joined": {func(ctx context.Context) error { return errors.Join(ctx.Err(), errWork) }, "context canceled\nno database"},
+		"joined": {func(ctx context.Context) error { return errors.Join(ctx.Err(), elections.ErrWork) }, "context canceled\nno database"},
 		"joined deep": {func(ctx context.Context) error {
-			return fmt.Errorf("shift: %w", errors.Join(fmt.Errorf("job: %w", ctx.Err()), fmt.Errorf("undo: %w", errWork)))
+			return fmt.Errorf("shift: %w", errors.Join(fmt.Errorf("job: %w", ctx.Err()), fmt.Errorf("undo: %w", elections.ErrWork)))
 		}, "shift: job: context canceled\nundo: no database"},
-		"wrapped twice":  {func(ctx context.Context) error { return fmt.Errorf("%w: %w", errWork, context.Cause(ctx)) }, "no database: released"},
+		"wrapped twice":  {func(ctx context.Context) error { return fmt.Errorf("%w: %w", elections.ErrWork, context.Cause(ctx)) }, "no database: released"},
 		"panic":          {func(ctx context.Context) error { panic(ctx.Err()) }, "panic: context canceled"},
 		"panic, wrapped": {func(ctx context.Context) error { panic(fmt.Errorf("job: %w", context.Cause(ctx))) }, "panic: job: released"},
 		"another end":    {func(context.Context) error { return context.DeadlineExceeded }, "context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
 				var told []error
-				s := enter(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+				s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
 					<-ctx.Done()
 					return c.end(ctx)
 				}, selector.WithErrorHandler(func(err error) { told = append(told, err) }))
 				s.InterruptLeadership()
-				pass(time.Second)
+				bubble.Pass(time.Second)
 				require.Len(t, told, 1)
-				require.EqualError(t, told[0], "selector: lead "+election+": "+c.want)
+				require.EqualError(t, told[0], "selector: lead "+elections.Path+": "+c.want)
 			})
 		})
 	}
@@ -115,14 +117,14 @@ func TestTheEndOfATermDeepInAnErrorIsNoFailure(t *testing.T) {
 		"empty wrapper": func(ctx context.Context) error { return errors.Join(nil, ctx.Err(), nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				s := enter(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+				s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
 					<-ctx.Done()
 					return end(ctx)
 				}, selector.WithErrorHandler(func(err error) { t.Error(err) }))
 				s.InterruptLeadership()
-				pass(time.Second)
+				bubble.Pass(time.Second)
 				require.NoError(t, s.Close())
 			})
 		})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -18,7 +19,7 @@ func BenchmarkUncontended(b *testing.B) {
 	client, err := recipes.Connect(b.Context(), []string{server.Addr()})
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = client.Close() })
-	s, err := semaphore.New(client, path, 3)
+	s, err := semaphore.New(client, locks.Semaphore, 3)
 	require.NoError(b, err)
 	turn := func() {
 		if err := s.Do(context.Background(), func(context.Context, *recipes.Lease) error { return nil }); err != nil {

@@ -7,25 +7,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// What is left of Curator's cases: docs/curator-cases.md has them all.
+// What is left of Curator's cases: docs/evidence/curator-cases.md has them all.
 
 // testReleaseInChunks: permits that were taken together are given back in any portions.
 func TestReleaseInChunks(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s := semaphoreOf(b, b.Client(), 10)
-		held := bubble.Acquire(b, many(s, 10))
-		waiting := bubble.Waiting(b, b.Context(), many(semaphoreOf(b, b.Client(), 10), 5))
-		releaseAll(b, held[:4])
+		s := locks.SemaphoreOf(b, b.Client(), 10)
+		held := bubble.Acquire(b, locks.Many(s, 10))
+		waiting := bubble.Waiting(b, b.Context(), locks.Many(locks.SemaphoreOf(b, b.Client(), 10), 5))
+		locks.ReleaseAll(b, held[:4])
 		bubble.Pass(bubble.Moment)
 		require.Empty(b, waiting)
-		releaseAll(b, held[4:6])
-		releaseAll(b, bubble.Granted(b, waiting))
-		releaseAll(b, held[6:])
-		requireEmpty(b)
+		locks.ReleaseAll(b, held[4:6])
+		locks.ReleaseAll(b, bubble.Granted(b, waiting))
+		locks.ReleaseAll(b, held[6:])
+		locks.RequireNoPermits(b)
 	})
 }
 
@@ -33,13 +34,13 @@ func TestReleaseInChunks(t *testing.T) {
 func TestNamespaceAndReapedParents(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client(recipes.WithNamespace("team"))
-		s := semaphoreOf(b, client, 2, semaphore.WithSharedLimit(shared))
+		s := locks.SemaphoreOf(b, client, 2, semaphore.WithSharedLimit(shared))
 		for range 2 {
-			held := bubble.Acquire(b, many(s, 2))
-			require.Len(b, b.Queue("/team"+leases), 2)
+			held := bubble.Acquire(b, locks.Many(s, 2))
+			require.Len(b, b.Queue("/team"+locks.Permits), 2)
 			_, _, found := b.Srv.Get("/team" + shared)
 			require.True(b, found)
-			releaseAll(b, held)
+			locks.ReleaseAll(b, held)
 			for range 4 {
 				b.Srv.Reap()
 			}
@@ -52,7 +53,7 @@ func TestNamespaceAndReapedParents(t *testing.T) {
 func TestOutage(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled(recipes.WithSessionTimeout(time.Minute))
-		m, err := semaphore.NewMutex(client, path)
+		m, err := semaphore.NewMutex(client, locks.Semaphore)
 		require.NoError(b, err)
 		held := bubble.Acquire(b, m.Acquire)
 		first, second := bubble.Waiting(b, b.Context(), m.Acquire), bubble.Waiting(b, b.Context(), m.Acquire)
@@ -67,7 +68,7 @@ func TestOutage(t *testing.T) {
 		b.Release(bubble.Granted(b, first))
 		b.Release(bubble.Granted(b, second))
 		b.Release(bubble.Granted(b, during))
-		requireEmpty(b)
+		locks.RequireNoPermits(b)
 	})
 }
 
@@ -75,13 +76,13 @@ func TestOutage(t *testing.T) {
 func TestExpiryHandsThePermitOver(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
-		held := bubble.Acquire(b, semaphoreOf(b, client, 1).Acquire)
-		waiting := bubble.Waiting(b, b.Context(), semaphoreOf(b, b.Client(), 1).Acquire)
+		held := bubble.Acquire(b, locks.SemaphoreOf(b, client, 1).Acquire)
+		waiting := bubble.Waiting(b, b.Context(), locks.SemaphoreOf(b, b.Client(), 1).Acquire)
 		b.ExpireUnheard(client)
 		lease := bubble.Granted(b, waiting)
 		require.ErrorIs(b, b.Cause(held), recipes.ErrSessionLost)
 		require.ErrorIs(b, held.Release(), recipes.ErrSessionLost)
 		b.Release(lease)
-		requireEmpty(b)
+		locks.RequireNoPermits(b)
 	})
 }

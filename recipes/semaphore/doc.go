@@ -1,60 +1,63 @@
-// Package semaphore provides InterProcessSemaphore: a number of permits that processes on several
-// machines share, with the semantics and the wire format of Apache Curator's InterProcessSemaphoreV2, and
-// InterProcessSemaphoreMutex, which has one permit. Go and Java services can share one path.
+// Package semaphore provides InterProcessSemaphore, a number of permits shared by processes on several
+// machines, with the semantics and the wire format of Apache Curator's InterProcessSemaphoreV2, and
+// InterProcessSemaphoreMutex, which has one permit. Go and Java services can share a path.
 //
 // # Order
 //
-// Permits are granted in the order in which the requests came. A request for several permits takes all
-// of them at once, and until then it has none. While it waits, nobody passes it: neither a smaller
-// request nor a try. So with the limit 3, and 2 permits held, one that waits for 3 keeps the third one
-// free.
+// Permits are granted in the order of the requests. A request for several permits takes all of them
+// together, and until then none. While the request waits, neither a smaller request nor a try
+// overtakes. So with a limit of 3, and 2 permits held, a request that waits for 3 permits keeps the
+// third permit free.
 //
 // # The limit
 //
-// is a number, the same in all processes, or shared in a znode: see [WithSharedLimit] and
-// [SetSharedLimit]. Each request goes by the limit at the time at which it takes its permits.
+// The limit is a number that is either the same in all processes or shared in a znode: see
+// [WithSharedLimit] and [SetSharedLimit]. A request is subject to the limit at the time at which it
+// takes its permits.
 //
 // # No owner
 //
-// A permit is not re-entered: Acquire with the context of a lease takes another permit, or waits for
-// one. It may be released by any goroutine. The context of a lease ends with the lease.
+// Permits do not re-enter: Acquire with the context of a lease takes another permit, or waits for
+// another permit. Any goroutine may release a permit. The context of a lease ends with the lease.
 //
-// # Guarantees, non-guarantees, failures
+// # Guarantees, limits, failures
 //
 // See package recipes. In short:
 //
-//   - No permit is granted beyond the limit at that time: those with the lowest numbers count. A
-//     lower limit takes none back. A lease's context ends before its permit can be granted again.
-//   - A request has all of its permits, or none. If one of several is lost later, the others stand.
-//   - A permit that is given back wakes the first of those who wait, and nobody else. One that waits
-//     for several permits is woken by each that is given back until it has enough.
+//   - No permit is granted beyond the limit at the time of the grant: the permits with the lowest
+//     numbers count. A lower limit takes no permit back. A lease's context ends before its permit can be
+//     granted again.
+//   - A request has all of its permits, or none. If one of several permits is lost later, the others stay
+//     valid.
+//   - A released permit wakes the first waiter, and nobody else. A waiter for several permits wakes for
+//     each released permit until enough are free.
 //   - The fencing token of a permit is its czxid. Permits are held together, so a resource can't refuse
-//     a lower token: it can only refuse the token of a permit that it knows to be over.
+//     a lower token: it can only refuse the token of a permit known to be over.
 //
-// If a request loses its turn while it is first (its session is lost, or its znode is deleted by somebody
-// else), it waits again as the last. Under StandardErrorPolicy, so does one that is first when the
-// connection is lost.
+// If a request loses its turn while it is first (its session is lost, or a third party deletes its
+// znode), it queues again at the tail. Under StandardErrorPolicy, so does a request that is first when
+// the connection is lost.
 //
-// Locks of different recipes on one path do not see each other. So the first call of each value lists
-// the path, and returns ErrOtherLayout if there are contenders of another kind.
+// Locks of different recipes on one path do not see each other. So the first call on each value lists
+// the path, and returns ErrOtherLayout if the path has contenders of another kind.
 //
 // # Concurrency
 //
-// Semaphores are immutable and may be used by any number of goroutines. One that waits behind others
-// watches the znode ahead and, if it is the next or has waited for 3 s, its own. It sends no other requests beside
-// those that keep its session.
+// Semaphores are immutable and may be used by any number of goroutines. A waiter behind other waiters
+// watches the znode ahead and, if it is next in line or has waited for 3 s, its own znode. It sends no
+// requests other than those that keep its session alive.
 //
 // # Source
 //
 // The recipe is Curator's: a contender waits for its turn on a mutex in path/locks
-// ("_c_<uuid>-lock-<number>"), and takes its permits in path/leases ("_c_<uuid>-lease-<number>"). Three
-// things differ:
+// ("_c_<uuid>-lock-<number>"), and takes its permits in path/leases ("_c_<uuid>-lease-<number>"). This
+// package differs in three respects:
 //
-//   - Curator takes several permits one by one and lets others in between, so two clients can hold a
-//     part each and wait for the rest. A Java client can wait like that behind one of ours, too, until
-//     one of them gives up: let Java take one permit at a time.
-//   - Curator counts the children of leases, whatever they are, and relies on the mutex. Here the lowest
-//     numbers decide, and children of other names are ignored.
-//   - Curator creates the znode of a permit before it knows that there is room. Here that comes
-//     afterwards.
+//   - Curator takes several permits one by one and lets other requests in between, so two clients can hold
+//     a part each and wait for the rest. A Java client can wait like that behind a request of this package,
+//     too, until one of the two gives up: let Java take one permit at a time.
+//   - Curator counts the children of leases, whatever their names, and relies on the mutex. Here the
+//     lowest numbers decide, and children with other names are ignored.
+//   - Curator creates the znode of a permit before it knows whether a permit is free. Here the check
+//     comes first.
 package semaphore

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A service has
-// recipes.Connect and its own servers here.
+// newClient returns a client of an in-process ZooKeeper, and a function that closes both. A service
+// calls recipes.Connect with its own servers instead.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -25,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// No more than three workers at a time, on all machines together.
+// Limit the number of workers to three, on all machines together.
 func Example() {
 	client, stop := newClient()
 	defer stop()
@@ -49,7 +50,7 @@ func Example() {
 	// released: <nil> <nil>
 }
 
-// One number for all, which can be changed while everybody works.
+// Share one limit, and change it while workers are running.
 func ExampleWithSharedLimit() {
 	client, stop := newClient()
 	defer stop()
@@ -76,7 +77,7 @@ func ExampleWithSharedLimit() {
 	// released: <nil> <nil>
 }
 
-// A lock that is acquired in one place and released in another.
+// Acquire a lock in one function and release it in another.
 func ExampleInterProcessSemaphoreMutex() {
 	client, stop := newClient()
 	defer stop()
@@ -97,4 +98,30 @@ func ExampleInterProcessSemaphoreMutex() {
 	// Output:
 	// it never re-enters: true
 	// released elsewhere: <nil>
+}
+
+// Wait briefly for a printer, and then print for as long as necessary.
+func ExampleInterProcessSemaphore_DoWithin() {
+	client, stop := newClient()
+	defer stop()
+	printers, err := semaphore.New(client, "/printers", 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	printOne := func(context.Context, *recipes.Lease) error {
+		fmt.Println("printed")
+		return nil
+	}
+	ctx := context.Background()
+	err = printers.Do(ctx, func(context.Context, *recipes.Lease) error {
+		return printers.DoWithin(ctx, 20*time.Millisecond, printOne)
+	})
+	var target *recipes.WaitError
+	isBusy := errors.As(err, &target)
+	fmt.Println("nothing was printed:", isBusy)
+	fmt.Println("free:", printers.DoWithin(ctx, time.Minute, printOne))
+	// Output:
+	// nothing was printed: true
+	// printed
+	// free: <nil>
 }

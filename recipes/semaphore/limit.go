@@ -11,13 +11,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/permits"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// ErrSharedLimit is returned when the znode of a shared limit exists, and its content is not a limit:
+// ErrSharedLimit is returned when the znode of a shared limit exists, but its content is not a limit:
 // four bytes with a number that is not negative.
 var ErrSharedLimit = errors.New("the znode of the shared limit has no limit in it")
 
@@ -28,7 +28,7 @@ type sharedLimit struct {
 	seed    int    // written if the znode is missing
 }
 
-// useLimit checks the limit of New and the path of the shared limit, "" if it is not shared.
+// useLimit checks the limit of New and the path of the shared limit, "" if the limit is not shared.
 func (s *InterProcessSemaphore) useLimit(c *recipes.Client, sharedPath string) error {
 	if s.limit > math.MaxInt32 {
 		return fmt.Errorf("limit: %d is more than %d", s.limit, math.MaxInt32)
@@ -42,34 +42,37 @@ func (s *InterProcessSemaphore) useLimit(c *recipes.Client, sharedPath string) e
 	if s.limit < 0 {
 		return fmt.Errorf("limit: %d is negative", s.limit)
 	}
-	session, path, err := recipe.Attach(c, sharedPath)
+	session, path, err := recipe.AttachAt(c, sharedPath)
 	if err != nil {
 		return fmt.Errorf("shared limit: %w", err)
 	}
 	if own := s.base.Queue.Dir; path == own || own == "/" || strings.HasPrefix(path, own+"/") {
 		return fmt.Errorf("shared limit: %s is the path of the semaphore, or below it", sharedPath)
 	}
+	if own := s.base.Queue.Dir; path == "/" || strings.HasPrefix(own, path+"/") {
+		return fmt.Errorf("shared limit: %s is above the path of the semaphore: its znode is a directory of locks, which has no number in it", sharedPath)
+	}
 	s.shared = &sharedLimit{session, path, s.limit}
 	return nil
 }
 
-// readLimit returns the limit for a request for permits. It creates the znode of a shared limit.
-func (s *InterProcessSemaphore) readLimit(ctx context.Context) (queue.Limit, error) {
+// readLimit returns the limit for a request for permits. It creates a missing znode of a shared limit.
+func (s *InterProcessSemaphore) readLimit(ctx context.Context) (permits.Limit, error) {
 	if s.shared == nil {
-		return queue.Limit{N: s.limit}, nil
+		return permits.Limit{N: s.limit}, nil
 	}
 	for {
 		limit, err := s.shared.read(ctx)
 		if !errors.Is(err, zk.ErrNoNode) {
 			return limit, err
 		}
-		if err := s.shared.session.CreatePersistent(ctx, s.shared.path, encode(s.shared.seed)); err != nil {
-			return queue.Limit{}, fmt.Errorf("create the shared limit: %w", err)
+		if err := s.shared.session.Persistent().Create(ctx, s.shared.path, encode(s.shared.seed)); err != nil {
+			return permits.Limit{}, fmt.Errorf("create the shared limit: %w", err)
 		}
 	}
 }
 
-// peekLimit returns the limit, and creates nothing.
+// peekLimit returns the limit without creating a znode.
 func (s *InterProcessSemaphore) peekLimit(ctx context.Context) (int, error) {
 	if s.shared == nil {
 		return s.limit, nil
@@ -77,25 +80,27 @@ func (s *InterProcessSemaphore) peekLimit(ctx context.Context) (int, error) {
 	ctx, cancel := s.shared.session.WhileOpen(ctx)
 	defer cancel()
 	limit, err := s.shared.read(ctx)
+	s.shared.session.ReleaseWatch(limit.Changed)
 	if errors.Is(err, zk.ErrNoNode) {
 		return s.limit, nil
 	}
 	return limit.N, err
 }
 
-func (l *sharedLimit) read(ctx context.Context) (queue.Limit, error) {
-	data, changed, err := l.session.ReadPersistent(ctx, l.path)
+func (l *sharedLimit) read(ctx context.Context) (permits.Limit, error) {
+	data, changed, err := l.session.Persistent().Read(ctx, l.path)
 	if err != nil {
-		return queue.Limit{}, fmt.Errorf("read the shared limit: %w", err)
+		return permits.Limit{}, fmt.Errorf("read the shared limit: %w", err)
 	}
 	n, ok := decode(data)
 	if !ok {
-		return queue.Limit{}, fmt.Errorf("%w: %s has %q", ErrSharedLimit, l.path, data)
+		l.session.ReleaseWatch(changed)
+		return permits.Limit{}, fmt.Errorf("%w: %s has %q", ErrSharedLimit, l.path, data)
 	}
-	return queue.Limit{N: n, Changed: changed}, nil
+	return permits.Limit{N: n, Changed: changed}, nil
 }
 
-// encode returns a number as Curator's SharedCount writes it.
+// encode returns a number in the format of Curator's SharedCount.
 func encode(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) } //nolint:gosec // checked: 0 to MaxInt32
 
 func decode(data []byte) (n int, ok bool) {
@@ -106,10 +111,10 @@ func decode(data []byte) (n int, ok bool) {
 	return int(number), number <= math.MaxInt32
 }
 
-// SetSharedLimit writes the limit of all semaphores that have path as their [WithSharedLimit]. It creates
-// the znode if it is missing. 0 is allowed, and lets nobody have a permit until the limit grows. A limit
-// that is lower than the number of permits held takes none back. The error is ErrInvalidArgument if n is
-// negative or more than 2147483647.
+// SetSharedLimit writes the limit of all semaphores that have path as their [WithSharedLimit]. It
+// creates the znode if it is missing. A limit of 0 is allowed, and lets nobody acquire a permit until
+// the limit grows. A limit lower than the number of permits held takes no permit back. The error is
+// ErrInvalidArgument if n is negative or more than 2147483647.
 func SetSharedLimit(ctx context.Context, c *recipes.Client, path string, n int) error {
 	failed := func(err error) error {
 		return &recipes.OpError{Op: "semaphore: set shared limit", Path: path, Err: err}
@@ -117,13 +122,13 @@ func SetSharedLimit(ctx context.Context, c *recipes.Client, path string, n int) 
 	if n < 0 || n > math.MaxInt32 {
 		return failed(zkutil.Invalid(fmt.Errorf("limit: %d is not between 0 and %d", n, math.MaxInt32)))
 	}
-	session, full, err := recipe.Attach(c, path)
+	session, full, err := recipe.AttachAt(c, path)
 	if err != nil {
-		return failed(err)
+		return failed(zkutil.Invalid(err))
 	}
 	ctx, cancel := session.WhileOpen(ctx)
 	defer cancel()
-	if err := session.WritePersistent(ctx, full, encode(n)); err != nil {
+	if err := session.Persistent().Write(ctx, full, encode(n)); err != nil {
 		return failed(err)
 	}
 	return nil

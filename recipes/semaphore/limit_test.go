@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/schedule"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
@@ -23,8 +24,8 @@ import (
 // session, or the deletion of one of its znodes (kazoo 213, 429). With -exhaustive these are 100,000.
 func TestLimitUnderFaultedOperations(t *testing.T) {
 	const batch = 200
-	operations := testkit.Shorter(1000, 200)
-	if *exhaustive {
+	operations := testkit.Shorter(1000, 50)
+	if *testkit.Exhaustive {
 		operations = 100_000
 	}
 	var sum faulted
@@ -57,7 +58,7 @@ func faultedOperations(b *bubble.Bubble, seed uint64, operations int, sum *fault
 	stop := b.Srv.Inject(func(r zktest.Request) zktest.Fault { return c.strike(b, r) })
 	done := make(chan error, len(clients))
 	for i, client := range clients {
-		s, random := semaphoreOf(b, client, faultedLimit), rand.New(rand.NewPCG(seed, uint64(1+i)))
+		s, random := locks.SemaphoreOf(b, client, faultedLimit), rand.New(rand.NewPCG(seed, uint64(1+i)))
 		go func() { // ends when enough operations were made; joined below
 			var err error
 			for err == nil && !c.hasEnough() {
@@ -71,12 +72,12 @@ func faultedOperations(b *bubble.Bubble, seed uint64, operations int, sum *fault
 		case err := <-done:
 			require.NoError(b, err, "seed %d", seed)
 		case <-time.After(24 * time.Hour):
-			require.FailNow(b, "stuck", "%v %v", b.Queue(locks), b.Queue(leases))
+			require.FailNow(b, "stuck", "%v %v", b.Queue(locks.Turns), b.Queue(locks.Permits))
 		}
 	}
 	stop()
 	bubble.Pass(2 * time.Minute) // for what goes on in the background, and for sessions that nobody knows of
-	requireEmpty(b)
+	locks.RequireNoPermits(b)
 	sum.operations += c.faulted
 	sum.all += c.all
 	sum.permits += c.permits
@@ -214,7 +215,7 @@ func TestLimitUnderACrowd(t *testing.T) {
 		var all room
 		done := make(chan error, clients*each)
 		for range clients {
-			s := semaphoreOf(b, b.Client(), limit)
+			s := locks.SemaphoreOf(b, b.Client(), limit)
 			for worker := range each {
 				go func() { // ends with its rounds; joined below
 					var err error

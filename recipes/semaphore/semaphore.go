@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/permits"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -17,40 +19,52 @@ import (
 
 // InterProcessSemaphore is a number of permits on a path. Create it with [New]; it needs no closing.
 type InterProcessSemaphore struct {
-	base      recipe.Base // of the path itself
-	permits   queue.Permits
-	limit     int          // of New
-	shared    *sharedLimit // nil: limit is the limit
-	isChecked atomic.Bool  // the layout of the path
+	base      recipe.Base // for the path itself
+	permits   permits.Pool
+	limit     int          // passed to New
+	shared    *sharedLimit // nil: limit applies
+	isChecked atomic.Bool  // whether the layout of the path has been checked
 }
 
-// Option configures an [InterProcessSemaphore] or an [InterProcessSemaphoreMutex], when it is made.
+// Option configures an [InterProcessSemaphore] or an [InterProcessSemaphoreMutex] at its creation.
 type Option func(*config) error
 
-// config is what the options set.
+// config holds the values of the options.
 type config struct {
-	id         []byte // nil: the client's
+	id         []byte // nil: the client's ID
 	name       string
-	sharedPath string // "": the limit is not shared
+	maxHold    time.Duration // 0: none
+	sharedPath string        // "": the limit is not shared
 }
 
-// WithID sets what Participants shows for the permits; the default is that of recipes.WithID. At most
-// 64 KiB.
+// WithID sets the ID that Participants shows for the permits. The default is the ID of recipes.WithID.
+// At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
 
-// WithName sets a name for the semaphore, of at most 128 bytes, which is the same in all processes. It
-// is the Name in the hooks of [recipes.Trace], for metrics, which must not have a label for each path.
+// WithName sets a name for the semaphore, of at most 128 bytes, which is the same in all processes. The
+// hooks of [recipes.Trace] have it as Name, for metrics, which must not have a label for each path.
 func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
+// WithMaxHold ends the context of the lease of a permit with ErrMaxHold once it has been held for d: the bound on a holder that
+// hangs, or forgets to release.
+//
+// The end of the context asks the work to stop, as a loss does, and cannot make it stop. So the znode stays until
+// Release, or for Do until the function has returned, and nobody else gets the permit meanwhile: the log says so at Warn. Release deletes the
+// znode, and then returns an error that matches ErrMaxHold. To let others go on while code that ignores its context may still run,
+// delete the znode from outside, and have the guarded resource refuse lower tokens: see [recipes.Lease.FencingToken].
+func WithMaxHold(d time.Duration) Option {
+	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
+}
+
 // WithSharedLimit makes the number in the znode at path the limit: a SharedCount of Curator, four bytes
 // in big-endian order. If the znode is missing, the first Acquire creates it with the limit of New. A
-// limit that grows wakes those who wait. One that is lowered counts for later acquisitions, and takes no
-// permit back. The path is below the client's namespace, and must not be the semaphore's own, nor below
-// it. A mutex has no shared limit.
+// higher limit wakes waiters. A lower limit applies to later acquisitions, and takes no permit back.
+// The path is below the client's namespace, and must be neither the semaphore's own path, nor below or above it.
+// A mutex has no shared limit.
 func WithSharedLimit(path string) Option {
 	return func(cfg *config) error {
 		if path == "" {
@@ -62,9 +76,12 @@ func WithSharedLimit(path string) Option {
 }
 
 // New returns a semaphore with limit permits on path, an absolute path below the client's namespace.
-// limit must be positive, and the same in all processes: each goes by its own. With [WithSharedLimit]
-// it is the limit to begin with, and may be 0. The znodes of path are created when first needed. Nothing
-// is sent to the server here.
+// limit must be positive, and the same in all processes, because each process applies its own limit.
+// With [WithSharedLimit], limit is the initial limit, and may be 0. The znodes of path are created when
+// first needed. New sends nothing to the server.
+//
+// New refuses, with ErrInvalidPath, a path with a segment that has the name of a contender, such as
+// lock-0000000000: the segment's znode would block a lock or an election on the path above.
 func New(c *recipes.Client, path string, limit int, opts ...Option) (*InterProcessSemaphore, error) {
 	return newSemaphore(c, "semaphore", path, limit, opts)
 }
@@ -85,42 +102,44 @@ func newSemaphore(c *recipes.Client, kind, path string, limit int, opts []Option
 	own := base.Queue
 	own.Name = cfg.name
 	own.Markers = nil // so that CheckLayout finds the contenders of any lock on the path itself
-	s.permits = queue.Permits{
+	s.permits = permits.Pool{
 		Turn: &queue.Queue{
 			Session: own.Session, Recipe: kind, Path: path, Dir: zkutil.Join(own.Dir, "locks"), Prefix: "lock-", Markers: queue.Markers,
 			Data: cfg.id, Rule: queue.Exclusive,
 		},
 		Taken: &queue.Queue{
 			Session: own.Session, Recipe: kind, Path: path, Dir: zkutil.Join(own.Dir, "leases"), Prefix: queue.PermitMarker, Markers: []string{queue.PermitMarker},
-			Data: cfg.id,
+			Data: cfg.id, MaxHold: cfg.maxHold,
 		},
 		Limit: s.readLimit,
 	}
 	return s, nil
 }
 
-// Acquire blocks until it has a permit, and returns its lease. See [InterProcessSemaphore.AcquireN].
+// Acquire blocks until a permit is acquired, and returns its lease. See
+// [InterProcessSemaphore.AcquireN].
 func (s *InterProcessSemaphore) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return first(s.acquireN(ctx, "acquire", 1, true))
 }
 
-// AcquireN blocks until it has n permits, and returns their leases: all of them, or none. Permits are
-// granted in the order in which the requests came: while AcquireN waits for many, a later request for
-// few waits, too. The context bounds only the wait: the leases remain valid when ctx ends.
+// AcquireN blocks until n permits are acquired, and returns their leases: all of them, or none. Permits
+// are granted in the order of the requests: while AcquireN waits for many permits, a later request for
+// few permits waits, too. The context bounds only the wait: the leases remain valid when ctx ends.
 //
 // The error is
 //
 //   - ErrInvalidArgument, if n is not positive, or more than the limit of New. With a shared limit,
-//     AcquireN for more than that waits until the limit has grown;
-//   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first. Its Position is that
-//     among those who wait: 1 is the next one to be served, and its Holder is the first permit, with the
-//     ID after a wait of a second. For the others Holder is the first of those who wait;
-//   - ErrSharedLimit, if the znode of the shared limit has no limit in it;
+//     AcquireN for more permits than the limit waits until the limit has grown;
+//   - a *recipes.WaitError, which matches the error of ctx, if ctx ends first. Its Position is the
+//     position among the waiters: 1 is next in line. For the waiter at 1, Holder is the first permit, with
+//     the ID after a wait of a second. For all other waiters, Holder is the first waiter;
+//   - ErrSharedLimit, if the content of a shared limit's znode is not a limit;
 //   - ErrOtherLayout, if the path has contenders of another kind of lock at the first call;
 //   - ErrClosed, ErrSequenceExhausted, or ErrSessionFull: at once, if the znodes of n permits and of one
-//     request are more than the session may have;
-//   - an error of the server, or the last one when the retry policy gives up. For zk.ErrNoAuth the
-//     text names the znode whose ACL refuses.
+//     request need more bytes than the session has left, counting the bytes of its contenders on this path as
+//     left;
+//   - a server error, or the last error when the retry policy gives up. For zk.ErrNoAuth the text names
+//     the znode whose ACL refuses.
 //
 // After an error the znodes of the attempt are deleted, if necessary in the background.
 func (s *InterProcessSemaphore) AcquireN(ctx context.Context, n int) ([]*recipes.Lease, error) {
@@ -132,10 +151,11 @@ func (s *InterProcessSemaphore) TryAcquire(ctx context.Context) (*recipes.Lease,
 	return first(s.acquireN(ctx, "try acquire", 1, false))
 }
 
-// TryAcquireN is AcquireN without the wait for other contenders. If fewer than n permits are free, or
-// if another contender is ahead, TryAcquireN leaves no znode and returns ErrNotAcquired. A contender that
-// is taking a free permit at that moment is ahead as well. TryAcquireN still waits for the server's
-// answers: bound it by ctx. If ctx ends first, it fails with a *recipes.WaitError, as AcquireN does.
+// TryAcquireN is AcquireN without waiting for other contenders. If fewer than n permits are free, or if
+// another contender is ahead, TryAcquireN leaves no znode and returns ErrNotAcquired. A contender that
+// is taking a free permit at the same moment counts as ahead. TryAcquireN still waits for the server's
+// answers: use ctx to bound this wait. If ctx ends first, TryAcquireN fails with a *recipes.WaitError,
+// as AcquireN does.
 func (s *InterProcessSemaphore) TryAcquireN(ctx context.Context, n int) ([]*recipes.Lease, error) {
 	return s.acquireN(ctx, "try acquire", n, false)
 }
@@ -185,31 +205,55 @@ func first(leases []*recipes.Lease, err error) (*recipes.Lease, error) {
 	return leases[0], nil
 }
 
-// Do acquires a permit, calls fn, and releases the permit. The context that fn gets ends with the lease,
-// with ctx, or when fn returns. If fn panics, Do releases the permit and panics on.
+// Do acquires a permit, calls fn, and releases the permit. ctx bounds both the wait and the work: a
+// deadline meant for the wait also ends the work. Use [InterProcessSemaphore.DoWithin] to bound the
+// wait alone.
 //
-// Do returns an error in one line of text. errors.Is finds in it
+// The context passed to fn ends with the lease, with ctx, or when fn returns. It has the deadline and
+// the cause of ctx. If fn panics, Do releases the permit and re-panics.
 //
-//   - the loss of the lease if there was one (ErrSessionLost, ErrSuspended, ErrNodeDeleted,
+// Do returns an error whose text is one line. errors.Is finds in it
+//
+//   - the loss of the lease, if the lease was lost (ErrSessionLost, ErrSuspended, ErrNodeDeleted,
 //     ErrClosed), followed by fn's error, which may be the Canceled of its context;
-//   - otherwise fn's error, unchanged, followed by ErrNodeNotDeleted if the release has failed;
-//   - the error of Acquire, if there was no permit and fn was not called.
+//   - otherwise fn's error, unchanged;
+//   - the error of Acquire, if no permit was acquired and fn was not called.
+//
+// Do returns when the znode is gone, so that others can have the permit. Do does not wait for the
+// deletion beyond the end of ctx, nor beyond the time for which the lease could have been held, nor
+// beyond the operation timeout. After that the deletion continues in the background, and the client
+// logs a record at Warn.
 func (s *InterProcessSemaphore) Do(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error {
-	return recipe.Do(ctx, s.base.OpError, s.Acquire, fn)
+	return recipe.Do(ctx, s.forDo(), fn)
+}
+
+// DoWithin is Do with a separate bound for the acquisition: wait bounds the wait for the permit, and
+// ctx the work and the call as a whole. If the permit was not acquired within wait, or before the end
+// of ctx, the error has a *recipes.WaitError, and fn was not called.
+//
+// With a wait of 0 or less, DoWithin does not wait for other contenders, like TryAcquire: if another
+// contender has the permit or is ahead, the error also matches ErrNotAcquired. DoWithin still waits for
+// the server's answers: use ctx to bound this wait.
+func (s *InterProcessSemaphore) DoWithin(ctx context.Context, wait time.Duration, fn func(context.Context, *recipes.Lease) error) error {
+	return recipe.DoWithin(ctx, wait, s.forDo(), fn)
+}
+
+func (s *InterProcessSemaphore) forDo() recipe.Lock[*recipes.Lease] {
+	return recipe.LeaseLock(s.base.OpError, s.Acquire, s.TryAcquire)
 }
 
 // Participants returns the permits that are held, in the order in which they were granted, each with
-// the ID of its holder. Those who wait are not among them. It is a snapshot: a permit that is given back
-// while it is taken is left out. After the limit was lowered it shows as many as the limit says, the first ones:
-// the others look like the znodes that Java clients make before there is room for them. Package inspect, and
-// "zkr ls", show all.
+// its holder's ID, and without waiters. The result is a snapshot, without permits that are released
+// while it is taken. After the limit was lowered, Participants returns only the first permits, as many
+// as the limit: the others can't be told from the znodes that Java clients create before a permit is
+// free. Package inspect, and "zkr ls", show all.
 func (s *InterProcessSemaphore) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	limit, err := s.peekLimit(ctx)
 	if err != nil {
 		return nil, s.base.OpError("participants", err)
 	}
 	held := *s.permits.Taken
-	held.Rule = queue.UpTo(limit)
+	held.Rule = permits.UpTo(limit)
 	all, err := recipe.Base{Path: s.base.Path, Queue: &held}.Participants(ctx)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -20,38 +21,38 @@ import (
 // clients, and each that is given back can be had again.
 func TestLimit(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		one, other := semaphoreOf(b, b.Client(), 3), semaphoreOf(b, b.Client(), 3)
+		one, other := locks.SemaphoreOf(b, b.Client(), 3), locks.SemaphoreOf(b, b.Client(), 3)
 		held := []*recipes.Lease{bubble.Acquire(b, one.Acquire), bubble.Acquire(b, other.TryAcquire), bubble.Acquire(b, one.Acquire)}
 		for _, s := range []*semaphore.InterProcessSemaphore{one, other} {
 			_, err := s.TryAcquire(b.Context())
 			require.ErrorIs(b, err, recipes.ErrNotAcquired)
 		}
-		require.Len(b, b.Queue(leases), 3)
-		require.Empty(b, b.Queue(locks), "nobody waits")
+		require.Len(b, b.Queue(locks.Permits), 3)
+		require.Empty(b, b.Queue(locks.Turns), "nobody waits")
 		for i := range held {
 			waiting := bubble.Waiting(b, b.Context(), other.Acquire)
 			b.Release(held[i])
 			held[i] = bubble.Granted(b, waiting)
 		}
-		releaseAll(b, held)
-		requireEmpty(b)
+		locks.ReleaseAll(b, held)
+		locks.RequireNoPermits(b)
 	})
 }
 
 // The znodes are Curator's.
 func TestZnodes(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s := semaphoreOf(b, b.Client(), 2, semaphore.WithID("me"), semaphore.WithName("stock"))
-		held := bubble.Acquire(b, many(s, 2))
+		s := locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("me"), semaphore.WithName("stock"))
+		held := bubble.Acquire(b, locks.Many(s, 2))
 		waiting := bubble.Waiting(b, b.Context(), s.Acquire)
 		require.Regexp(b, `^/permits/a/leases/_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-000000000[01]$`, held[0].Path())
 		require.NotEqual(b, held[0].Path(), held[1].Path())
-		require.Regexp(b, `^/permits/a/locks/_c_[0-9a-f-]{36}-lock-0000000001$`, b.Queue(locks)[0])
+		require.Regexp(b, `^/permits/a/locks/_c_[0-9a-f-]{36}-lock-0000000001$`, b.Queue(locks.Turns)[0])
 		data, stat, found := b.Srv.Get(held[1].Path())
 		require.True(b, found)
 		require.Equal(b, "me", string(data))
 		require.Equal(b, stat.Czxid, held[1].FencingToken())
-		releaseAll(b, held)
+		locks.ReleaseAll(b, held)
 		b.Release(bubble.Granted(b, waiting))
 	})
 }
@@ -60,15 +61,15 @@ func TestZnodes(t *testing.T) {
 // those who wait, and nobody else.
 func TestNobodyPasses(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s := semaphoreOf(b, b.Client(), 3)
-		held := bubble.Acquire(b, many(s, 2))
-		large := bubble.Waiting(b, b.Context(), many(semaphoreOf(b, b.Client(), 3), 3))
-		other := semaphoreOf(b, b.Client(), 3)
+		s := locks.SemaphoreOf(b, b.Client(), 3)
+		held := bubble.Acquire(b, locks.Many(s, 2))
+		large := bubble.Waiting(b, b.Context(), locks.Many(locks.SemaphoreOf(b, b.Client(), 3), 3))
+		other := locks.SemaphoreOf(b, b.Client(), 3)
 		_, err := other.TryAcquire(b.Context())
 		require.ErrorIs(b, err, recipes.ErrNotAcquired, "one is free, but somebody waits for three")
 		small := bubble.Waiting(b, b.Context(), other.Acquire)
-		last := bubble.Waiting(b, b.Context(), semaphoreOf(b, b.Client(), 3).Acquire)
-		require.Len(b, b.Queue(leases), 2, "who waits for three has none")
+		last := bubble.Waiting(b, b.Context(), locks.SemaphoreOf(b, b.Client(), 3).Acquire)
+		require.Len(b, b.Queue(locks.Permits), 2, "who waits for three has none")
 
 		log := b.Srv.Observe()
 		b.Release(held[0])
@@ -85,21 +86,21 @@ func TestNobodyPasses(t *testing.T) {
 		require.Empty(b, last)
 		b.Release(first)
 		b.Release(bubble.Granted(b, last))
-		releaseAll(b, three[1:])
-		requireEmpty(b)
+		locks.ReleaseAll(b, three[1:])
+		locks.RequireNoPermits(b)
 	})
 }
 
 // The request for many gives up: it has taken nothing, and those behind it go ahead.
 func TestGivingUp(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s := semaphoreOf(b, b.Client(), 2)
+		s := locks.SemaphoreOf(b, b.Client(), 2)
 		held := bubble.Acquire(b, s.Acquire)
 		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
 		defer cancel()
-		large := bubble.Waiting(b, ctx, many(s, 2))
-		behind := bubble.Waiting(b, ctx, many(semaphoreOf(b, b.Client(), 2), 2))
-		small := bubble.Waiting(b, b.Context(), semaphoreOf(b, b.Client(), 2).Acquire)
+		large := bubble.Waiting(b, ctx, locks.Many(s, 2))
+		behind := bubble.Waiting(b, ctx, locks.Many(locks.SemaphoreOf(b, b.Client(), 2), 2))
+		small := bubble.Waiting(b, b.Context(), locks.SemaphoreOf(b, b.Client(), 2).Acquire)
 		var wait *recipes.WaitError
 		require.ErrorAs(b, bubble.Receive(b, large).Err, &wait)
 		require.Equal(b, 1, wait.Position)
@@ -107,21 +108,21 @@ func TestGivingUp(t *testing.T) {
 		require.Equal(b, 2, wait.Position)
 		require.Regexp(b, "^/permits/a/locks/.*-lock-", wait.Holder.Path)
 		b.Release(bubble.Granted(b, small), held)
-		requireEmpty(b)
+		locks.RequireNoPermits(b)
 	})
 }
 
 // Curator's testGetParticipantNodes: those who hold permits.
 func TestParticipants(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s, other := semaphoreOf(b, b.Client(), 2, semaphore.WithID("one")), semaphoreOf(b, b.Client(), 2, semaphore.WithID("other"))
+		s, other := locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("one")), locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("other"))
 		none, err := s.Participants(b.Context())
 		require.NoError(b, err)
 		require.Empty(b, none)
 		first, second := bubble.Acquire(b, s.Acquire), bubble.Acquire(b, other.Acquire)
 		waiting := bubble.Waiting(b, b.Context(), s.Acquire)
-		b.Srv.Put(leases+"/config", nil)
-		b.Srv.Put(leases+"/x-lease-0000000099", []byte("in vain"))
+		b.Srv.Put(locks.Permits+"/config", nil)
+		b.Srv.Put(locks.Permits+"/x-lease-0000000099", []byte("in vain"))
 		all, err := s.Participants(b.Context())
 		require.NoError(b, err)
 		require.Len(b, all, 2)
@@ -130,7 +131,7 @@ func TestParticipants(t *testing.T) {
 			require.True(b, all[i].Leader)
 		}
 		require.Equal(b, "other", all[1].ID)
-		b.Srv.Delete(leases + "/x-lease-0000000099")
+		b.Srv.Delete(locks.Permits + "/x-lease-0000000099")
 		b.Release(first, second)
 		b.Release(bubble.Granted(b, waiting))
 	})
@@ -139,10 +140,10 @@ func TestParticipants(t *testing.T) {
 // Foreign children of leases/ do not count (Curator counts them all).
 func TestForeignChildren(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s := semaphoreOf(b, b.Client(), 1)
+		s := locks.SemaphoreOf(b, b.Client(), 1)
 		b.Release(bubble.Acquire(b, s.Acquire))
 		for _, name := range []string{"config", "lease-", "lease-x", "x-lock-0000000000"} {
-			b.Srv.Put(leases+"/"+name, nil)
+			b.Srv.Put(locks.Permits+"/"+name, nil)
 		}
 		b.Release(bubble.Acquire(b, s.TryAcquire))
 	})
@@ -151,8 +152,8 @@ func TestForeignChildren(t *testing.T) {
 // A semaphore whose limit is lower than what is held waits for less, and a try does not.
 func TestLimitBelowWhatIsHeld(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		held := bubble.Acquire(b, many(semaphoreOf(b, b.Client(), 3), 3))
-		lower := semaphoreOf(b, b.Client(), 2)
+		held := bubble.Acquire(b, locks.Many(locks.SemaphoreOf(b, b.Client(), 3), 3))
+		lower := locks.SemaphoreOf(b, b.Client(), 2)
 		_, err := lower.TryAcquire(b.Context())
 		require.ErrorIs(b, err, recipes.ErrNotAcquired)
 		waiting := bubble.Waiting(b, b.Context(), lower.Acquire)
@@ -161,7 +162,7 @@ func TestLimitBelowWhatIsHeld(t *testing.T) {
 		require.Empty(b, waiting)
 		b.Release(held[1])
 		b.Release(bubble.Granted(b, waiting), held[2])
-		requireEmpty(b)
+		locks.RequireNoPermits(b)
 	})
 }
 
@@ -169,7 +170,7 @@ func TestLimitBelowWhatIsHeld(t *testing.T) {
 func TestMutexNeverReenters(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
-		m, err := semaphore.NewMutex(client, path)
+		m, err := semaphore.NewMutex(client, locks.Semaphore)
 		require.NoError(b, err)
 		lease := bubble.Acquire(b, m.Acquire)
 		_, err = m.TryAcquire(lease.Context())
@@ -189,7 +190,7 @@ func TestMutexNeverReenters(t *testing.T) {
 			require.ErrorIs(b, err, recipes.ErrNotAcquired)
 			return nil
 		}))
-		requireEmpty(b)
+		locks.RequireNoPermits(b)
 	})
 }
 
@@ -203,28 +204,32 @@ func TestBadInput(t *testing.T) {
 			limit  int
 			opts   []semaphore.Option
 		}{
-			"no client":                {nil, path, 1, nil},
+			"no client":                {nil, locks.Semaphore, 1, nil},
 			"relative path":            {client, "a", 1, nil},
-			"no permits":               {client, path, 0, nil},
-			"negative limit":           {client, path, -1, nil},
-			"limit above 31 bits":      {client, path, 1 << 31, nil},
-			"nil option":               {client, path, 1, []semaphore.Option{nil}},
-			"long id":                  {client, path, 1, []semaphore.Option{semaphore.WithID(strings.Repeat("x", 64<<10+1))}},
-			"empty name":               {client, path, 1, []semaphore.Option{semaphore.WithName("")}},
-			"empty shared limit":       {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit("")}},
-			"relative shared limit":    {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit("a")}},
-			"negative seed":            {client, path, -1, []semaphore.Option{semaphore.WithSharedLimit(shared)}},
-			"shared limit is the path": {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit(path)}},
-			"shared limit below path":  {client, path, 1, []semaphore.Option{semaphore.WithSharedLimit(leases)}},
+			"no permits":               {client, locks.Semaphore, 0, nil},
+			"negative limit":           {client, locks.Semaphore, -1, nil},
+			"limit above 31 bits":      {client, locks.Semaphore, 1 << 31, nil},
+			"nil option":               {client, locks.Semaphore, 1, []semaphore.Option{nil}},
+			"long id":                  {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithID(strings.Repeat("x", 64<<10+1))}},
+			"empty name":               {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithName("")}},
+			"empty shared limit":       {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit("")}},
+			"relative shared limit":    {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit("a")}},
+			"negative seed":            {client, locks.Semaphore, -1, []semaphore.Option{semaphore.WithSharedLimit(shared)}},
+			"shared limit above":       {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit("/permits")}},
+			"shared limit at the root": {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit("/")}},
+			"shared limit is the path": {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit(locks.Semaphore)}},
+			"shared limit below path":  {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit(locks.Permits)}},
+			"path of a contender":      {client, "/permits/x-lock-0000000000/a", 1, nil},
+			"shared limit of one":      {client, locks.Semaphore, 1, []semaphore.Option{semaphore.WithSharedLimit("/permits/x-lease-0000000000")}},
 		} {
 			s, err := semaphore.New(c.client, c.path, c.limit, c.opts...)
 			require.ErrorIs(b, err, recipes.ErrInvalidArgument, name)
 			require.ErrorContains(b, err, "semaphore: new", name)
 			require.Nil(b, s, name)
 		}
-		_, err := semaphore.NewMutex(client, path, semaphore.WithSharedLimit(shared))
+		_, err := semaphore.NewMutex(client, locks.Semaphore, semaphore.WithSharedLimit(shared))
 		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
-		s := semaphoreOf(b, client, 2)
+		s := locks.SemaphoreOf(b, client, 2)
 		for _, n := range []int{0, -1, 3} {
 			_, err := s.AcquireN(b.Context(), n)
 			require.ErrorIs(b, err, recipes.ErrInvalidArgument)
@@ -237,6 +242,7 @@ func TestBadInput(t *testing.T) {
 			"too large": semaphore.SetSharedLimit(b.Context(), client, shared, 1<<31),
 			"no client": semaphore.SetSharedLimit(b.Context(), nil, shared, 1),
 			"no path":   semaphore.SetSharedLimit(b.Context(), client, "", 1),
+			"contender": semaphore.SetSharedLimit(b.Context(), client, "/permits/x-lease-0000000000", 1),
 		} {
 			require.ErrorIs(b, err, recipes.ErrInvalidArgument, name)
 			require.ErrorContains(b, err, "semaphore: set shared limit", name)
@@ -245,17 +251,28 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
+// A path that only begins like the semaphore's is beside it, not below.
+func TestSharedLimitBesideThePath(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := locks.SemaphoreOf(b, b.Client(), 3, semaphore.WithSharedLimit(locks.Semaphore+"-limit"))
+		b.Release(bubble.Acquire(b, s.Acquire))
+		data, _, isThere := b.Srv.Get(locks.Semaphore + "-limit")
+		require.True(b, isThere)
+		require.Equal(b, []byte{0, 0, 0, 3}, data)
+	})
+}
+
 // The path of another lock is refused: Curator's deprecated semaphore has its znodes there, too.
 func TestOtherLayout(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
-		other, err := mutex.New(client, path)
+		other, err := mutex.New(client, locks.Semaphore)
 		require.NoError(b, err)
 		held := bubble.Acquire(b, other.Acquire)
-		s := semaphoreOf(b, client, 1)
+		s := locks.SemaphoreOf(b, client, 1)
 		_, err = s.Acquire(b.Context())
 		require.ErrorIs(b, err, recipes.ErrOtherLayout)
-		require.Equal(b, []string{held.Path()}, b.Queue(path))
+		require.Equal(b, []string{held.Path()}, b.Queue(locks.Semaphore))
 		b.Release(held)
 		b.Release(bubble.Acquire(b, s.Acquire))
 	})
@@ -264,18 +281,18 @@ func TestOtherLayout(t *testing.T) {
 // Permits are revocable.
 func TestRevocation(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		held := bubble.Acquire(b, many(semaphoreOf(b, b.Client(), 2), 2))
+		held := bubble.Acquire(b, locks.Many(locks.SemaphoreOf(b, b.Client(), 2), 2))
 		require.NoError(b, revoke.New(b.Client()).AttemptRevoke(b.Context(), held[1].Path()))
 		<-held[1].Revoked()
 		b.Stands(held[0], held[1])
-		releaseAll(b, held)
+		locks.ReleaseAll(b, held)
 	})
 }
 
 // An acquisition without contention costs three writes.
 func TestRequests(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		s := semaphoreOf(b, b.Client(), 2)
+		s := locks.SemaphoreOf(b, b.Client(), 2)
 		b.Release(bubble.Acquire(b, s.Acquire))
 		log := b.Srv.Observe()
 		lease := bubble.Acquire(b, s.Acquire)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -15,7 +16,7 @@ import (
 
 func sharedOf(b *bubble.Bubble, client *recipes.Client, seed int) *semaphore.InterProcessSemaphore {
 	b.Helper()
-	return semaphoreOf(b, client, seed, semaphore.WithSharedLimit(shared))
+	return locks.SemaphoreOf(b, client, seed, semaphore.WithSharedLimit(shared))
 }
 
 // The limit of New is written where the znode is missing, and counts for nothing where it exists.
@@ -27,13 +28,13 @@ func TestSharedLimitIsSeeded(t *testing.T) {
 		require.Empty(b, none)
 		_, _, found := b.Srv.Get(shared)
 		require.False(b, found, "nobody has asked for a permit yet")
-		held := bubble.Acquire(b, many(first, 2))
+		held := bubble.Acquire(b, locks.Many(first, 2))
 		data, stat, _ := b.Srv.Get(shared)
 		require.Equal(b, []byte{0, 0, 0, 2}, data)
 		require.Zero(b, stat.EphemeralOwner)
 		_, err = second.TryAcquire(b.Context())
 		require.ErrorIs(b, err, recipes.ErrNotAcquired)
-		releaseAll(b, held)
+		locks.ReleaseAll(b, held)
 	})
 }
 
@@ -46,7 +47,7 @@ func TestSharedLimitChanges(t *testing.T) {
 		set(1)
 		s := sharedOf(b, b.Client(), 9)
 		one := bubble.Acquire(b, s.Acquire)
-		three := bubble.Waiting(b, b.Context(), many(s, 3)) // more than the limit
+		three := bubble.Waiting(b, b.Context(), locks.Many(s, 3)) // more than the limit
 		behind := bubble.Waiting(b, b.Context(), s.Acquire)
 		set(3)
 		bubble.Pass(bubble.Moment)
@@ -61,7 +62,7 @@ func TestSharedLimitChanges(t *testing.T) {
 		require.Equal(b, one.Path(), all[0].Path)
 		set(0)
 		b.Stands(one, held[0])
-		releaseAll(b, append(held, one))
+		locks.ReleaseAll(b, append(held, one))
 		bubble.Pass(time.Minute)
 		require.Empty(b, behind, "paused")
 		_, err = s.TryAcquire(b.Context())
@@ -73,7 +74,7 @@ func TestSharedLimitChanges(t *testing.T) {
 		b.Release(bubble.Granted(b, behind))
 		_, err = s.TryAcquireN(b.Context(), 2)
 		require.ErrorIs(b, err, recipes.ErrNotAcquired, "a try does not wait for the limit to grow")
-		requireEmpty(b)
+		locks.RequireNoPermits(b)
 	})
 }
 
@@ -95,7 +96,7 @@ func TestSharedLimitOfAnotherForm(t *testing.T) {
 				_, err := s.Participants(b.Context())
 				require.ErrorIs(b, err, semaphore.ErrSharedLimit)
 				bubble.Pass(bubble.Moment)
-				requireEmpty(b)
+				locks.RequireNoPermits(b)
 				require.NoError(b, semaphore.SetSharedLimit(b.Context(), b.Client(), shared, 1))
 				b.Release(bubble.Acquire(b, s.Acquire))
 			})

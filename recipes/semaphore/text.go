@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// String returns "semaphore /path", with the path that InterProcessSemaphore was made with.
+// String returns "semaphore /path", with the path passed to New.
 func (s *InterProcessSemaphore) String() string { return s.base.String() }
 
 // Format writes String for every verb.
@@ -16,7 +16,7 @@ func (s *InterProcessSemaphore) Format(f fmt.State, _ rune) { recipe.WriteTo(f, 
 // LogValue returns a group with the recipe, path, id and name.
 func (s *InterProcessSemaphore) LogValue() slog.Value { return s.base.LogValue() }
 
-// String returns "semaphore mutex /path", with the path that InterProcessSemaphoreMutex was made with.
+// String returns "semaphore mutex /path", with the path passed to NewMutex.
 func (m *InterProcessSemaphoreMutex) String() string { return m.semaphore.base.String() }
 
 // Format writes String for every verb.

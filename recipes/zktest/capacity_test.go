@@ -12,10 +12,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// capacity is how many sessions one server has to hold; with -short, a fifth of that.
+// capacity is the number of sessions that one server has to hold; with -short, a fifth.
 var capacity = 10_000
 
-// most is what they may cost, both sides of each.
+// most bounds the memory of a session, both sides included.
 const most = 32 << 10
 
 func TestServerHoldsManySessions(t *testing.T) {
@@ -83,7 +83,7 @@ func TestCloseOfManySessions(t *testing.T) {
 	})
 }
 
-// inUse is the memory that goes to objects and stacks.
+// inUse returns the memory used by objects and stacks.
 func inUse() int {
 	runtime.GC()
 	var m runtime.MemStats
@@ -91,7 +91,7 @@ func inUse() int {
 	return int(m.HeapInuse + m.StackInuse)
 }
 
-func TestFramesThatArePromisedCostNothing(t *testing.T) {
+func TestAnnouncedFramesCostNothing(t *testing.T) {
 	bubble(t, func(w world) {
 		const n = 500
 		srv := zktest.NewServer(w)

@@ -14,14 +14,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// chaos does to a server whatever comes to mind, from a seed.
+// chaos injects random faults into a server, from a seed.
 type chaos struct {
 	*rand.Rand
 	srv     *zktest.Server
-	removes []func() // of rules
+	removes []func() // remove the rules
 }
 
-// sessions chooses some, or all.
+// sessions chooses some sessions, or all.
 func (c *chaos) sessions() (ids []int64) {
 	for _, n := range c.srv.Sessions() {
 		if c.IntN(3) == 0 {
@@ -43,7 +43,7 @@ func (c *chaos) op() zktest.Op {
 	return ops[c.IntN(len(ops))]
 }
 
-// step does one thing and says what.
+// step injects one fault and returns its description.
 func (c *chaos) step() string {
 	deeds := []struct {
 		name string
@@ -110,10 +110,10 @@ func (c *chaos) calm() {
 	c.removes = nil
 }
 
-// Whatever was done to a server and its clients: once it is over they all work again,
-// and what is there is what ought to be.
+// After any faults on a server and its clients, all clients work again, and the server's state is
+// as expected.
 func TestServerSurvivesChaos(t *testing.T) {
-	for seed := range testkit.Shorter[uint64](20, 5) {
+	for seed := range testkit.Shorter[uint64](20, 2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(w world) {
 				srv := zktest.NewServer(w, zktest.WithServers(3), zktest.WithTouchInterval(time.Duration(seed%2)*time.Second))
@@ -141,7 +141,7 @@ func TestServerSurvivesChaos(t *testing.T) {
 	}
 }
 
-// keepBusy has a client do things until told to stop.
+// keepBusy makes a client send requests until stopped.
 func keepBusy(conn *zk.Conn, stop <-chan struct{}) {
 	for {
 		select {

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// likeReal starts a server with the limits that the real one had.
+// likeReal starts a server with the limits of the real server.
 func likeReal(t *testing.T, kind string) *zktest.Server {
 	t.Helper()
 	reap := time.Hour
@@ -50,7 +50,7 @@ func overPipe(s *zktest.Server) conformance.Dial {
 	return func() (net.Conn, error) { return s.Dialer()("tcp", s.Addr(), time.Second) }
 }
 
-// A difference between two servers that are the same would be one of the harness.
+// A difference between two identical servers would be a fault of the harness.
 func TestDiffOfEqualServersFindsNothing(t *testing.T) {
 	a, b := likeReal(t, conformance.Extended), likeReal(t, conformance.Extended)
 	require.NoError(t, conformance.Diff(overTCP(a), overPipe(b), 1, testkit.Shorter(3000, 500)))

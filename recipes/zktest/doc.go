@@ -1,9 +1,9 @@
-// Package zktest is a ZooKeeper for tests: a server, or an ensemble of several, inside
-// the test process. It needs neither Java nor a container nor a disk, starts in less
-// than a millisecond, and fails in any way that its user asks for by name.
+// Package zktest provides an in-process ZooKeeper for tests: one server, or an ensemble
+// of several. It needs neither Java nor a container nor a disk, starts in less than a
+// millisecond, and can inject any of the faults below.
 //
 // Nothing is mocked. The server speaks ZooKeeper's protocol, and the program under test
-// talks to it through the client that it uses anyway:
+// connects with its usual client:
 //
 //	func TestReport(t *testing.T) {
 //		server := zktest.NewServer(t) // closed at the end of the test
@@ -14,34 +14,38 @@
 //		server.Expire(client.Conn().SessionID())
 //	}
 //
-// Package zkclient makes that one line, which also works in a bubble. A program, such as a
-// demo, has [Start] instead of [NewServer]. The package serves any
-// client of ZooKeeper, not only the recipes of this module.
+// Package zkclient replaces the lines that connect and close by a single call, in a
+// bubble too. Programs, such as demos, use [Start] instead of [NewServer]. The package
+// serves any ZooKeeper client, not only the recipes of this module.
 //
-// # What it speaks
+// # Protocol
 //
-// The protocol of ZooKeeper 3.8: sessions with handshake, reconnect, ping, expiry and
-// close; create in all modes (persistent, ephemeral, sequential, container, TTL), delete,
-// exists, get, set, children, multi with check, multiRead, sync; ACLs of the schemes world,
-// digest, ip and auth, enforced; watches for once, persistent and recursive ones, their removal, and
-// their renewal after a reconnect; TLS. So it serves the recipes of this module, Curator's,
-// kazoo's and whatever else needs no more than that. Zxids,
-// versions, sequence numbers, error codes and stats are the ones that a real server
-// gives. Each session is served in order. Frames are limited to a megabyte, as there.
+// The server speaks the protocol of ZooKeeper 3.8: sessions with handshake, reconnect,
+// ping, expiry and close; create in all modes (persistent, ephemeral, sequential,
+// container, TTL), delete, exists, get, set, children, multi with check, multiRead, sync;
+// ACLs of the schemes world, digest, ip, sasl, x509 and auth, enforced; logins over SASL with
+// DIGEST-MD5, see [WithSASL]; one-shot, persistent and
+// recursive watches, their removal, and their renewal after a reconnect; TLS. So the
+// server works for the recipes of this module, for Curator's, for kazoo's and for any
+// other client that needs no more. Zxids, versions, sequence numbers, error codes and
+// stats equal a real server's. Each session is served in order. As on a real server,
+// frames are limited to a megabyte. [WithDialect] makes the server behave like another
+// release of ZooKeeper, or like a ClickHouse Keeper.
 //
-// A session lives for its timeout from the last sign of life, and to the end of that
-// tick; a tick lasts 50 ms here, and timeouts from 100 ms on are granted, so that tests
-// need not wait. Options change that, and the number of servers. Znodes with a TTL need
-// [WithTTLNodes], as real servers refuse them, too, unless they are told.
+// A session expires at the end of the tick in which its timeout, counted from the last
+// sign of life, runs out. A tick lasts 50 ms here, and timeouts from 100 ms on are
+// granted, so that tests need not wait. Options change these times and the number of
+// servers. Like a real server, this server accepts znodes with a TTL only on request: see
+// [WithTTLNodes].
 //
 // # Virtual time
 //
-// In a bubble of [testing/synctest] the server's clock is the bubble's. A test of what
-// happens within half a minute then takes a millisecond, and can compare times exactly.
-// No socket works in a bubble, so clients connect through [Server.Dialer], as those of
-// package zkclient do; the address says so to others. This is a
-// whole test: a holder whose network falls silent has stopped before the next one gets
-// in.
+// In a bubble of [testing/synctest] the server uses the bubble's clock. A test of half a
+// minute of events then takes a millisecond, and can compare times exactly. Sockets do
+// not work in a bubble, so clients connect through [Server.Dialer], as the clients of
+// package zkclient do; for other clients, the address names the dialer. The following
+// test is complete. The network of a lock's holder falls silent, and the holder stops
+// before the next one gets the lock:
 //
 //	func TestHolderStopsInTime(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -76,22 +80,24 @@
 //
 // # Faults
 //
-// Those of the first group choose sessions by their ids, or concern all if none is given
-// (Expire needs one; ExpireAll ends all). Those of the second choose servers by their
-// addresses, or concern all. An id or an address that the server never gave out is a
-// panic: no test passes because its fault hit nobody.
+// The faults of the first group take the ids of sessions, or affect all sessions if no id
+// is given (Expire needs an id; ExpireAll expires all sessions). The faults of the second
+// group take the addresses of servers, or affect all servers. An id or an address that
+// the server never assigned causes a panic, so that no test passes because its fault hit
+// nobody.
 //
-//	fault                what a client meets                            elsewhere it is
-//	Expire, ExpireAll    the news at its next handshake                 a pause longer than the session
+//	fault                effect on a client                             comparable to
+//	Expire, ExpireAll    the session is reported expired at the next    a pause longer than the session
+//	                     handshake
 //	Disconnect           a closed connection; the session lives         a restarted proxy
-//	Partition … Heal,    silence without a reset; what it has sent      a pulled cable, a firewall
-//	HealSessions         arrives after Heal
-//	DropReply            its request is executed, and the connection    a lost packet
+//	Partition … Heal,    silence without a reset; requests sent in the  a pulled cable, a firewall
+//	HealSessions         meantime arrive after Heal
+//	DropReply            the request is executed, and the connection    a lost packet
 //	                     ends instead of an answer
 //	DropRequest          the same, but nothing is executed              a lost packet
-//	DropAnswer           its request is executed, and everything but    a defect
-//	                     that is answered
-//	DropEvent            its watch is used up, and nobody tells it      a defect
+//	DropAnswer           the request is executed and gets no answer;    a defect
+//	                     all others are answered
+//	DropEvent            the watch is used up without a notification    a defect
 //	Delay                late answers, in order                         a loaded server
 //	SetBandwidth         answers that trickle in                        a slow link
 //
@@ -100,52 +106,59 @@
 //	Stop … Restart       refused connections; znodes and sessions       a rolling restart
 //	                     are kept
 //	Freeze … Heal        accepted connections without an answer         a paused machine
-//	Isolate … Heal       pings, reads and sync answered, from what      a server that has not noticed
-//	                     was known; writes never                        the loss of its quorum
-//	KeepShowing … Heal   a znode that is gone                           a server that has lost a
+//	Isolate … Heal       pings, reads and sync answered from old        a server that has not noticed
+//	                     data; writes never answered                    the loss of its quorum
+//	KeepShowing … Heal   a deleted znode that the server still shows    a server that has lost a
 //	                                                                    transaction
-//	SetSessionTimeouts   other bounds at its next handshake             a changed zoo.cfg
+//	SetSessionTimeouts   other timeouts granted at the next handshake   a changed zoo.cfg
 //
-// And those of the whole ensemble:
+// The faults of the third group affect the whole ensemble:
 //
-//	SlowCommits          writes that take effect late, and everything   a slow disk of the leader's
-//	                     behind them on the connection
+//	SlowCommits          writes that take effect late, and delay all    a slow disk on the leader
+//	                     later requests on the connection
 //	SlowHandshakes       an accepted connection, and a late answer      a loaded server
-//	ElectLeader          a closed connection, then a new epoch          a leader that went away
+//	ElectLeader          a closed connection, then a new epoch          a leader that has failed
+//	Backup … Restore     a closed connection, then either handshakes    a restored backup
+//	                     that are refused by hanging up, or the
+//	                     session as of the backup
+//	Wipe                 the same, on servers without a znode           lost disks
 //
-// [Server.Put], [Server.Delete], [Server.SetSequence] and [Server.Reap] change the tree as
-// somebody else might; [Server.Seed] begins with a tree, [Server.OpenSession] with the
-// leftovers of somebody who has crashed. [Server.Inject] is for what has no name here: a rule sees every
-// request before it is executed, can answer it with an error, lose or delay it, and can
-// cause any of the above at just that moment.
+// [Server.Put], [Server.Delete], [Server.SetSequence] and [Server.Reap] change the tree
+// as another client might; [Server.Seed] creates an initial tree, and
+// [Server.OpenSession] a session like that of a crashed client. [Server.Inject] is for
+// all other faults: a rule sees every request before the server executes it, can
+// answer the request with an error, lose or delay it, and can cause any of the faults
+// above at exactly that moment.
 //
-// To see what a client did, [Server.Observe] logs its requests, and [Server.Sessions],
-// [Server.Children], [Server.Get] and [Server.Dump] show what is there; a test that has
-// failed shows the latest requests by itself. [Server.RequireIdle] at the end of a test
-// finds what the program has not given back.
+// To see a client's actions, use [Server.Observe], which logs requests, and
+// [Server.Sessions], [Server.Children], [Server.Get] and [Server.Dump], which show the
+// server's state. A failed test shows the latest requests in its log.
+// [Server.RequireIdle] at the end of a test finds leaked ephemeral znodes and watches.
 //
-// # What it does not do
+// # Limits
 //
-//   - Requests that no recipe needs are answered with Unimplemented, as a real server
-//     answers one that it does not know, and the connection ends: the counts and lists of
-//     znodes below a path, reconfiguration, SASL.
+//   - Requests that no recipe needs are answered with Unimplemented, and the connection ends,
+//     as on a real server that does not know an operation: the counts and lists of znodes
+//     below a path, reconfiguration. [WithDialect] and [WithUnknownOps] add operations
+//     to this list, and change the server's answer to them.
 //   - No four-letter words, no admin server, no quotas, no read-only mode.
-//   - No disk: when the server is closed, all is gone. Stop and Restart keep everything.
+//   - No disk: Close discards all data. Stop and Restart keep everything, Wipe and Restore
+//     replace everything.
 //   - An ensemble shares one tree: its servers never lag behind each other unless they
 //     are isolated. An election takes no time.
 //
 // # Conformance
 //
-// One suite of protocol cases runs against this server and, in the module integration,
-// against ZooKeeper 3.8: same results, error codes, stats and watch events, in the same
-// order. So does a random sequence of a hundred thousand operations from several
-// sessions, compared step by step. Where this server and a real one differ in what is
-// listed under "What it speaks", that is a bug.
+// The same suite of protocol cases runs against this server and, in the module
+// integration, against ZooKeeper 3.8, and expects the same results, error codes, stats
+// and watch events, in the same order. A random sequence of a hundred thousand operations
+// from several sessions is compared step by step, too. Any difference between this server
+// and a real one in the features listed under "Protocol" is a bug.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine, those of [Log] included. Rules run under
-// no lock, and may call any method but Close. A fault is in force when its method
-// returns. Close ends every connection, and returns when every goroutine of the server
-// has ended; inside a bubble, close the clients there too.
+// All methods, including those of [Log], may be called from any goroutine. Rules run
+// without any lock held, and may call any method but Close. A fault takes effect before
+// its method returns. Close ends every connection, and returns when every goroutine of
+// the server has ended; inside a bubble, close the clients inside the bubble, too.
 package zktest

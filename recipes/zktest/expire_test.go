@@ -46,7 +46,7 @@ func TestExpireAll(t *testing.T) {
 	})
 }
 
-func TestExpireAllGoesByAge(t *testing.T) {
+func TestExpireAllEndsOldestFirst(t *testing.T) {
 	srv := zktest.NewServer(t)
 	parents := []string{"/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"}
 	for _, parent := range parents {
@@ -89,7 +89,7 @@ func TestExpireOfADisconnectedSession(t *testing.T) {
 	})
 }
 
-func TestExpireTellsTheRealClient(t *testing.T) {
+func TestExpireNotifiesTheRealClient(t *testing.T) {
 	t.Parallel() // because a second of real time passes in it
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
-// Expire ends a session at once, as if its time were over: its connection is cut (but
-// not while that is silent), its ephemeral znodes are gone when Expire returns, and its
-// client learns of it at the next handshake. A session that has ended stays so. The id of
-// a client without a session is 0: that panics, as any id that the server never gave out.
+// Expire ends a session at once, as if its timeout had run out: its connection is cut
+// (but not while the connection is silent), its ephemeral znodes are gone when Expire
+// returns, and its client is notified at the next handshake. Expiring an ended session
+// has no effect. Expire panics on an id that the server never assigned, such as 0, the id
+// of a client without a session.
 func (s *Server) Expire(session int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +31,8 @@ func (s *Server) ExpireAll() {
 	}
 }
 
-// checkSessionsLocked panics if one of ids was never a session's: a test must not pass
-// because its fault hits nobody.
+// checkSessionsLocked panics if the server never assigned one of the ids: a test must not
+// pass because its fault hits nobody.
 func (s *Server) checkSessionsLocked(ids []int64) {
 	for _, id := range ids {
 		switch {
@@ -44,14 +44,24 @@ func (s *Server) checkSessionsLocked(ids []int64) {
 	}
 }
 
-func (s *Server) checkSessions(ids []int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// checkAliveLocked also panics if one of the sessions has ended: a fault in its requests to come would hit nobody.
+func (s *Server) checkAliveLocked(ids []int64) {
 	s.checkSessionsLocked(ids)
+	for _, id := range ids {
+		if s.sessions[id] == nil {
+			panic(fmt.Sprintf("zktest: session %#x: the session has ended, and sends no requests any more", id))
+		}
+	}
 }
 
-// Disconnect cuts the connections of some sessions, or all connections if none is
-// named. The sessions live on, and clients may come back at once.
+func (s *Server) checkAlive(ids []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkAliveLocked(ids)
+}
+
+// Disconnect cuts the connections of the given sessions, or all connections if no session
+// is given. The sessions live on, and clients may reconnect at once.
 func (s *Server) Disconnect(sessions ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,13 +73,14 @@ func (s *Server) Disconnect(sessions ...int64) {
 	}
 }
 
-// concerns tells whether a session is one of those named; naming none means all.
+// concerns reports whether sessions contains id or is empty, which means all sessions.
 func concerns(sessions []int64, id int64) bool {
 	return len(sessions) == 0 || slices.Contains(sessions, id)
 }
 
-// Freeze pauses some servers, or all if none is named: their connections are silent,
-// new ones are accepted and get no answer. The sessions go on to age.
+// Freeze pauses the given servers, or all servers if none is given: existing connections
+// are silent, and new connections are accepted but get no answer. Sessions continue to
+// age.
 func (s *Server) Freeze(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,10 +90,11 @@ func (s *Server) Freeze(servers ...string) {
 	s.changed.Broadcast()
 }
 
-// Isolate cuts some servers, or all if none is named, off from a quorum that goes on
-// without them: they answer pings, reads and sync from what they knew at that moment,
-// and never answer a write or a handshake. To the others their clients have fallen
-// silent. A real server does so for seconds before it notices.
+// Isolate cuts off the given servers, or all servers if none is given, from a quorum that
+// carries on without them: an isolated server answers pings, reads and sync from the data
+// it had at that moment, and never answers a write or a handshake. The quorum hears
+// nothing from the clients of an isolated server. A real server behaves like this for
+// seconds before it notices the loss.
 func (s *Server) Isolate(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,9 +106,80 @@ func (s *Server) Isolate(servers ...string) {
 	}
 }
 
+// KeepShowing makes the given servers, or all servers if none is given, continue to show
+// a znode as it is now, even after its deletion: they return and list the znode, and send
+// no event for its deletion. Nothing else changes: writes go to the quorum, which does
+// see the deletion. Real servers have done this after losing a transaction, until their
+// next restart. [Server.Heal] and Stop end the effect; the servers then drop their
+// clients. KeepShowing panics if the znode does not exist.
+func (s *Server) KeepShowing(path string, servers ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.namedLocked(servers) {
+		n := m.find(path)
+		if n == nil {
+			panic(fmt.Sprintf("zktest: no znode %q to keep showing", path))
+		}
+		if m.ghosts == nil {
+			m.ghosts = map[string]*node{}
+		}
+		image := *n
+		image.children = nil
+		m.ghosts[path] = &image
+	}
+}
+
+// Partition silences the network, in both directions and without a reset, between the
+// servers and the given sessions, or all clients if none is given, on their existing and
+// future connections. Requests sent into the silence arrive after [Server.Heal], even if
+// the client has closed the connection since.
+func (s *Server) Partition(sessions ...int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut.addLocked(s, sessions)
+}
+
+// PartitionFrom does the same as [Server.Partition], but only on the way to one server:
+// an affected session may continue on another server.
+func (s *Server) PartitionFrom(server string, sessions ...int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.namedLocked([]string{server})[0].cut.addLocked(s, sessions)
+}
+
+// cut lists the clients that are cut off. The server's lock guards it.
+type cut struct {
+	everybody bool
+	sessions  map[int64]bool
+}
+
+func (c *cut) concerns(session int64) bool { return c.everybody || c.sessions[session] }
+
+func (c *cut) addLocked(s *Server, sessions []int64) {
+	s.checkSessionsLocked(sessions)
+	c.everybody = c.everybody || len(sessions) == 0
+	for _, id := range sessions {
+		if c.sessions == nil {
+			c.sessions = map[int64]bool{}
+		}
+		c.sessions[id] = true
+	}
+	s.changed.Broadcast()
+}
+
+// heal reconnects the given sessions, or all clients if none is given.
+func (c *cut) heal(sessions []int64) {
+	if len(sessions) == 0 {
+		*c = cut{}
+	}
+	for _, id := range sessions {
+		delete(c.sessions, id)
+	}
+}
+
 // Heal ends every Partition and PartitionFrom, and the Freeze, Isolate and KeepShowing of
-// some servers, or of all if none is named. Servers that were isolated, or have shown what
-// is gone, drop their clients.
+// the given servers, or of all servers if none is given. Servers that were isolated, or
+// have shown deleted znodes, drop their clients.
 func (s *Server) Heal(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +200,41 @@ func (s *Server) Heal(servers ...string) {
 	s.resumeLocked()
 }
 
-// Stop stops some servers, or all if none is named: connections end, new ones are
-// refused. While every server is stopped, no session ages.
+// HealSessions undoes [Server.Partition] and [Server.PartitionFrom] for the given
+// sessions, or for all clients if none is given; frozen and isolated servers stay so. It
+// panics if a given session is silent because all clients are.
+func (s *Server) HealSessions(sessions ...int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkSessionsLocked(sessions)
+	cuts := []*cut{&s.cut}
+	for _, m := range s.members {
+		cuts = append(cuts, &m.cut)
+	}
+	for _, c := range cuts {
+		if len(sessions) > 0 && c.everybody {
+			panic("zktest: HealSessions of one while everybody is cut off: Heal, or name the sessions in Partition")
+		}
+	}
+	for _, c := range cuts {
+		c.heal(sessions)
+	}
+	s.resumeLocked()
+}
+
+// resumeLocked resumes connections whose silence has ended.
+func (s *Server) resumeLocked() {
+	for l := range s.lines {
+		for _, a := range l.inbox {
+			l.reach(a)
+		}
+		l.wake()
+	}
+	s.changed.Broadcast()
+}
+
+// Stop stops the given servers, or all servers if none is given: connections end, and new
+// connections are refused. While every server is stopped, no session ages.
 func (s *Server) Stop(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,10 +245,11 @@ func (s *Server) Stop(servers ...string) {
 	}
 }
 
-// Restart starts servers that were stopped, or all if none is named, on their old
-// addresses and with everything that was in ZooKeeper. If none was running, they have a
-// new leader: see [Server.ElectLeader]. It starts those that it
-// can, and returns an error for those whose address somebody else has taken since.
+// Restart starts the given servers if they are stopped, or all stopped servers if none is
+// given, on their old addresses and with all data and sessions. If no server was running,
+// the ensemble gets a new leader: see [Server.ElectLeader]. Restart starts as many
+// servers as it can, and returns an error for those whose address has been taken by
+// another process.
 func (s *Server) Restart(servers ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +266,42 @@ func (s *Server) Restart(servers ...string) error {
 	return failed
 }
 
-// namedLocked are the servers with these addresses, or all if there are none. It panics
-// if one is nobody's.
+// ElectLeader makes the running servers elect another leader: they drop their clients, a
+// new epoch of zxids begins, and writes that wait for their commit are lost. The expiry
+// of each session is set to one timeout from now, counted with the timeout granted when
+// the session was created, because later timeouts exist only in the memory of the old
+// leader. Isolated servers notice nothing. ElectLeader panics if no server runs.
+func (s *Server) ElectLeader() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running() {
+		panic("zktest: ElectLeader while no server runs")
+	}
+	for _, m := range s.members {
+		m.drop()
+		m.unreport()
+	}
+	s.beginEpoch()
+}
+
+// SetSessionTimeouts changes the bounds of the session timeouts that the given servers,
+// or all servers if none is given, grant in handshakes from now on, as a rolling restart
+// with other settings does. An existing session keeps its timeout until its next
+// handshake, which may bring its end forward. SetSessionTimeouts panics on bounds that
+// [WithSessionTimeouts] refuses.
+func (s *Server) SetSessionTimeouts(shortest, longest time.Duration, servers ...string) {
+	if err := checkTimeouts(shortest, longest); err != nil {
+		panic(err.Error())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.namedLocked(servers) {
+		m.minTimeout, m.maxTimeout = shortest, longest
+	}
+}
+
+// namedLocked returns the servers with the given addresses, or all servers if addresses
+// is empty. It panics if no server has one of the addresses.
 func (s *Server) namedLocked(addresses []string) []*member {
 	for _, address := range addresses {
 		if !slices.ContainsFunc(s.members, func(m *member) bool { return m.address == address }) {
@@ -162,60 +313,58 @@ func (s *Server) namedLocked(addresses []string) []*member {
 	})
 }
 
-// DropReply loses the answers to the next n requests of an operation, from some
-// sessions or from any if none is named: each request is executed, and the connection
-// ends instead of an answer. Remove calls off what has not happened yet.
-func (s *Server) DropReply(op Op, n int, sessions ...int64) (remove func()) {
-	return s.next(op, n, sessions, Fault{Lost: ReplyLost})
+// pace holds the delays and rates of slow servers. The server's lock guards it.
+type pace struct {
+	commit    time.Duration
+	handshake time.Duration
+	bandwidth int           // bytes per second; 0: no limit
+	limits    map[int64]int // the same for single sessions
 }
 
-// DropAnswer loses the answers to the next n requests of an operation, from some sessions
-// or from any if none is named, and nothing else: each request is executed, the connection
-// stays, and what is behind it is answered. No network does that; a client, a proxy or a
-// server with a fault does. Remove calls off what has not happened yet.
-func (s *Server) DropAnswer(op Op, n int, sessions ...int64) (remove func()) {
-	return s.next(op, n, sessions, Fault{Lost: AnswerLost})
+// SlowCommits makes the quorum slow, until SlowCommits(0): a write, a sync or the
+// handshake of a new session is executed and answered d after its arrival, and all later
+// requests on the connection, including pings, wait behind it. No client sees a write
+// before its commit. Writes overlap: of two writes that arrive together, both are
+// answered after d. Other connections are not delayed, nor is the handshake of an
+// existing session.
+//
+// A write that has arrived is committed even if its connection ends first and its session
+// moves to another connection. The write is lost if the session has ended by then, or if
+// another leader is elected. A change of d affects requests that arrive later.
+func (s *Server) SlowCommits(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pace.commit = d
 }
 
-// DropRequest loses the next n requests of an operation, from some sessions or from
-// any if none is named: they are not executed, and the connection ends. Remove calls off
-// what has not happened yet.
-func (s *Server) DropRequest(op Op, n int, sessions ...int64) (remove func()) {
-	return s.next(op, n, sessions, Fault{Lost: RequestLost})
+// SlowHandshakes makes every handshake slow, until SlowHandshakes(0): the server accepts
+// the connection and renews the session at once, but answers d after the handshake's
+// arrival.
+func (s *Server) SlowHandshakes(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pace.handshake = d
 }
 
-// Delay holds back the answer to every request of an operation, from some sessions or
-// from any if none is named, and with it everything behind it on that connection.
-func (s *Server) Delay(op Op, by time.Duration, sessions ...int64) (remove func()) {
-	s.checkSessions(sessions)
-	return s.Inject(func(r Request) Fault {
-		if op.matches(r) && concerns(sessions, r.Session) {
-			return Fault{Delay: by}
-		}
-		return Fault{}
-	})
-}
-
-// next makes a fault of the next n requests that match.
-func (s *Server) next(op Op, n int, sessions []int64, f Fault) (remove func()) {
-	s.checkSessions(sessions)
-	var mu sync.Mutex // of n, and of remove as long as it is not there
-	mu.Lock()
-	defer mu.Unlock()
-	remove = s.Inject(func(r Request) Fault {
-		if !op.matches(r) || !concerns(sessions, r.Session) {
-			return Fault{}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		n--
-		if n <= 0 {
-			remove()
-		}
-		if n < 0 { // others were first
-			return Fault{}
-		}
-		return f
-	})
-	return remove
+// SetBandwidth limits the rate at which the server sends on each connection of the given
+// sessions, or on each connection if no session is given: an answer arrives in small
+// pieces every 10 ms. A rate of 0 removes the limit; without a session, 0 removes all
+// limits. Data from clients is not limited.
+func (s *Server) SetBandwidth(bytesPerSecond int, sessions ...int64) {
+	if bytesPerSecond < 0 {
+		panic(fmt.Sprintf("zktest: bandwidth of %d bytes per second", bytesPerSecond))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkSessionsLocked(sessions)
+	if len(sessions) == 0 {
+		s.pace.bandwidth, s.pace.limits = bytesPerSecond, nil
+		return
+	}
+	if s.pace.limits == nil {
+		s.pace.limits = map[int64]int{}
+	}
+	for _, id := range sessions {
+		s.pace.limits[id] = bytesPerSecond
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// startWithLock returns a server, a lock on /locks/report in it, and what closes both.
+// startWithLock returns a server, a lock on /locks/report, and a function that closes both.
 func startWithLock() (server *zktest.Server, lock *mutex.InterProcessMutex, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -28,12 +28,12 @@ func startWithLock() (server *zktest.Server, lock *mutex.InterProcessMutex, stop
 	return server, lock, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// The server makes the znode of a contender, but its answer gets lost with the
-// connection. The contender finds its znode again, and leaves no second one behind.
+// The server creates a contender's znode, but its answer is lost with the connection. The contender
+// finds its znode again, and leaves no second znode behind.
 func ExampleServer_DropReply() {
 	server, lock, stop := startWithLock()
 	defer stop()
-	server.Put("/locks/report", nil) // so that the next create is the contender's
+	server.Put("/locks/report", nil) // so that the contender makes the next create
 	requests := server.Observe()
 
 	server.DropReply(zktest.OpCreate2, 1)
@@ -53,12 +53,12 @@ func ExampleServer_DropReply() {
 	// znodes afterwards: 0
 }
 
-// What calls cost: the acquisition of a free lock, another one further down the call
-// tree, and the release.
+// Count the requests of three calls: the acquisition of a free lock, a re-entry further down the
+// call tree, and the release.
 func ExampleServer_Observe() {
 	server, lock, stop := startWithLock()
 	defer stop()
-	server.Put("/locks/report", nil) // else the first contender makes it, which costs more
+	server.Put("/locks/report", nil) // otherwise the first contender creates it, at extra cost
 	ctx := context.Background()
 
 	requests := server.Observe()
@@ -89,9 +89,8 @@ func ExampleServer_Observe() {
 	// release: 1 delete
 }
 
-// A rule decides about every request before it is executed, and may do something
-// itself. Here the session ends just as the contender's znode is to be made: Acquire
-// goes on in a new one.
+// A rule decides about every request before it is executed, and may call the server. Here the
+// session ends just before the contender's znode is created: Acquire continues in a new session.
 func ExampleServer_Inject() {
 	server, lock, stop := startWithLock()
 	defer stop()

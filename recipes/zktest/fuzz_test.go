@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// FuzzFrames sends whatever comes to mind where a client's requests should be.
+// FuzzFrames sends arbitrary bytes in place of a client's requests.
 func FuzzFrames(f *testing.F) {
 	for _, frames := range oddFrames() {
 		f.Add(frames)
@@ -25,8 +25,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// FuzzBodies sends whole frames. Each takes from the input an operation, a length and
-// that many bytes.
+// FuzzBodies sends whole frames. The input gives each frame's operation, length and bytes.
 func FuzzBodies(f *testing.F) {
 	for _, r := range oddRequests() {
 		f.Add(append([]byte{byte(r.op), byte(len(r.body))}, r.body...))
@@ -42,7 +41,7 @@ func FuzzBodies(f *testing.F) {
 	})
 }
 
-// FuzzHandshake sends it where the handshake should be.
+// FuzzHandshake sends arbitrary bytes in place of the handshake.
 func FuzzHandshake(f *testing.F) {
 	hail := func(zxid int64, timeout int32, id int64, password []byte) *proto.Encoder {
 		return proto.NewEncoder().Int32(0).Int64(zxid).Int32(timeout).Int64(id).Buffer(password)
@@ -56,17 +55,17 @@ func FuzzHandshake(f *testing.F) {
 	f.Add([]byte("ruok"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		if bytes.Contains(sent, witnessID) {
-			return // even a wrong password ends the connection of a session that is named
+			return // even a wrong password ends the connection of the named session
 		}
 		disturb(t, sent, func(w world, srv *zktest.Server) *raw { return newRaw(w, w.dial(srv)) })
 	})
 }
 
-// witnessID is the first session of every server as it goes over the wire.
+// witnessID is the id of every server's first session, as sent over the wire.
 var witnessID = binary.BigEndian.AppendUint64(nil, 1<<56+1)
 
-// disturb sends bytes on a connection while a witness looks whether that troubles
-// others or costs more than it should.
+// disturb sends bytes on a connection while a witness checks whether they disturb other clients or
+// cost more than they should.
 func disturb(t *testing.T, sent []byte, open func(world, *zktest.Server) *raw) {
 	t.Helper()
 	bubble(t, func(w world) {
@@ -104,7 +103,7 @@ func allocated() int {
 	return int(m.TotalAlloc)
 }
 
-// oddRequests are some that a server has to think about.
+// oddRequests are requests with unusual arguments.
 func oddRequests() []request {
 	acl := func(scheme, id string) []zk.ACL { return []zk.ACL{{Perms: zk.PermAll, Scheme: scheme, ID: id}} }
 	setACL := func(list []zk.ACL) request {

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// world is a test, and how clients reach a server in it: over TCP, or over pipes in a
-// bubble of virtual time.
+// world is a test together with the way in which clients reach a server: over TCP, or over pipes in
+// a bubble.
 type world struct {
 	*testing.T
 	virtual bool
@@ -37,10 +37,10 @@ func tcp(t *testing.T) world {
 // bubble runs a test in a bubble.
 func bubble(t *testing.T, test func(w world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(world{T: t, virtual: true}) })
+	testkit.Bubble(t, func(t *testing.T) { test(world{T: t, virtual: true}) })
 }
 
-// dial connects to the server, or to another than the first.
+// dial connects to the first server, or to another server.
 func (w world) dial(srv *zktest.Server, address ...string) net.Conn {
 	w.Helper()
 	conn, err := w.dialer(srv)("tcp", append(address, srv.Addr())[0], patience)
@@ -55,7 +55,7 @@ func (w world) dialer(srv *zktest.Server) zk.Dialer {
 	return net.DialTimeout
 }
 
-// session opens one with a raw client, of 10 s.
+// session opens a session of 10 s with a raw client.
 func (w world) session(srv *zktest.Server, address ...string) *raw {
 	w.Helper()
 	return session(w, w.dial(srv, address...), 10*time.Second)
@@ -67,22 +67,22 @@ func (w world) client(srv *zktest.Server) *recipes.Client {
 	return testclient.Dial(w, srv.Addrs(), recipes.WithDialer(w.dialer(srv)), recipes.WithSessionTimeout(10*time.Second))
 }
 
-// conn returns a client that is connected, closed at the end of the test.
+// conn returns a connected client, closed at the end of the test.
 func (w world) conn(srv *zktest.Server) *zk.Conn {
 	w.Helper()
 	return testkit.Conn(w, srv.Addrs(), 10*time.Second, zk.WithDialer(w.dialer(srv)))
 }
 
-// pass lets virtual time go by, and whatever is due at its end happen.
+// pass lets virtual time pass, including all events due at the end of d.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // virtual time
 	synctest.Wait()
 }
 
-// until lets virtual time go by up to a moment.
+// until lets virtual time pass up to a moment.
 func until(t time.Time) { pass(time.Until(t)) }
 
-// began is when every bubble begins.
+// began is the time at which every bubble begins.
 var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // all is an ACL for anybody.

@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// hold makes a rule that holds requests of an operation until they are let go.
+// hold adds a rule that holds requests of an operation until released.
 func hold(tb testing.TB, srv *zktest.Server, op zktest.Op) (held <-chan struct{}, letGo func()) {
 	tb.Helper()
 	arrived, released := make(chan struct{}, 100), make(chan struct{})
@@ -31,7 +31,7 @@ func hold(tb testing.TB, srv *zktest.Server, op zktest.Op) (held <-chan struct{}
 	return arrived, letGo
 }
 
-func TestHeldRequestKeepsBackWhatIsBehindIt(t *testing.T) {
+func TestHeldRequestHoldsBackLaterRequests(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c, other := w.session(srv), w.session(srv)
@@ -53,7 +53,7 @@ func TestHeldRequestKeepsBackWhatIsBehindIt(t *testing.T) {
 	})
 }
 
-// As a failed require does in a rule.
+// A failed require in a rule ends its goroutine.
 func TestRuleThatEndsItsGoroutine(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -77,7 +77,7 @@ func TestRuleThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// Heal lets requests through; rules about them are none of its business.
+// Heal resumes connections without waiting for rules.
 func TestHealDoesNotWaitForRules(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -123,7 +123,7 @@ func TestPartitionInTheMiddleOfAPipeline(t *testing.T) {
 	})
 }
 
-func TestDelayHoldsBackTheAnswerAndWhatIsBehindIt(t *testing.T) {
+func TestDelayHoldsBackThisAndLaterAnswers(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c, other := w.session(srv), w.session(srv)
@@ -145,7 +145,7 @@ func TestDelayHoldsBackTheAnswerAndWhatIsBehindIt(t *testing.T) {
 	})
 }
 
-// A watch is set by a request; its client knows of it once that is answered.
+// A request sets a watch; its client knows of the watch once the request is answered.
 func TestDelayedAnswerComesBeforeTheEventOfItsWatch(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -163,7 +163,7 @@ func TestDelayedAnswerComesBeforeTheEventOfItsWatch(t *testing.T) {
 	})
 }
 
-func TestDelayedConnectionHearsOfItsClientsPings(t *testing.T) {
+func TestPingOnADelayedConnectionExtendsTheSession(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)
@@ -217,7 +217,7 @@ func TestDelayDuringAPartition(t *testing.T) {
 	})
 }
 
-// The close of a session is answered before the connection goes.
+// The close of a session is answered before the connection ends.
 func TestDelayOfAClose(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// verdict is a testing.TB that keeps what a test would have been told.
+// verdict is a testing.TB that records failures and logs.
 type verdict struct {
 	testing.TB
 	failed   bool
@@ -30,7 +30,7 @@ func (v *verdict) Fatalf(format string, args ...any) {
 	v.said += fmt.Sprintf(format, args...)
 }
 
-func TestRequireIdleTellsWhatIsLeft(t *testing.T) {
+func TestRequireIdleReportsLeftovers(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
 		srv.RequireIdle(w)

@@ -1,58 +1,61 @@
 package zktest
 
 import (
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Request is what a client sent. Of a Multi or a MultiRead, Path is that of its first part.
+// Request is a client's request. For a Multi or a MultiRead, Path is the path of the
+// first part.
 type Request struct {
-	Time    time.Time // when it arrived
-	Server  string    // which one got it
-	Session int64     // 0 for the handshake of a new one
+	Time    time.Time // time of arrival
+	Server  string    // address of the server that received the request
+	Session int64     // 0 for the handshake of a new session
 	Op      Op
 	Path    string
 }
 
-// Loss is what gets lost of a request and its answer.
+// Loss says which part of a request and its answer gets lost.
 type Loss int
 
-// A connection on which something is lost ends, as in a real network: there what
-// follows a lost packet can't arrive either. AnswerLost is the exception.
+// After a loss the connection ends, as in a real network, where nothing that follows a
+// lost packet can arrive either. AnswerLost and NoAnswer are the exceptions.
 const (
 	NothingLost Loss = iota
-	AnswerLost       // it is executed and not answered, and the connection goes on
-	RequestLost      // it is not executed, and the connection ends
-	ReplyLost        // it is executed, and the connection ends without an answer
-	NoAnswer         // it is not executed, nothing behind it is answered, and nobody is told: a server that hangs
+	AnswerLost       // the request is executed but not answered, and the connection goes on
+	RequestLost      // the request is not executed, and the connection ends
+	ReplyLost        // the request is executed, and the connection ends without an answer
+	NoAnswer         // the request is not executed, and neither it nor any later request is answered: a hung server
 )
 
-// Refusal is an error of the server's that a fault answers with.
+// Refusal is a server error with which a fault answers a request.
 type Refusal int32
 
-// The refusals that clients have to live with. The server's own checks come first in
-// a real one; a fault comes before them. There is no such answer to a handshake, a ping
-// and the close of a session.
+// The refusals that clients have to handle. A real server makes its own checks first; a
+// fault comes before the checks. Handshakes, pings and the close of a session can't be
+// refused like this.
 const (
 	RefuseNoAuth          Refusal = proto.CodeNoAuth
 	RefuseNoNode          Refusal = proto.CodeNoNode
-	RefuseUnimplemented   Refusal = proto.CodeUnimplemented // without the closed connection
+	RefuseUnimplemented   Refusal = proto.CodeUnimplemented // without closing the connection
 	RefuseTimeout         Refusal = proto.CodeOperationTimeout
 	RefuseSessionExpired  Refusal = proto.CodeSessionExpired
 	RefuseSessionMoved    Refusal = proto.CodeSessionMoved
 	RefuseMarshallingFail Refusal = proto.CodeMarshallingError
 )
 
-// Fault is what happens to one request. The zero Fault is none.
+// Fault is the treatment of one request. The zero Fault changes nothing.
 type Fault struct {
-	Delay   time.Duration // the answer comes that much later, and everything behind it
+	Delay   time.Duration // delays this answer and all later ones
 	Lost    Loss
-	Refusal Refusal // answered instead of executing it; 0: none
+	Refusal Refusal // answered instead of executing the request; 0: none
 }
 
-// join takes the worse of two faults in each respect.
+// join returns the worse of two faults in each field.
 func (f Fault) join(g Fault) Fault {
 	f.Delay = max(f.Delay, g.Delay)
 	f.Lost = max(f.Lost, g.Lost)
@@ -62,17 +65,18 @@ func (f Fault) join(g Fault) Fault {
 	return f
 }
 
-// rule decides about requests.
+// rule decides the fault of each request.
 type rule struct {
 	decide func(Request) Fault
 }
 
-// Inject asks rule about every request from now on, before it is executed; where
-// several rules have something to say, the worst of each counts. Requests of one
-// connection come one at a time and in order, those of several at once. The rule runs
-// under no lock and may call any method but Close: what it does happens before the
-// request. It may also take its time: the request waits for it, and what is behind that
-// on the connection. Remove takes the rule out again, without waiting for what it is at.
+// Inject calls decide for every request from now on, before the request is executed; if
+// several rules return a fault, the worst value of each field counts. Calls for requests
+// of one connection are sequential and in order; calls for several connections are
+// concurrent. The rule runs without any lock held and may call any method but Close: the
+// effects of such a call precede the request. The rule may also block: the request waits,
+// and so do all later requests on the connection. Remove removes the rule, without
+// waiting for a running call.
 func (s *Server) Inject(decide func(Request) Fault) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,10 +89,111 @@ func (s *Server) Inject(decide func(Request) Fault) (remove func()) {
 	}
 }
 
-// examine asks the rules.
+// examine joins the faults that the rules decide.
 func examine(rules []*rule, r Request) (f Fault) {
 	for _, rule := range rules {
 		f = f.join(rule.decide(r))
 	}
 	return f
+}
+
+// DropReply loses the answers to the next n requests of an operation, from the given
+// sessions or from any session if none is given: each request is executed, and the
+// connection ends instead of an answer. Remove cancels the losses still outstanding.
+func (s *Server) DropReply(op Op, n int, sessions ...int64) (remove func()) {
+	return s.next(op, n, sessions, Fault{Lost: ReplyLost})
+}
+
+// DropAnswer loses the answers to the next n requests of an operation, from the given
+// sessions or from any session if none is given, and nothing else: each request is
+// executed, the connection stays open, and later requests are answered. No network loses
+// answers like this, but a faulty client, proxy or server does. Remove cancels the losses
+// still outstanding.
+func (s *Server) DropAnswer(op Op, n int, sessions ...int64) (remove func()) {
+	return s.next(op, n, sessions, Fault{Lost: AnswerLost})
+}
+
+// DropRequest loses the next n requests of an operation, from the given sessions or from
+// any session if none is given: the requests are not executed, and the connection ends.
+// Remove cancels the losses still outstanding.
+func (s *Server) DropRequest(op Op, n int, sessions ...int64) (remove func()) {
+	return s.next(op, n, sessions, Fault{Lost: RequestLost})
+}
+
+// next injects f into the next n requests that match.
+func (s *Server) next(op Op, n int, sessions []int64, f Fault) (remove func()) {
+	op.check()
+	s.checkAlive(sessions)
+	var mu sync.Mutex // protects n, and remove until it is set
+	mu.Lock()
+	defer mu.Unlock()
+	remove = s.Inject(func(r Request) Fault {
+		if !op.matches(r) || !concerns(sessions, r.Session) {
+			return Fault{}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		n--
+		if n <= 0 {
+			remove()
+		}
+		if n < 0 { // concurrent requests came first
+			return Fault{}
+		}
+		return f
+	})
+	return remove
+}
+
+// Delay holds back the answer to every request of an operation, from the given sessions
+// or from any session if none is given, and all later answers on the same connection.
+func (s *Server) Delay(op Op, by time.Duration, sessions ...int64) (remove func()) {
+	op.check()
+	s.checkAlive(sessions)
+	return s.Inject(func(r Request) Fault {
+		if op.matches(r) && concerns(sessions, r.Session) {
+			return Fault{Delay: by}
+		}
+		return Fault{}
+	})
+}
+
+// DropEvent loses the next n watch events to the given sessions, or to any session if
+// none is given: the watch is used up, its client is not notified, and the connection
+// goes on. Remove cancels the losses still outstanding. To lose all events until remove
+// is called, pass math.MaxInt.
+func (s *Server) DropEvent(n int, sessions ...int64) (remove func()) {
+	if n < 1 {
+		panic(fmt.Sprintf("zktest: DropEvent of %d events", n))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkAliveLocked(sessions)
+	loss := &eventLoss{left: n, sessions: slices.Clone(sessions)}
+	s.losses = append(s.losses, loss)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.losses = slices.DeleteFunc(s.losses, func(other *eventLoss) bool { return other == loss })
+	}
+}
+
+// eventLoss counts the events still to be lost, and names the sessions that lose them.
+type eventLoss struct {
+	left     int
+	sessions []int64
+}
+
+// eventLosses holds the outstanding losses. The server's lock guards it.
+type eventLosses []*eventLoss
+
+// lose reports whether the next event to a session is lost, and counts the loss.
+func (e eventLosses) lose(session int64) bool {
+	for _, loss := range e {
+		if loss.left > 0 && concerns(loss.sessions, session) {
+			loss.left--
+			return true
+		}
+	}
+	return false
 }

@@ -35,8 +35,8 @@ func TestDropRequest(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		srv.DropRequest(zktest.OpAny, 1)
-		c := w.session(srv) // a handshake is not meant by OpAny
-		c.did(ping())       // nor is a ping
+		c := w.session(srv) // OpAny does not select handshakes
+		c.did(ping())       // nor pings
 		c.send(create("/a", 1), create("/b", 1))
 		c.end()
 		c = c.again(w.dial(srv))
@@ -45,7 +45,7 @@ func TestDropRequest(t *testing.T) {
 	})
 }
 
-func TestDropIsCalledOff(t *testing.T) {
+func TestRemoveCancelsDrop(t *testing.T) {
 	srv := zktest.NewServer(t)
 	c := tcp(t).session(srv)
 	noReply, noRequest := srv.DropReply(zktest.OpCreate, 2), srv.DropRequest(zktest.OpDelete, 1)
@@ -124,7 +124,7 @@ func TestNoAnswer(t *testing.T) {
 		c.hearsNothing()
 		remove()
 		c.send(ping())
-		c.hearsNothing() // it hangs for good
+		c.hearsNothing() // the connection hangs forever
 		require.Equal(w, []string{"b", "zookeeper"}, srv.Children("/"))
 		c = c.again(w.dial(srv))
 		c.did(create("/a", 0))
@@ -182,7 +182,7 @@ func TestSeveralRulesGiveTheWorst(t *testing.T) {
 	})
 }
 
-func TestRequestTellsWhatWasAsked(t *testing.T) {
+func TestRuleSeesRequestFields(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w, zktest.WithServers(2))
 		at := srv.Addrs()[1]
@@ -215,7 +215,7 @@ func TestRequestTellsWhatWasAsked(t *testing.T) {
 	})
 }
 
-// What a rule does to the server happens before the request.
+// The effects of a rule on the server precede the request.
 func TestRulesCallTheServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(srv *zktest.Server, c *raw)

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-func TestIsolatedServerAnswersFromWhatItKnew(t *testing.T) {
+func TestIsolatedServerAnswersFromOldState(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w, zktest.WithServers(2))
 		lonely, quorum := w.session(srv), w.session(srv, srv.Addrs()[1])
@@ -50,7 +50,7 @@ func TestIsolatedServerNeverAnswersAWrite(t *testing.T) {
 				srv.Isolate(srv.Addr())
 				c.send(ping(), write, ping(), get("/a", false))
 				require.EqualValues(w, proto.XidPing, c.read().xid)
-				c.hearsNothing() // to what is behind it either
+				c.hearsNothing() // nor any later request
 				srv.Heal()
 				c.end()
 				data, stat, _ := srv.Get("/a")
@@ -96,7 +96,7 @@ func TestIsolatedServerFiresNoWatch(t *testing.T) {
 		lonely.hearsNothing()
 		srv.Heal()
 		lonely.end()
-		// The client sets its watches again, and is told then.
+		// The client sets its watches again, and gets the event.
 		next := lonely.again(w.dial(srv))
 		next.send(request{proto.OpSetWatches, proto.NewEncoder().Int64(lonely.seen).
 			Strings(nil).Strings([]string{"/a", "/b"}).Strings([]string{"/"}).Body()})
@@ -117,9 +117,9 @@ func TestSessionOfAnIsolatedServerExpiresOnTheQuorum(t *testing.T) {
 		c.did(ping())
 		expires(w, srv, c, began.Add(10050*time.Millisecond))
 		require.Equal(w, []string{"zookeeper"}, srv.Children("/"))
-		c.did(ping()) // nobody has told this server
+		c.did(ping()) // this server has not been informed
 		c.did(get("/a", false))
-		srv.ExpireAll() // nor now
+		srv.ExpireAll() // nor is it now
 		c.did(get("/a", false))
 		srv.Heal()
 		c.end()
@@ -136,7 +136,7 @@ func TestSessionMovesAwayFromAnIsolatedServer(t *testing.T) {
 		next := c.again(w.dial(srv, srv.Addrs()[1]))
 		require.Equal(w, c.id, next.id)
 		next.did(create("/b", 1))
-		c.did(get("/a", false)) // it is none the wiser
+		c.did(get("/a", false)) // it still answers from the old state
 		at, _ := srv.Session(c.id)
 		require.Equal(w, srv.Addrs()[1], at.Server)
 		srv.Heal()

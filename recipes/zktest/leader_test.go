@@ -26,7 +26,7 @@ func TestSetSessionTimeouts(t *testing.T) {
 	})
 }
 
-// The handshake itself moves the session's end, even to an earlier moment.
+// The handshake sets the session's end, even to an earlier time.
 func TestLoweredTimeoutEndsASessionEarlier(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -56,8 +56,8 @@ func TestElectLeader(t *testing.T) {
 	})
 }
 
-// The leader alone knows what was negotiated since a session was created.
-func TestNewLeaderGivesTheTimeoutOfTheCreation(t *testing.T) {
+// Only the leader knows the timeouts negotiated since a session's creation.
+func TestNewLeaderRestoresTheTimeoutOfCreation(t *testing.T) {
 	leaders := map[string]func(w world, srv *zktest.Server){
 		"elected": func(_ world, srv *zktest.Server) { srv.ElectLeader() },
 		"restarted": func(w world, srv *zktest.Server) {

@@ -10,65 +10,68 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/digestmd5"
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// line is the server's side of one connection. Its reader takes frames off the wire
-// even while nothing is answered, as a socket's buffer does. They wait in the inbox for
-// the worker, which executes them; what the server sends waits in the outbox for the
-// writer. Worker and writer live as long as they have something to do.
+// line is the server's side of one connection. Its reader takes frames off the wire even
+// while nothing is answered, as a socket's buffer does. Frames wait in the inbox for the
+// worker, which executes them; answers and events wait in the outbox for the writer.
+// Worker and writer run only while the inbox or the outbox holds work.
 type line struct {
 	srv    *Server
 	server *member
 	conn   net.Conn
 
 	// Guarded by srv.mu.
-	hailed  bool  // the handshake has come in
-	claims  int64 // the session that it asks for, then the one it got
-	greeted bool  // it has been answered
+	hailed  bool  // the handshake has arrived
+	claims  int64 // the session id in the handshake, then the assigned session
+	greeted bool  // the handshake has been answered
 	session *session
 	who     []identity
+	login   *digestmd5.Server // a login over SASL that is under way; nil: none
 	watches map[watchKey]watchMode
 	inbox   []*arrival
-	backlog int // bytes in the inbox
+	backlog int // total size of the inbox in bytes
 	outbox  []byte
-	held    []byte // what has to come after a delayed answer
-	working bool   // there is a worker
-	asking  bool   // it is with the rules, for as long as they like
-	writing bool   // there is a writer
-	waiting bool   // an answer is delayed, and everything behind it
-	pending bool   // a write waits for its commit, and everything behind it
-	stuck   bool   // a request gets no answer, so nothing behind it does
-	hungUp  bool   // the client has closed its side, and all that it had sent is here
-	deaf    bool   // the client can't be told anything any more
-	last    bool   // nothing more is executed; it ends when the outbox is empty
+	held    []byte // frames to be sent after a delayed answer
+	working bool   // the worker is running
+	asking  bool   // the worker is calling rules, which may block
+	writing bool   // the writer is running
+	waiting bool   // a delayed answer holds up all later ones
+	pending bool   // a write waiting for its commit holds up all later requests
+	stuck   bool   // a request that gets no answer blocks all later ones
+	hungUp  bool   // the client has closed its side, and everything it sent is in the inbox
+	deaf    bool   // the connection no longer takes data for the client
+	last    bool   // nothing more is executed; the connection ends when the outbox is empty
 	closed  bool
 }
 
-// full is how many bytes may wait in an inbox or an outbox before nothing more gets in.
+// full limits the bytes in an inbox or an outbox; above it, nothing more is accepted.
 const full = 4 << 20
 
-// arrival is a frame, when it came in, and what is to happen to it.
+// arrival is a received frame, with its times and its fault.
 type arrival struct {
 	frame   []byte
 	at      time.Time
-	late    bool      // it came into a silence
-	reached time.Time // when it got through; zero: not yet
-	due     time.Time // when it is committed if it is a write
-	heard   bool      // it has extended the session
-	asked   bool      // what follows is known
+	late    bool      // the frame arrived during a silence
+	reached time.Time // when the frame got through to the server; zero: not yet
+	due     time.Time // when the request is committed if it is a write
+	heard   bool      // the frame has extended the session
+	asked   bool      // request and fault are set
 	request Request
 	fault   Fault
 }
 
-// carry serves a connection. Called under the lock.
-func (s *Server) carry(m *member, conn net.Conn) {
+// carry serves a connection to the server. Called under the lock.
+func (m *member) carry(conn net.Conn) {
 	address, _, err := net.SplitHostPort(conn.RemoteAddr().String())
 	if err != nil {
 		address = "127.0.0.1" // a pipe
 	}
+	s := m.srv
 	l := &line{
-		srv: s, server: m, conn: s.secure(conn),
+		srv: s, server: m, conn: s.cfg.secure(conn),
 		who: []identity{{"ip", address}}, watches: map[watchKey]watchMode{},
 	}
 	s.lines[l] = struct{}{}
@@ -81,7 +84,7 @@ func (l *line) receive() {
 	}
 }
 
-// take puts a frame into the inbox, or notes that there will be no more.
+// take puts a frame into the inbox, or records the end of the input.
 func (l *line) take(frame []byte, err error) (more bool) {
 	s := l.srv
 	s.mu.Lock()
@@ -110,7 +113,7 @@ func (l *line) take(frame []byte, err error) (more bool) {
 	return true
 }
 
-// claim notes whose connection it is.
+// claim records the session that the connection belongs to.
 func (l *line) claim(session int64) {
 	l.disclaim()
 	l.claims = session
@@ -127,7 +130,8 @@ func (l *line) disclaim() {
 	}
 }
 
-// readFrame allocates what has arrived, not what a length promises.
+// readFrame reads a frame. It allocates memory for bytes that have arrived, not for the
+// announced length.
 func readFrame(in *bufio.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -147,35 +151,35 @@ func readFrame(in *bufio.Reader) ([]byte, error) {
 	return frame.Bytes(), err
 }
 
-// silent tells whether nothing passes at present. Called under the lock.
+// silent reports whether nothing passes at present. Called under the lock.
 func (l *line) silent() bool {
 	return l.server.frozen || l.srv.cut.concerns(l.claims) || l.server.cut.concerns(l.claims)
 }
 
-// hear notes a sign of life, once and when it gets through. Called under the lock.
+// hear records a sign of life, once, when the frame gets through. Called under the lock.
 func (l *line) hear(a *arrival) {
-	if !a.heard && l.session != nil && !l.silent() && !l.server.isolated() {
+	if !a.heard && l.session != nil && !l.silent() && !l.server.isolated() && l.srv.cfg.traits.extends(a.frame) {
 		a.heard = true
 		l.srv.hear(l.session)
 	}
 }
 
-// ready tells whether there is something for the worker. Called under the lock.
+// ready reports whether the worker has a frame to execute. Called under the lock.
 func (l *line) ready() bool {
 	return len(l.inbox) > 0 && !l.closed && !l.last && !l.waiting && !l.pending && !l.silent() && len(l.outbox) <= full
 }
 
-// over tells whether the connection has come to its end. Called under the lock.
+// over reports whether the connection is to be closed. Called under the lock.
 func (l *line) over() bool {
-	if l.silent() { // who hung up has not been heard, and what he has sent will be
+	if l.silent() { // a hang-up in a silence has not arrived yet, and the frames sent before it will be executed
 		return false
 	}
 	return l.hungUp && (len(l.inbox) == 0 || l.waiting || l.last) ||
 		l.last && len(l.outbox) == 0 && !l.writing
 }
 
-// wake starts whoever has something to do. To call it too often does no harm. Called
-// under the lock.
+// wake closes the connection if it is over, and otherwise starts the worker and the
+// writer if they have work. Extra calls are harmless. Called under the lock.
 func (l *line) wake() {
 	switch {
 	case l.closed:
@@ -196,7 +200,8 @@ func (l *line) wake() {
 	}
 }
 
-// work executes what is in the inbox, and sends the answers if nobody else does.
+// work executes the frames in the inbox, and sends the answers unless a writer is
+// running.
 func (l *line) work() {
 	s := l.srv
 	s.mu.Lock()
@@ -224,8 +229,8 @@ func (l *line) work() {
 	l.wake()
 }
 
-// overtakes tells whether a handshake would get in before what its session has sent
-// into a silence on earlier connections. Called under the lock.
+// overtakes reports whether executing the handshake now would overtake requests that its
+// session sent into a silence on earlier connections. Called under the lock.
 func (l *line) overtakes() bool {
 	lines := l.srv.claims[l.claims]
 	if l.greeted || len(lines) < 2 {
@@ -236,7 +241,8 @@ func (l *line) overtakes() bool {
 	})
 }
 
-// ask asks the rules what is to happen. Called under the lock, which it gives up.
+// ask sets the request and the fault of a. Called under the lock, which it releases while
+// the rules run.
 func (l *line) ask(a *arrival) {
 	var ok bool
 	if a.request, ok = l.request(a); !ok {
@@ -249,7 +255,7 @@ func (l *line) ask(a *arrival) {
 		return
 	}
 	l.asking = true
-	l.wake() // somebody else has to write now
+	l.wake() // the worker can't write while the rules run
 	func() {
 		l.srv.mu.Unlock()
 		defer l.srv.mu.Lock() // even if a rule ends the goroutine, as a failed require does
@@ -258,7 +264,7 @@ func (l *line) ask(a *arrival) {
 	l.asking = false
 }
 
-// request says what a frame asks for. Not ok: it is none.
+// request decodes the request in a frame; false means that the frame is malformed.
 func (l *line) request(a *arrival) (Request, bool) {
 	r := Request{Time: a.at, Server: l.server.address, Session: l.claims, Op: OpConnect}
 	if !l.greeted {
@@ -271,7 +277,7 @@ func (l *line) request(a *arrival) (Request, bool) {
 		return r, false
 	}
 	switch r.Op {
-	case OpPing, OpClose, OpAuth, OpSetWatches, OpSetWatches2:
+	case OpPing, OpClose, OpAuth, OpSASL, OpSetWatches, OpSetWatches2, OpWhoAmI:
 		return r, true
 	case OpMulti, OpMultiRead:
 		d.Int32()
@@ -280,4 +286,137 @@ func (l *line) request(a *arrival) (Request, bool) {
 	}
 	r.Path = d.String()
 	return r, true
+}
+
+// push queues a frame for sending. Called under the lock.
+func (l *line) push(frame []byte) {
+	switch {
+	case l.closed || l.last || l.hungUp || l.deaf:
+	case l.waiting:
+		l.held = append(l.held, frame...)
+	default:
+		l.outbox = append(l.outbox, frame...)
+		l.wake()
+	}
+}
+
+// notify sends a watch event. Called under the lock.
+func (l *line) notify(e event) {
+	const connected = 3
+	if l.srv.losses.lose(l.claims) {
+		return
+	}
+	l.push(header(proto.XidEvent, -1, proto.CodeOK).Int32(e.kind).Int32(connected).String(e.path).Frame())
+}
+
+func header(xid int32, zxid int64, code int32) *proto.Encoder {
+	return proto.NewEncoder().Int32(xid).Int64(zxid).Int32(code)
+}
+
+// takePen makes the caller the writer if the outbox holds data and has no writer. Called
+// under the lock.
+func (l *line) takePen() bool {
+	if l.writing || l.closed || l.silent() || len(l.outbox) == 0 {
+		return false
+	}
+	l.writing = true
+	return true
+}
+
+// send empties the outbox. Called under the lock, which it releases while it writes.
+func (l *line) send() {
+	for !l.closed && !l.silent() && len(l.outbox) > 0 {
+		batch, pause := l.takeBatch()
+		l.srv.mu.Unlock()
+		if pause > 0 {
+			<-time.After(pause)
+		}
+		_, err := l.conn.Write(batch)
+		l.srv.mu.Lock()
+		if err != nil {
+			l.deaf, l.outbox = true, nil // the reader may still have input, and notices the end by itself
+		}
+		l.wake()
+	}
+	l.writing = false
+	l.wake()
+}
+
+// pieceInterval is the time between two pieces on a slow connection.
+const pieceInterval = 10 * time.Millisecond
+
+// takeBatch takes the next bytes to send out of the outbox, and returns how long their
+// transmission takes. Called under the lock.
+func (l *line) takeBatch() (batch []byte, pause time.Duration) {
+	rate, ok := l.srv.pace.limits[l.claims]
+	if !ok {
+		rate = l.srv.pace.bandwidth
+	}
+	batch = l.outbox
+	if rate == 0 {
+		l.outbox = nil
+		return batch, 0
+	}
+	n := min(len(batch), max(1, rate/int(time.Second/pieceInterval)))
+	l.outbox = batch[n:]
+	return batch[:n:n], time.Duration(n) * time.Second / time.Duration(rate)
+}
+
+// finish closes the connection after the last queued byte. Called under the lock.
+func (l *line) finish() {
+	l.last = true
+	l.wake()
+}
+
+// dismiss ends the connection as soon as its client can notice the end. Called under the
+// lock.
+func (l *line) dismiss() {
+	if l.server.isolated() {
+		return // an isolated server is not informed
+	}
+	l.leaveCommits()
+	l.detach()
+	l.inbox, l.outbox, l.held, l.backlog, l.last = nil, nil, nil, 0, true
+	if !l.silent() {
+		l.close()
+	}
+}
+
+// retire ends a connection whose session has moved to another server: executed requests
+// and writes that wait for their commit are still answered, all other requests are not.
+// Called under the lock.
+func (l *line) retire() {
+	if l.silent() || l.server.isolated() {
+		l.dismiss()
+		return
+	}
+	waiting := l.leaveCommits()
+	l.detach()
+	l.inbox, l.backlog = nil, 0
+	if waiting == 0 {
+		l.finish()
+	}
+}
+
+// close ends the connection; unsent data is lost. Called under the lock.
+func (l *line) close() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	l.leaveCommits()
+	_ = l.conn.Close()
+	delete(l.srv.lines, l)
+	l.disclaim()
+	l.detach()
+	l.srv.changed.Broadcast()
+}
+
+// detach removes the connection's watches and separates it from its session.
+func (l *line) detach() {
+	l.srv.watches.forget(l)
+	if l.session != nil && l.session.line == l {
+		l.session.line = nil
+	}
+	l.session = nil
 }

@@ -3,23 +3,26 @@ package zktest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// member is one server of the ensemble. The lock of the whole guards it.
+// member is one server of the ensemble. The Server's lock guards it.
 type member struct {
 	srv        *Server
 	address    string
 	listener   net.Listener
 	stopped    bool
-	minTimeout time.Duration // what it grants in handshakes
+	minTimeout time.Duration // bounds of the timeouts granted in handshakes
 	maxTimeout time.Duration
 	frozen     bool
-	view       *tree            // what it still sees, if it is cut off from the others
-	ghosts     map[string]*node // znodes that it shows even where they are gone
-	cut        cut              // who can't reach it
-	seen       int64            // the zxid of that
+	view       *tree            // the tree as of the isolation; nil: not isolated
+	ghosts     map[string]*node // znodes shown even after their deletion
+	cut        cut              // sessions that can't reach this server
+	seen       int64            // the last zxid in view
 }
 
 func (m *member) isolated() bool { return m.view != nil }
@@ -36,15 +39,41 @@ func (m *member) find(path string) *node {
 	}
 }
 
-// seenBy is the last zxid that a server has heard of.
-func (s *Server) seenBy(m *member) int64 {
+// findWithGhosts returns a znode, or the ghost that the server shows in place of a
+// deleted znode.
+func (m *member) findWithGhosts(path string) *node {
+	n := m.srv.tree.find(path)
+	if n == nil {
+		return m.ghosts[path]
+	}
+	children := maps.Clone(n.children)
+	for ghost := range m.ghosts {
+		if max(dirOf(ghost), "/") == path {
+			if children == nil {
+				children = map[string]struct{}{}
+			}
+			children[nameOf(ghost)] = struct{}{}
+		}
+	}
+	image := *n
+	image.children = children
+	return &image
+}
+
+// hides reports whether the server conceals d because it still shows the deleted znode.
+func (m *member) hides(d deed) bool {
+	return d.kind == proto.EventDeleted && m.ghosts[d.path] != nil
+}
+
+// lastZxid returns the last zxid that the server knows.
+func (m *member) lastZxid() int64 {
 	if m.isolated() {
 		return m.seen
 	}
-	return s.zxid
+	return m.srv.zxid
 }
 
-// listen is called under the lock.
+// listen opens the listener and starts the accept loop. Called under the lock.
 func (m *member) listen() error {
 	listener, err := net.Listen("tcp", m.address)
 	if err != nil {
@@ -71,20 +100,20 @@ func (m *member) accept(listener net.Listener) {
 			return
 		}
 		if err != nil {
-			<-time.After(10 * time.Millisecond) // out of file descriptors, say, but not for long
+			<-time.After(10 * time.Millisecond) // for example, out of file descriptors for a moment
 			continue
 		}
 		m.srv.mu.Lock()
 		if m.srv.closed || m.stopped {
 			_ = conn.Close()
 		} else {
-			m.srv.carry(m, conn)
+			m.carry(conn)
 		}
 		m.srv.mu.Unlock()
 	}
 }
 
-// restart is called under the lock.
+// restart starts a stopped server. Called under the lock.
 func (m *member) restart() error {
 	if !inBubble() {
 		if err := m.listen(); err != nil {
@@ -104,8 +133,9 @@ func (m *member) drop() {
 	}
 }
 
-// report tells the leader at once which sessions a server has heard of: the first thing that
-// one does which goes on after a pause, for the leader has asked meanwhile. Called under the lock.
+// report reports to the leader which sessions the server has heard from. A server does so
+// first when it resumes after a pause, because the leader has asked in the meantime.
+// Called under the lock.
 func (m *member) report() {
 	for _, n := range m.srv.sessions {
 		if n.heard && n.line != nil && n.line.server == m {
@@ -114,7 +144,7 @@ func (m *member) report() {
 	}
 }
 
-// unreport drops what a server that is cut off had still to report to its leader. Called
+// unreport discards the reports that an isolated server still owed its leader. Called
 // under the lock.
 func (m *member) unreport() {
 	for _, n := range m.srv.sessions {

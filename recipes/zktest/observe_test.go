@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-func TestObserveCountsWhatACallCosts(t *testing.T) {
+func TestObserveCountsRequestsOfACall(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		conn := w.conn(srv)
@@ -36,7 +36,7 @@ func TestObserveCountsWhatACallCosts(t *testing.T) {
 	})
 }
 
-func TestObserveSeesWhatIsLost(t *testing.T) {
+func TestObserveSeesLostRequests(t *testing.T) {
 	srv := zktest.NewServer(t)
 	log := srv.Observe()
 	c := tcp(t).session(srv)
@@ -51,7 +51,7 @@ func TestObserveSeesWhatIsLost(t *testing.T) {
 	require.Equal(t, 1, log.Count(), "neither of these")
 }
 
-func TestObserveDoesNotSeeWhatIsOnItsWay(t *testing.T) {
+func TestObserveIgnoresRequestsInTransit(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		log := srv.Observe()
@@ -118,7 +118,7 @@ func TestLogsAreIndependentAndStop(t *testing.T) {
 	require.ErrorIs(t, first.Wait(ctx, 3), context.DeadlineExceeded)
 }
 
-// A wait for many costs no more than they do.
+// The cost of a wait for many requests is proportional to their number.
 func TestWaitForMany(t *testing.T) {
 	srv := zktest.NewServer(t)
 	log := srv.Observe()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Option changes what a server is like.
+// Option configures a server.
 type Option func(*config) error
 
 type config struct {
@@ -19,18 +19,25 @@ type config struct {
 	reap       time.Duration
 	ttl        bool
 	tls        *tls.Config
+
+	passwords    map[string]string // of the users who may log in over SASL; nil: SASL is off
+	saslRequired bool
+
+	unknown UnknownOp
+	lacking map[Op]bool
+	traits  traits
 }
 
 func defaults() config {
 	return config{
 		address: "127.0.0.1:0", servers: 1, tick: 50 * time.Millisecond,
-		minTimeout: 100 * time.Millisecond, maxTimeout: time.Hour, reap: time.Minute,
+		minTimeout: 100 * time.Millisecond, maxTimeout: time.Hour, reap: time.Minute, traits: dialects[ZooKeeper38],
 	}
 }
 
-// WithAddress listens on an address of the caller's choice, for a program that others
-// connect to. The default is a free port of 127.0.0.1. With several servers only the
-// port 0 will do.
+// WithAddress sets the listening address, for a program that other processes connect to.
+// The default is a free port of 127.0.0.1. An ensemble of several servers requires port
+// 0.
 func WithAddress(address string) Option {
 	return func(c *config) error {
 		if address == "" {
@@ -41,9 +48,9 @@ func WithAddress(address string) Option {
 	}
 }
 
-// WithServers makes an ensemble of n servers with an address each: see [Server.Addrs].
-// They share one tree, which is what clients see of an ensemble that works; Stop,
-// Freeze and Isolate take single servers away. The default is 1.
+// WithServers creates an ensemble of n servers with an address each: see [Server.Addrs].
+// The servers share one tree, as a working ensemble appears to its clients; Stop, Freeze
+// and Isolate take single servers away. The default is 1.
 func WithServers(n int) Option {
 	return func(c *config) error {
 		if n < 1 {
@@ -54,8 +61,8 @@ func WithServers(n int) Option {
 	}
 }
 
-// WithTickTime sets the unit of the server's clock: a session ends with the tick in
-// which its time runs out. The default is 50 ms.
+// WithTickTime sets the unit of the server's clock: a session expires at the end of the
+// tick in which its timeout runs out. The default is 50 ms.
 func WithTickTime(tick time.Duration) Option {
 	return func(c *config) error {
 		if tick < time.Millisecond {
@@ -66,10 +73,10 @@ func WithTickTime(tick time.Duration) Option {
 	}
 }
 
-// WithTouchInterval sets how often the servers tell their leader which sessions they
-// have heard of. A session's time counts from the last such report with it in, as in a
-// real ensemble, where followers report twice a tick. Zero is the default: each request
-// counts at once, as on a real server that stands alone.
+// WithTouchInterval sets how often the servers report to their leader which sessions they
+// have heard from. A session's timeout counts from the last report that includes the
+// session, as in a real ensemble, where followers report twice per tick. Zero is the
+// default: each request counts at once, as on a real standalone server.
 func WithTouchInterval(d time.Duration) Option {
 	return func(c *config) error {
 		if d < 0 {
@@ -80,7 +87,7 @@ func WithTouchInterval(d time.Duration) Option {
 	}
 }
 
-// WithSessionTimeouts bounds the session timeouts that clients get, whatever they ask
+// WithSessionTimeouts bounds the granted session timeouts, whatever timeout clients ask
 // for. The default is 100 ms to an hour. [Server.SetSessionTimeouts] changes the bounds
 // later.
 func WithSessionTimeouts(shortest, longest time.Duration) Option {
@@ -100,8 +107,8 @@ func checkTimeouts(shortest, longest time.Duration) error {
 	return nil
 }
 
-// WithReapInterval sets how often empty containers and znodes that have outlived their
-// time are removed. The default is a minute, as on a real server.
+// WithReapInterval sets how often the server removes empty containers and znodes whose
+// TTL has run out. The default is a minute, as on a real server.
 func WithReapInterval(d time.Duration) Option {
 	return func(c *config) error {
 		if d <= 0 {
@@ -112,9 +119,9 @@ func WithReapInterval(d time.Duration) Option {
 	}
 }
 
-// WithTTLNodes lets clients make znodes with a TTL. A real server refuses them as
-// Unimplemented unless it is started with zookeeper.extendedTypesEnabled, and so does
-// this one by default.
+// WithTTLNodes lets clients create znodes with a TTL. By default the server refuses such
+// znodes as Unimplemented, as a real server does unless zookeeper.extendedTypesEnabled is
+// set.
 func WithTTLNodes() Option {
 	return func(c *config) error {
 		c.ttl = true
@@ -122,9 +129,9 @@ func WithTTLNodes() Option {
 	}
 }
 
-// WithTLS makes every connection one with TLS, through [Server.Dialer] too; settings
-// needs a certificate at least. Without it there is no TLS. A silence, such as that of
-// Partition, begins behind the handshake of TLS.
+// WithTLS makes every connection use TLS, [Server.Dialer] included; settings needs at
+// least a certificate. By default no connection uses TLS. A silence, such as that of
+// Partition, begins after the TLS handshake.
 func WithTLS(settings *tls.Config) Option {
 	return func(c *config) error {
 		if settings == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// pipelined is how many requests are on their way at once.
+// pipelined is the number of requests in flight at the same time.
 const pipelined = 1000
 
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
@@ -88,8 +88,7 @@ func TestAsynchronousRequestsOfTheRealClientKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// An event comes before the answer to what is read after the change, on every
-// connection.
+// An event comes before the answer to any read of the new state, on every connection.
 func TestEventComesBeforeTheNewState(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -116,7 +115,7 @@ func TestEventComesBeforeTheNewState(t *testing.T) {
 	})
 }
 
-// The writer's own watch is told before its write is answered.
+// The writer's own watch fires before its write is answered.
 func TestOwnEventComesBeforeTheAnswer(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)

@@ -65,7 +65,7 @@ func TestSlowCommitsOverlap(t *testing.T) {
 	})
 }
 
-// What somebody else does is told at once.
+// Events caused by other clients are sent at once.
 func TestSlowCommitsHoldNoEvent(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -95,7 +95,7 @@ func TestSlowCommitsAndHandshakes(t *testing.T) {
 	})
 }
 
-// A write that has arrived is committed, whatever becomes of its connection.
+// A write that has arrived is committed even if its connection ends.
 func TestSlowCommitOutlivesItsConnection(t *testing.T) {
 	ends := map[string]func(w world, srv *zktest.Server, c *raw){
 		"hung up":        func(w world, _ *zktest.Server, c *raw) { require.NoError(w, c.conn.Close()) },
@@ -126,7 +126,7 @@ func TestSlowCommitOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-func TestSlowCommitsThatAreLost(t *testing.T) {
+func TestSlowCommitsAreLostWithTheirSessionOrLeader(t *testing.T) {
 	ends := map[string]func(w world, srv *zktest.Server, c *raw){
 		"session expired": func(_ world, srv *zktest.Server, c *raw) { srv.Expire(c.id) },
 		"another leader":  func(_ world, srv *zktest.Server, _ *raw) { srv.ElectLeader() },
@@ -152,7 +152,7 @@ func TestSlowCommitsThatAreLost(t *testing.T) {
 	}
 }
 
-// Time in a silence does not count: the server has not got it yet.
+// Time in a silence does not count, because the server has not received the write yet.
 func TestSlowCommitBehindASilence(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)

@@ -16,14 +16,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// cuts make a silence around a client and leaves others alone, if it can.
+// cuts silence a client, and only that client if possible.
 var cuts = map[string]func(srv *zktest.Server, c *raw){
 	"partition of one": func(srv *zktest.Server, c *raw) { srv.Partition(c.id) },
 	"partition":        func(srv *zktest.Server, _ *raw) { srv.Partition() },
 	"freeze":           func(srv *zktest.Server, _ *raw) { srv.Freeze(srv.Addr()) },
 }
 
-// silently runs a test for each of them, everywhere.
+// silently runs a test for each of the cuts, everywhere.
 func silently(t *testing.T, test func(w world, cut func(*zktest.Server, *raw))) {
 	t.Helper()
 	for name, cut := range cuts {
@@ -48,7 +48,7 @@ func TestSilenceIsNoReset(t *testing.T) {
 	})
 }
 
-func TestWhatWasSentIntoTheSilenceArrivesAfterIt(t *testing.T) {
+func TestRequestsSentIntoSilenceArriveAfterHeal(t *testing.T) {
 	silently(t, func(w world, cut func(*zktest.Server, *raw)) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)
@@ -61,8 +61,8 @@ func TestWhatWasSentIntoTheSilenceArrivesAfterIt(t *testing.T) {
 	})
 }
 
-// The first answer fails while the server has not taken all requests off the wire.
-func TestWhatWasSentArrivesBehindAFailedAnswer(t *testing.T) {
+// The first answer fails before the server has taken all requests off the wire.
+func TestRequestsArriveAfterAFailedAnswer(t *testing.T) {
 	const requests = 50
 	for range 100 {
 		bubble(t, func(w world) {
@@ -82,8 +82,8 @@ func TestWhatWasSentArrivesBehindAFailedAnswer(t *testing.T) {
 	}
 }
 
-// An event waits for the client as well, which is not there to read it.
-func TestWhatWasSentArrivesEvenIfTheAnswersCannot(t *testing.T) {
+// An event is also waiting for the client, which is no longer reading.
+func TestRequestsArriveEvenIfAnswersCannot(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)
@@ -102,8 +102,8 @@ func TestWhatWasSentArrivesEvenIfTheAnswersCannot(t *testing.T) {
 	})
 }
 
-// A session's old connection is the older one when both come back.
-func TestWhatWasSentBeforeAReconnectArrivesBeforeIt(t *testing.T) {
+// When both connections of a session come back, the old connection still precedes the new.
+func TestEarlierRequestsArriveBeforeTheReconnect(t *testing.T) {
 	for range 20 {
 		bubble(t, func(w world) {
 			srv := zktest.NewServer(w)
@@ -251,7 +251,7 @@ func TestSessionsExpireInTheSilence(t *testing.T) {
 	}
 }
 
-// A session that moves while its old connection is silent takes nothing along.
+// A session that moves while its old connection is silent leaves the pending requests behind.
 func TestSessionMovesAwayFromAFrozenServer(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w, zktest.WithServers(2))
@@ -289,7 +289,7 @@ func TestRealClientLivesThroughAPartition(t *testing.T) {
 	})
 }
 
-func TestStopInTheSilenceIsNotHeardOf(t *testing.T) {
+func TestStopDuringSilenceIsNotNoticed(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)

@@ -107,7 +107,7 @@ func TestRealClientMovesToAnotherServer(t *testing.T) {
 	})
 }
 
-// The one that can start does, with all that a start means.
+// The server whose port is free starts nevertheless, with the full effect of a start.
 func TestRestartWhereAPortIsTaken(t *testing.T) {
 	srv := zktest.NewServer(t, zktest.WithServers(2))
 	addresses := srv.Addrs()
@@ -128,7 +128,7 @@ func TestRestartWhereAPortIsTaken(t *testing.T) {
 	require.EqualValues(t, 2, c.again(tcp(t).dial(srv, addresses[0])).did(ping()).zxid>>32)
 }
 
-func TestRestartAfterAFailedOneGivesSessionsTheirTime(t *testing.T) {
+func TestSessionsExpireAfterASecondRestart(t *testing.T) {
 	srv := zktest.NewServer(t)
 	session(t, tcp(t).dial(srv), 200*time.Millisecond)
 	srv.Stop()

@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// certificate returns the settings of a server and of its clients, for a certificate that
-// is valid in bubbles, too.
+// certificate returns the TLS settings of a server and of its clients, with a certificate that is
+// valid in bubbles, too.
 func certificate(tb testing.TB) (server, client *tls.Config) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,6 +52,25 @@ func TestTLS(t *testing.T) {
 		r := session(w, conn, time.Minute)
 		srv.Disconnect(r.id)
 		r.end()
+	})
+}
+
+// A client with TLS also notices that its servers were emptied.
+func TestTLSAfterWipe(t *testing.T) {
+	bubble(t, func(w world) {
+		server, client := certificate(w)
+		srv := zktest.NewServer(w, zktest.WithTLS(server))
+		c, err := recipes.Connect(w.Context(), srv.Addrs(), recipes.WithDialer(w.dialer(srv)), recipes.WithTLS(client), recipes.WithSessionTimeout(6*time.Second))
+		require.NoError(w, err)
+		_, err = c.Conn().Create("/a", nil, 0, all)
+		require.NoError(w, err)
+		srv.Wipe()
+		pass(10 * time.Second)
+		require.Equal(w, recipes.Connected, c.State())
+		_, err = c.Conn().Create("/a", nil, 0, all)
+		require.NoError(w, err)
+		require.Len(w, srv.Sessions(), 1)
+		require.NoError(w, c.Close())
 	})
 }
 

@@ -1,8 +1,10 @@
 package zktest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -10,19 +12,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Znode is one to begin with: see [Server.Seed].
+// Znode describes an initial znode: see [Server.Seed].
 type Znode struct {
 	Path      string
 	Data      []byte
-	ACL       []zk.ACL      // none: open to all
-	Session   int64         // whose ephemeral znode it is; 0: nobody's
-	Container bool          // it goes once its children have gone
-	TTL       time.Duration // it goes that long after its last change if it has no children; 0: it stays
+	ACL       []zk.ACL      // empty: open to all
+	Session   int64         // owner of an ephemeral znode; 0: not ephemeral
+	Container bool          // removed once its children have gone
+	TTL       time.Duration // removed this long after its last change if it has no children; 0: never
 }
 
-// Seed makes znodes behind the back of every client, whose watches fire, and those above
-// them where there are none: persistent and open to all. It panics on what a server would
-// refuse, and on a session that is not alive.
+// Seed creates znodes without involving a client; clients' watches fire. Missing parents
+// are created, persistent and open to all. Seed panics on a znode that the server would
+// refuse, that already exists, or whose session is not alive.
 func (s *Server) Seed(znodes ...Znode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,15 +36,13 @@ func (s *Server) Seed(znodes ...Znode) {
 	}
 }
 
-// Put sets a znode's data behind the back of every client, whose watches fire. It
-// makes the znode, and those above it, where there are none: persistent and open to all.
-// It panics on a path that the server would refuse.
+// Put sets a znode's data without involving a client; clients' watches fire. The znode
+// and its parents are created if missing, persistent and open to all. Put panics on a
+// path that the server would refuse.
 func (s *Server) Put(path string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !isValid(path) {
-		panic(fmt.Sprintf("zktest: invalid path %q", path))
-	}
+	checkPath(path)
 	if s.tree.find(path) == nil {
 		s.seedLocked(Znode{Path: path, Data: data})
 		return
@@ -55,9 +55,7 @@ func (s *Server) Put(path string, data []byte) {
 
 func (s *Server) seedLocked(z Znode) {
 	owner := s.ownerLocked(z)
-	if !isValid(z.Path) {
-		panic(fmt.Sprintf("zktest: invalid path %q", z.Path))
-	}
+	checkPath(z.Path)
 	for dir := dirOf(z.Path); dir != ""; dir = dirOf(dir) {
 		if n := s.tree.find(dir); n != nil && n.isEphemeral() {
 			panic(fmt.Sprintf("zktest: %q is ephemeral and has no children", dir))
@@ -66,7 +64,7 @@ func (s *Server) seedLocked(z Znode) {
 	acl := zk.WorldACL(zk.PermAll)
 	if len(z.ACL) > 0 {
 		var code int32
-		if acl, code = resolve(z.ACL, nil); code != proto.CodeOK {
+		if acl, code = resolve(z.ACL, nil, s.cfg.passwords != nil, s.cfg.tls != nil); code != proto.CodeOK {
 			panic(fmt.Sprintf("zktest: seed %q: no server takes the ACL %v", z.Path, z.ACL))
 		}
 	}
@@ -81,7 +79,7 @@ func (s *Server) seedLocked(z Znode) {
 	s.commit(c)
 }
 
-// ownerLocked is what the znode's ephemeralOwner says.
+// ownerLocked returns the znode's ephemeralOwner.
 func (s *Server) ownerLocked(z Znode) int64 {
 	kinds := 0
 	var owner int64
@@ -107,9 +105,46 @@ func (s *Server) ownerLocked(z Znode) int64 {
 	return owner
 }
 
-// OpenSession makes a session that no client has, such as that of a process that has
-// crashed: with its ephemeral znodes ([Server.Seed]) it lives for its timeout, unless
-// [Server.Expire] ends it before.
+// Delete removes a znode and all znodes below it without involving a client; clients'
+// watches fire. If the znode does not exist, Delete does nothing. It panics on a path that
+// no znode can have.
+func (s *Server) Delete(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	checkPath(path)
+	if isSpecial(path) || s.tree.nodes[path] == nil {
+		return
+	}
+	s.zxid++
+	c := s.change()
+	var below []string
+	for other := range s.tree.nodes {
+		if strings.HasPrefix(other, path+"/") {
+			below = append(below, other)
+		}
+	}
+	slices.SortFunc(below, func(a, b string) int { return cmp.Compare(b, a) }) // children first
+	for _, other := range append(below, path) {
+		c.remove(other)
+	}
+	s.commit(c)
+}
+
+// SetSequence sets the number of the next sequential child of a znode. A real server
+// counts to 2147483647 and stays there. SetSequence panics if the znode does not exist.
+func (s *Server) SetSequence(path string, next int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.tree.find(path)
+	if n == nil {
+		panic(fmt.Sprintf("zktest: no znode %q", path))
+	}
+	n.creates = next
+}
+
+// OpenSession opens a session without a client, like that of a crashed process: together
+// with its ephemeral znodes ([Server.Seed]) it lives for its timeout, unless
+// [Server.Expire] ends the session earlier.
 func (s *Server) OpenSession(timeout time.Duration) (id int64) {
 	if timeout < time.Millisecond {
 		panic(fmt.Sprintf("zktest: a session of %v", timeout))
@@ -117,4 +152,63 @@ func (s *Server) OpenSession(timeout time.Duration) (id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open(timeout).id
+}
+
+// Backup is a copy of a server's disk at one moment: the znodes, the sessions, and the
+// last zxid. [Server.Backup] creates a Backup, and [Server.Restore] uses it, any number
+// of times.
+type Backup struct {
+	tree     *tree
+	zxid     int64
+	sessions map[int64]time.Duration // by id, the timeouts granted at creation
+}
+
+// Backup copies everything that a real server keeps on its disk.
+func (s *Server) Backup() *Backup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &Backup{s.tree.clone(), s.zxid, make(map[int64]time.Duration, len(s.sessions))}
+	for id, n := range s.sessions {
+		b.sessions[id] = n.created
+	}
+	return b
+}
+
+// Restore replaces all data and sessions of the servers by a backup of this server. It
+// has the effect of an operator who stops all servers, copies a backup into their data
+// directories, and starts them again. Connections and the effects of Isolate and
+// KeepShowing end. The sessions of the backup live again, with their ephemeral znodes,
+// for one timeout from now. Sessions opened after the backup are gone.
+//
+// The last zxid is that of the backup. The server refuses a handshake with a later zxid
+// by hanging up, as a real server does. So a client that has seen a later transaction
+// than the backup can't reconnect, even if the backup contains its session. After such a
+// start the servers of an ensemble elect a leader, and a new epoch of zxids begins: call
+// [Server.ElectLeader] for this effect.
+func (s *Server) Restore(b *Backup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replaceLocked(b)
+}
+
+// Wipe empties the servers, with the effect of an operator who starts all servers with
+// empty data directories. It equals [Server.Restore] with the backup of an unused server.
+func (s *Server) Wipe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replaceLocked(&Backup{tree: newTree(), zxid: firstZxid})
+}
+
+func (s *Server) replaceLocked(b *Backup) {
+	for _, m := range s.members {
+		m.view, m.ghosts = nil, nil
+		m.drop()
+	}
+	for _, n := range s.sessions {
+		n.timer.Stop()
+	}
+	s.tree, s.zxid, s.sessions = b.tree.clone(), b.zxid, make(map[int64]*session, len(b.sessions))
+	for id, timeout := range b.sessions {
+		s.addSession(id, timeout)
+	}
 }

@@ -2,14 +2,15 @@ package zktest
 
 import (
 	"bytes"
-	"slices"
+	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// serve executes a request, or lets happen to it what a fault says. Called under the
-// lock.
+// serve executes a request, subject to its fault. Called under the lock.
 func (l *line) serve(a *arrival) {
 	frame, r, trouble := a.frame, a.request, a.fault
 	l.srv.observe(r)
@@ -44,7 +45,7 @@ func (l *line) serve(a *arrival) {
 	})
 }
 
-// after does what follows from a request, at once or later. Called under the lock.
+// after calls then, at once or after a delay. Called under the lock.
 func (l *line) after(delay time.Duration, then func()) {
 	if delay <= 0 {
 		then()
@@ -64,7 +65,7 @@ func (l *line) after(delay time.Duration, then func()) {
 	})
 }
 
-// claimed is the session that a handshake asks for.
+// claimed returns the session id in a handshake.
 func claimed(frame []byte) int64 {
 	d := proto.NewDecoder(frame)
 	d.Int32()
@@ -73,18 +74,21 @@ func claimed(frame []byte) int64 {
 	return d.Int64()
 }
 
-// greet answers the handshake; nil: it is refused without a word.
+// greet answers the handshake; a nil answer means that the server hangs up.
 func (l *line) greet(frame []byte) (answer []byte, last bool) {
 	s := l.srv
 	d := proto.NewDecoder(frame)
 	d.Int32() // the protocol's version
 	seen, asked, id, password := d.Int64(), d.Int32(), d.Int64(), d.Buffer()
-	if d.Err() != nil || seen > s.zxid {
+	if d.Err() != nil || seen > s.zxid && !s.cfg.traits.ignoresHistory {
 		return nil, true
 	}
-	modern := d.Len() > 0 // it says whether it wants read-only servers, and is told
+	modern := d.Len() > 0 // a modern client says whether it accepts read-only servers, and gets an answer
 	timeout := min(max(time.Duration(asked)*time.Millisecond, l.server.minTimeout), l.server.maxTimeout)
 	n := s.sessions[id]
+	if s.cfg.traits.endsWithLine {
+		id = 0
+	}
 	switch {
 	case id == 0:
 		n = s.open(timeout)
@@ -101,42 +105,67 @@ func (l *line) greet(frame []byte) (answer []byte, last bool) {
 		n.line, n.timeout = l, timeout
 		s.extend(n)
 		l.session, l.greeted = n, true
+		l.who = append(l.who, certified(l.conn)...)
 		if l.claims != n.id {
 			l.claim(n.id)
 		}
-		e.Int32(int32(timeout / time.Millisecond)).Int64(n.id).Buffer(s.password(n.id))
+		password := s.password(n.id)
+		if s.cfg.traits.endsWithLine {
+			password = make([]byte, proto.PasswordLength)
+		}
+		e.Int32(int32(timeout / time.Millisecond)).Int64(n.id).Buffer(password)
 	}
-	if modern {
+	if modern && !s.cfg.traits.endsWithLine { // a ClickHouse Keeper's answer ends here
 		e.Bool(false)
 	}
 	return e.Frame(), last
 }
 
-// answer executes a request. last: the connection ends behind the answer.
+// slowHandshake returns the remaining delay of the answer to a handshake. Called under
+// the lock.
+func (l *line) slowHandshake(a *arrival) time.Duration {
+	if l.srv.pace.handshake == 0 {
+		return 0
+	}
+	return time.Until(a.reached.Add(l.srv.pace.handshake))
+}
+
+// answer executes a request. If last is true, the connection ends after the answer.
 func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last bool) {
 	s := l.srv
 	d := proto.NewDecoder(frame)
 	xid := d.Int32()
 	d.Int32()
 	switch {
+	case l.mustLogIn(op):
+		return refuseWithoutLogin(xid)
 	case op == OpClose:
 		n := l.session
 		l.session = nil
 		if n.line == l {
-			n.line = nil // the answer has to go out
+			n.line = nil // so that end does not close the connection before the answer is sent
 		}
 		s.end(n)
 		return header(xid, s.zxid, proto.CodeOK).Frame(), true
 	case op == OpPing:
-		return header(proto.XidPing, s.seenBy(l.server), proto.CodeOK).Frame(), false
+		if s.cfg.traits.commitsPings {
+			if l.server.isolated() {
+				l.stuck = true
+				return []byte{}, false
+			}
+			s.zxid++
+		}
+		return header(proto.XidPing, l.server.lastZxid(), proto.CodeOK).Frame(), false
 	case trouble.Refusal != 0:
-		return header(xid, s.seenBy(l.server), int32(trouble.Refusal)).Frame(), false
-	case op == OpAuth: // it is no transaction, and passes no pipeline
+		return header(xid, l.server.lastZxid(), int32(trouble.Refusal)).Frame(), false
+	case op == OpAuth: // authentication is no transaction, and passes no pipeline
 		code := l.authenticate(d)
 		if code == proto.CodeMarshallingError {
 			return nil, true
 		}
 		return header(xid, 0, code).Frame(), code != proto.CodeOK
+	case op == OpSASL:
+		return l.logIn(xid, d)
 	case int32(op) == proto.OpCheck:
 		s.zxid++
 		r := s.change().check(d, caller{l.session.id, l.who})
@@ -144,15 +173,27 @@ func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last b
 			return []byte{}, false
 		}
 		return header(xid, s.zxid, r.code).Frame(), false
-	case !op.isWrite() && !op.isRead():
-		return header(xid, -1, proto.CodeUnimplemented).Frame(), true
+	case !s.cfg.knows(op):
+		return l.answerUnknown(xid)
 	}
 	body, code := l.execute(int32(op), d)
-	e := header(xid, s.seenBy(l.server), code)
+	e := header(xid, l.server.lastZxid(), code)
 	if body != nil {
 		e.Raw(body.Body())
 	}
 	return e.Frame(), false
+}
+
+// answerUnknown answers a request for an unknown operation. Called under the lock.
+func (l *line) answerUnknown(xid int32) (answer []byte, last bool) {
+	switch l.srv.cfg.unknown {
+	case UnknownBadArguments:
+		return header(xid, l.server.lastZxid(), proto.CodeBadArguments).Frame(), false
+	case UnknownHangUp:
+		return nil, true
+	default:
+		return header(xid, -1, proto.CodeUnimplemented).Frame(), true
+	}
 }
 
 func (l *line) execute(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
@@ -167,6 +208,8 @@ func (l *line) execute(op int32, d *proto.Decoder) (body *proto.Encoder, code in
 		return l.multi(d)
 	case op == proto.OpMultiRead:
 		return l.multiRead(d)
+	case op == proto.OpWhoAmI:
+		return l.whoAmI(), proto.CodeOK
 	case Op(op).isWrite():
 		return l.write(op, d)
 	default:
@@ -174,7 +217,7 @@ func (l *line) execute(op int32, d *proto.Decoder) (body *proto.Encoder, code in
 	}
 }
 
-// write executes a write of one part.
+// write executes a single write.
 func (l *line) write(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
 	s := l.srv
 	s.zxid++
@@ -196,7 +239,7 @@ func (l *line) write(op int32, d *proto.Decoder) (body *proto.Encoder, code int3
 	return body, proto.CodeOK
 }
 
-// multi executes a write of many parts. Each part's answer has a header of its own.
+// multi executes a write of many parts. Each part's answer has its own header.
 func (l *line) multi(d *proto.Decoder) (body *proto.Encoder, code int32) {
 	s := l.srv
 	s.zxid++
@@ -211,7 +254,7 @@ func (l *line) multi(d *proto.Decoder) (body *proto.Encoder, code int32) {
 	body = proto.NewEncoder()
 	for _, r := range results {
 		op := r.op
-		switch op { // as odd as in the real server
+		switch op { // like the real server
 		case proto.OpCreate2:
 			op = proto.OpCreate
 		case proto.OpCreateContainer, proto.OpCreateTTL:
@@ -232,19 +275,150 @@ func (l *line) multi(d *proto.Decoder) (body *proto.Encoder, code int32) {
 	return body.Int32(proto.OpError).Bool(true).Int32(proto.OpError), proto.CodeOK
 }
 
-func (l *line) authenticate(d *proto.Decoder) (code int32) {
-	d.Int32() // unused
-	scheme, credentials := d.String(), d.Buffer()
+// read executes one read on the tree as this server sees it, and sets the requested
+// watch.
+func (l *line) read(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
+	path, watch := d.String(), false
+	switch op {
+	case proto.OpExists, proto.OpGetData, proto.OpGetChildren, proto.OpGetChildren2:
+		watch = d.Bool()
+	}
 	if d.Err() != nil {
-		return proto.CodeMarshallingError
+		return nil, proto.CodeMarshallingError
 	}
-	address := l.who[0].id
-	one, ok := identify(scheme, credentials, address)
-	if !ok {
-		return proto.CodeAuthFailed
+	if op == proto.OpSync {
+		return proto.NewEncoder().String(strings.ToValidUTF8(path, "\uFFFD")), proto.CodeOK
 	}
-	if !slices.Contains(l.who, one) {
-		l.who = append(l.who, one)
+	return l.look(op, path, watch)
+}
+
+// look reads a znode, and sets a watch if watch is true.
+func (l *line) look(op int32, path string, watch bool) (body *proto.Encoder, code int32) {
+	body = proto.NewEncoder()
+	n := l.server.find(path)
+	if op == proto.OpExists {
+		switch {
+		case strings.ContainsRune(path, 0):
+			return nil, proto.CodeBadArguments
+		case n != nil && l.srv.cfg.traits.guardsExists && !permits(n.acl, zk.PermRead, l.who):
+			return nil, proto.CodeNoAuth
+		case watch:
+			l.srv.watches.add(dataWatch, path, l, oneShot)
+		}
+		if n == nil {
+			return nil, proto.CodeNoNode
+		}
+		return body.Stat(n.view()), proto.CodeOK
 	}
-	return proto.CodeOK
+	if n == nil {
+		return nil, proto.CodeNoNode
+	}
+	perm := int32(zk.PermRead)
+	if op == proto.OpGetACL {
+		perm |= zk.PermAdmin
+	}
+	if !permits(n.acl, perm, l.who) {
+		return nil, proto.CodeNoAuth
+	}
+	switch op {
+	case proto.OpGetData:
+		if watch {
+			l.srv.watches.add(dataWatch, path, l, oneShot)
+		}
+		return body.Buffer(n.data).Stat(n.view()), proto.CodeOK
+	case proto.OpGetACL:
+		acl := n.acl
+		if !permits(n.acl, zk.PermAdmin, l.who) {
+			acl = masked(acl)
+		}
+		return body.ACL(acl).Stat(n.view()), proto.CodeOK
+	}
+	if watch {
+		l.srv.watches.add(childWatch, path, l, oneShot)
+	}
+	body.Strings(n.list())
+	if op == proto.OpGetChildren2 {
+		body.Stat(n.view())
+	}
+	return body, proto.CodeOK
+}
+
+// multiRead answers several reads at once; a refused part does not affect the others. As
+// on a real server, parts never set watches, even if their watch flag is set.
+func (l *line) multiRead(d *proto.Decoder) (body *proto.Encoder, code int32) {
+	parts, code := readParts(d)
+	if code != proto.CodeOK {
+		return nil, code
+	}
+	body = proto.NewEncoder()
+	for _, p := range parts {
+		if p.path == nil || !isReadPart(p.op) {
+			code = proto.CodeMarshallingError // like the real server: the results read so far follow the error code
+			break
+		}
+		result, refused := l.look(p.op, string(p.path), false)
+		if refused != proto.CodeOK {
+			body.Int32(proto.OpError).Bool(false).Int32(refused).Int32(refused)
+			continue
+		}
+		body.Int32(p.op).Bool(false).Int32(proto.CodeOK).Raw(result.Body())
+	}
+	return body.Int32(proto.OpError).Bool(true).Int32(proto.OpError), code
+}
+
+// readPart is a part of a MultiRead.
+type readPart struct {
+	op   int32
+	path []byte // nil: null
+}
+
+// readParts reads all parts of a MultiRead. As long as no read is among them, the parts
+// of a Multi pass, too: multiRead rejects them.
+func readParts(d *proto.Decoder) (parts []readPart, code int32) {
+	for {
+		op, end := d.Int32(), d.Bool()
+		d.Int32() // an error, unused in requests
+		switch {
+		case d.Err() != nil:
+			return nil, proto.CodeMarshallingError
+		case end:
+			return parts, proto.CodeOK
+		case len(parts) > 0 && isReadPart(op) != isReadPart(parts[0].op):
+			return nil, proto.CodeMarshallingError
+		}
+		p := readPart{op: op, path: d.Buffer()}
+		if !skipPart(op, d) || d.Err() != nil {
+			return nil, proto.CodeMarshallingError
+		}
+		parts = append(parts, p)
+	}
+}
+
+// isReadPart reports whether op may be part of a MultiRead.
+func isReadPart(op int32) bool { return op == proto.OpGetData || op == proto.OpGetChildren }
+
+// skipPart reads the rest of a part, after its path. It returns false for an unknown
+// operation.
+func skipPart(op int32, d *proto.Decoder) bool {
+	switch op {
+	case proto.OpGetData, proto.OpGetChildren:
+		d.Bool() // whether to watch
+	case proto.OpDelete, proto.OpCheck:
+		d.Int32()
+	case proto.OpSetData:
+		d.Buffer()
+		d.Int32()
+	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer:
+		d.Buffer()
+		d.ACL()
+		d.Int32()
+	case proto.OpCreateTTL:
+		d.Buffer()
+		d.ACL()
+		d.Int32()
+		d.Int64()
+	default:
+		return false
+	}
+	return true
 }

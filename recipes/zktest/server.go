@@ -15,29 +15,29 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Server is a ZooKeeper in this process: one server, or an ensemble of several that
-// share their tree ([WithServers]). All methods may be called from any goroutine, rules
-// given to [Server.Inject] included.
+// Server is an in-process ZooKeeper: one server, or an ensemble of several that share
+// their tree ([WithServers]). All methods may be called from any goroutine, including
+// from rules given to [Server.Inject]; rules may not call Close.
 type Server struct {
 	cfg     config
 	began   time.Time
 	secret  [16]byte
 	members []*member
-	work    sync.WaitGroup // every goroutine that the server has started
+	work    sync.WaitGroup // every goroutine started by the server
 
 	mu       sync.Mutex // protects everything below, and all lines, sessions and members
-	changed  *sync.Cond // of connections, and of what passes
+	changed  *sync.Cond // signals changes of connections and of silences
 	closed   bool
 	tree     *tree
 	zxid     int64
 	lastID   int64
 	sessions map[int64]*session
 	lines    map[*line]struct{}
-	claims   map[int64][]*line // the connections of each session, in the order of their handshakes' arrival
+	claims   map[int64][]*line // the connections of each session, in order of the arrival of their handshakes
 	watches  watches
 	cut      cut
-	deafness []*eventLoss
-	trail    []Request
+	losses   eventLosses
+	trail    trail
 	rules    []*rule // replaced, never changed
 	logs     []*Log
 	pace     pace
@@ -45,10 +45,10 @@ type Server struct {
 	reaper   *time.Timer
 }
 
-// NewServer starts a server that is closed at the end of the test, and fails the test
-// if it can't. A test that has failed by then shows the latest requests in its log. In a
-// bubble of testing/synctest the server's clock is the bubble's, and clients reach it
-// through [Server.Dialer] alone.
+// NewServer starts a server and closes it at the end of the test. If the start fails, so
+// does the test. A test that has failed by its end shows the latest requests in its log.
+// In a bubble of testing/synctest the server uses the bubble's clock, and clients can
+// reach it only through [Server.Dialer].
 func NewServer(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -72,8 +72,11 @@ func Start(opts ...Option) (*Server, error) {
 			return nil, err
 		}
 	}
+	if err := cfg.checkSASL(); err != nil {
+		return nil, err
+	}
 	s := &Server{
-		cfg: cfg, began: time.Now(), tree: newTree(), zxid: 1 << epochShift, lastID: firstID,
+		cfg: cfg, began: time.Now(), tree: newTree(), zxid: firstZxid, lastID: firstID,
 		sessions: map[int64]*session{}, lines: map[*line]struct{}{}, claims: map[int64][]*line{}, watches: watches{},
 	}
 	s.changed = sync.NewCond(&s.mu)
@@ -109,15 +112,16 @@ func (s *Server) start() error {
 	return nil
 }
 
-// inBubble tells whether the clock is that of a synctest bubble, which begins in 2000.
-// There a goroutine that waits for a real connection would stop the time.
+// inBubble reports whether the clock is that of a synctest bubble, which begins in 2000.
+// In a bubble, a goroutine that waits for a real connection would stop the time.
 func inBubble() bool { return time.Now().Year() < 2020 }
 
-// Addr is the address of the first server, host:port. In a synctest bubble nothing
-// listens there: it is a name for [Server.Dialer], and says so to those who dial it.
+// Addr returns the address of the first server, host:port. In a synctest bubble nothing
+// listens there: the address is a name for [Server.Dialer], and its text says so in the
+// error of a client that dials without.
 func (s *Server) Addr() string { return s.Addrs()[0] }
 
-// Addrs are the addresses of all servers.
+// Addrs returns the addresses of all servers.
 func (s *Server) Addrs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +132,9 @@ func (s *Server) Addrs() []string {
 	return addresses
 }
 
-// Dialer connects to the server without a network, in a synctest bubble or outside. It
-// takes the addresses of [Server.Addrs], and any other for that of the first server.
+// Dialer returns a dialer that connects to the server without a network, inside or
+// outside a synctest bubble. It accepts the addresses of [Server.Addrs], and takes any
+// other address for the first server's.
 func (s *Server) Dialer() zk.Dialer {
 	return func(_, address string, timeout time.Duration) (net.Conn, error) {
 		conn, err := s.dial(address, timeout)
@@ -151,19 +156,20 @@ func (s *Server) dial(address string, timeout time.Duration) (net.Conn, error) {
 		return nil, syscall.ECONNREFUSED
 	}
 	near, far := net.Pipe()
-	s.carry(m, far)
+	m.carry(far)
 	return clientEnd{near}, nil
 }
 
 // clientEnd is the client's end of a connection.
 type clientEnd struct{ net.Conn }
 
-// WritesPromptly says that a short write does not wait for the server, which takes frames even while it is silent. The
-// client then writes as it does over TCP.
+// WritesPromptly says that a short write does not wait for the server, which takes frames
+// even while it is silent. The client then writes as over TCP.
 func (clientEnd) WritesPromptly() {}
 
-// stall keeps a dialer waiting while nothing comes through, as a lost SYN does, and
-// tells whether its time is over; 0 is no limit. Called under the lock, which it gives up.
+// stall makes a dialer wait while nothing gets through, as after a lost SYN, and reports
+// whether the timeout has passed; 0 is no limit. Called under the lock, which it releases
+// while it waits.
 func (s *Server) stall(m *member, timeout time.Duration) (late bool) {
 	if timeout > 0 {
 		timer := time.AfterFunc(timeout, func() {
@@ -180,7 +186,8 @@ func (s *Server) stall(m *member, timeout time.Duration) (late bool) {
 	return late
 }
 
-// member finds a server by its address. Called under the lock.
+// member returns the server with an address, or else the first server. Called under the
+// lock.
 func (s *Server) member(address string) *member {
 	for _, m := range s.members {
 		if m.address == address {
@@ -190,8 +197,8 @@ func (s *Server) member(address string) *member {
 	return s.members[0]
 }
 
-// Close ends every connection, and waits for every goroutine of the server and so for
-// the rules that they are with. It is idempotent.
+// Close ends every connection, and waits for every goroutine of the server, including
+// running rules. It is idempotent.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.shut()
@@ -200,7 +207,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// shut is called under the lock.
+// shut closes all listeners, connections and timers. Called under the lock.
 func (s *Server) shut() {
 	s.closed = true
 	for _, m := range s.members {
@@ -220,20 +227,8 @@ func (s *Server) shut() {
 	s.changed.Broadcast()
 }
 
-// change begins a transaction with the latest zxid. Called under the lock.
-func (s *Server) change() *change {
-	return &change{tree: s.tree, zxid: s.zxid, now: time.Now().UnixMilli(), ttl: s.cfg.ttl}
-}
-
-// commit tells the watchers what a transaction did. Called under the lock.
-func (s *Server) commit(c *change) {
-	for _, e := range c.events {
-		s.watches.tell(e)
-	}
-}
-
-// running tells whether any server runs: nobody counts the time of sessions otherwise.
-// Called under the lock.
+// running reports whether any server runs; otherwise sessions do not age. Called under
+// the lock.
 func (s *Server) running() bool {
 	for _, m := range s.members {
 		if !m.stopped {
@@ -243,7 +238,19 @@ func (s *Server) running() bool {
 	return false
 }
 
-// reapRegularly is called by the reaper.
+// change begins a transaction with the latest zxid. Called under the lock.
+func (s *Server) change() *change {
+	return &change{tree: s.tree, zxid: s.zxid, now: time.Now().UnixMilli(), ttl: s.cfg.ttl, sasl: s.cfg.passwords != nil, tls: s.cfg.tls != nil}
+}
+
+// commit notifies the watchers of a transaction. Called under the lock.
+func (s *Server) commit(c *change) {
+	for _, e := range c.events {
+		s.watches.tell(e)
+	}
+}
+
+// reapRegularly calls Reap and restarts the reaper, the timer that calls it.
 func (s *Server) reapRegularly() {
 	s.Reap()
 	s.mu.Lock()
@@ -253,9 +260,8 @@ func (s *Server) reapRegularly() {
 	}
 }
 
-// Reap removes the containers that had children and have none any more, and the
-// znodes that have outlived their time to live: at once, what the server does every
-// [WithReapInterval].
+// Reap at once removes the containers that had children and have none left, and the
+// znodes whose TTL has run out. The server does the same once per [WithReapInterval].
 func (s *Server) Reap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +270,7 @@ func (s *Server) Reap() {
 	}
 	var spent []string
 	for path, n := range s.tree.nodes {
-		if len(n.children) == 0 && n.isSpent(time.Now()) {
+		if len(n.children) == 0 && n.isSpent(time.Now(), s.cfg.traits.reapUnused) {
 			spent = append(spent, path)
 		}
 	}

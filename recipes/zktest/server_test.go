@@ -44,7 +44,7 @@ func TestOneServerServesTCPAndPipes(t *testing.T) {
 	second.did(get("/a", false))
 }
 
-func TestNewServerIsClosedByTheTestsEnd(t *testing.T) {
+func TestNewServerIsClosedAtTestEnd(t *testing.T) {
 	var srv *zktest.Server
 	t.Run("inner", func(t *testing.T) {
 		srv = zktest.NewServer(t)
@@ -56,7 +56,7 @@ func TestNewServerIsClosedByTheTestsEnd(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// failing takes down what a test would have failed with.
+// failing records the failure of a test.
 type failing struct {
 	testing.TB
 	failure any

@@ -9,38 +9,43 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// session is a client's, as the quorum knows it. The server's lock guards it.
+// session is a client's session, as the quorum knows it. The server's lock guards it.
 type session struct {
 	id      int64
-	created time.Duration // the timeout with which it was made: all that a new leader knows
-	timeout time.Duration // that of its latest handshake
+	created time.Duration // the timeout granted at creation; a new leader knows no other
+	timeout time.Duration // the timeout granted at the latest handshake
 	expiry  time.Time
-	heard   bool // since the last report of the servers
+	heard   bool // a sign of life has arrived since the servers' last report
 	timer   *time.Timer
-	line    *line // nil while it has no connection
+	line    *line // nil while the session has no connection
 }
 
-// firstID is below the id of the first session.
+// firstID is the number before the first session's id.
 const firstID = 1 << 56
 
-// password follows from the id and a secret of this server's.
-func (s *Server) password(id int64) []byte {
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(s.secret[:]), uint64(id)))
-	return sum[:proto.PasswordLength]
-}
-
-// open makes a session.
+// open creates a session.
 func (s *Server) open(timeout time.Duration) *session {
 	s.zxid++
 	s.lastID++
-	n := &session{id: s.lastID, created: timeout, timeout: timeout}
+	return s.addSession(s.lastID, timeout)
+}
+
+// addSession adds a session, which lives for its timeout from now.
+func (s *Server) addSession(id int64, timeout time.Duration) *session {
+	n := &session{id: id, created: timeout, timeout: timeout}
 	s.sessions[n.id] = n
 	n.timer = time.AfterFunc(time.Hour, func() { s.overdue(n) })
 	s.extend(n)
 	return n
 }
 
-// hear notes a sign of life.
+// password derives a session's password from its id and the server's secret.
+func (s *Server) password(id int64) []byte {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(s.secret[:]), uint64(id)))
+	return sum[:proto.PasswordLength]
+}
+
+// hear records a sign of life.
 func (s *Server) hear(n *session) {
 	n.heard = true
 	if s.cfg.touch == 0 {
@@ -48,7 +53,8 @@ func (s *Server) hear(n *session) {
 	}
 }
 
-// extend gives a session its timeout again. As on a real server it ends with a tick.
+// extend restarts a session's timeout. As on a real server, sessions expire at the end of
+// a tick.
 func (s *Server) extend(n *session) {
 	n.heard = false
 	since := time.Since(s.began) + n.timeout
@@ -56,7 +62,7 @@ func (s *Server) extend(n *session) {
 	n.timer.Reset(time.Until(n.expiry))
 }
 
-// overdue is called by a session's timer.
+// overdue ends a session whose time is up. The session's timer calls it.
 func (s *Server) overdue(n *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +71,9 @@ func (s *Server) overdue(n *session) {
 	}
 }
 
-// end closes a session: its connection goes, and its ephemeral znodes.
+// end closes a session: its connection and its ephemeral znodes go, the oldest first. For
+// a client that both holds a lock and waits for it, oldest first is the worst order. A
+// real server sends these events in any order.
 func (s *Server) end(n *session) {
 	n.timer.Stop()
 	delete(s.sessions, n.id)
@@ -80,8 +88,8 @@ func (s *Server) end(n *session) {
 	s.commit(c)
 }
 
-// report tells the leader which sessions the servers have heard of. It runs every
-// cfg.touch.
+// report reports to the leader which sessions the servers have heard from. It runs once
+// per cfg.touch.
 func (s *Server) report() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,3 +103,22 @@ func (s *Server) report() {
 	}
 	s.reporter.Reset(s.cfg.touch)
 }
+
+// beginEpoch starts a new leader's epoch and restarts all sessions' timeouts. Called
+// under the lock.
+func (s *Server) beginEpoch() {
+	s.zxid = (s.epoch() + 1) << epochShift
+	for _, n := range s.sessions {
+		n.timeout = n.created
+		s.extend(n)
+	}
+}
+
+// epochShift is the position of the epoch in a zxid.
+const epochShift = 32
+
+// firstZxid is the zxid of an unused server.
+const firstZxid = 1 << epochShift
+
+// epoch returns the current leader's number. Called under the lock.
+func (s *Server) epoch() int64 { return s.zxid >> epochShift }

@@ -18,13 +18,13 @@ import (
 type node struct {
 	data     []byte
 	acl      []zk.ACL
-	stat     zk.Stat // without what view computes
-	creates  int32   // how many children were ever made: the next one's sequence number
+	stat     zk.Stat // without the fields that view computes
+	creates  int32   // children created so far: the next child's sequence number
 	children map[string]struct{}
 }
 
-// view is the stat as clients get it. Its child version counts creates and deletes,
-// while the server keeps the creates alone (DataNode.copyStat).
+// view returns the stat as clients get it. Its child version counts creates and deletes,
+// whereas the server stores only the number of creates (DataNode.copyStat).
 func (n *node) view() zk.Stat {
 	s := n.stat
 	s.DataLength = int32(len(n.data))
@@ -34,17 +34,17 @@ func (n *node) view() zk.Stat {
 	return s
 }
 
-// isEphemeral tells a session's znode from containers and those with a TTL.
+// isEphemeral tells a session's znode from a container and from a znode with a TTL.
 func (n *node) isEphemeral() bool { return n.stat.EphemeralOwner > 0 }
 
-// tree is the data of an ensemble. It knows neither sessions nor connections; the
-// server's lock guards it.
+// tree is the data of an ensemble, without sessions and connections. The server's lock
+// guards it.
 type tree struct {
 	nodes map[string]*node
 	owned map[int64]map[string]struct{} // the ephemeral znodes of each session
 }
 
-// newTree is what a new server holds.
+// newTree returns the tree of a new server.
 func newTree() *tree {
 	open, readable := zk.WorldACL(zk.PermAll), zk.WorldACL(zk.PermRead)
 	t := &tree{nodes: map[string]*node{"/": {data: []byte{}, acl: open}}, owned: map[int64]map[string]struct{}{}}
@@ -54,7 +54,7 @@ func newTree() *tree {
 	return t
 }
 
-// insert puts a znode below its parent, which exists.
+// insert puts a znode below its existing parent.
 func (t *tree) insert(path string, n *node) {
 	parent := t.parent(path)
 	if parent.children == nil {
@@ -72,7 +72,7 @@ func (t *tree) insert(path string, n *node) {
 	}
 }
 
-// erase takes a znode out.
+// erase removes a znode.
 func (t *tree) erase(path string) {
 	n := t.nodes[path]
 	delete(t.parent(path).children, nameOf(path))
@@ -85,7 +85,7 @@ func (t *tree) erase(path string) {
 	}
 }
 
-// ephemerals are a session's znodes, the oldest first.
+// ephemerals returns the paths of a session's znodes, the oldest first.
 func (t *tree) ephemerals(session int64) []string {
 	return slices.SortedFunc(maps.Keys(t.owned[session]), func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.nodes[a].stat.Czxid, t.nodes[b].stat.Czxid), cmp.Compare(a, b))
@@ -102,7 +102,7 @@ func (t *tree) find(path string) *node {
 
 func (t *tree) parent(path string) *node { return t.find(dirOf(path)) }
 
-// copy is the tree as it is now, for a server that will see no more of it.
+// copy returns a snapshot of the tree, for a server that will see no later change.
 func (t *tree) copy() *tree {
 	frozen := &tree{nodes: make(map[string]*node, len(t.nodes))}
 	for path, n := range t.nodes {
@@ -113,8 +113,18 @@ func (t *tree) copy() *tree {
 	return frozen
 }
 
-// list returns the names below a znode: like a real server's, in an order that means
-// nothing, but the same each time.
+// clone returns a copy of the tree that may be changed.
+func (t *tree) clone() *tree {
+	c := t.copy()
+	c.owned = make(map[int64]map[string]struct{}, len(t.owned))
+	for id, paths := range t.owned {
+		c.owned[id] = maps.Clone(paths)
+	}
+	return c
+}
+
+// list returns the names below a znode. As on a real server the order is arbitrary, but
+// the same each time.
 func (n *node) list() []string {
 	type entry struct {
 		hash uint32
@@ -136,26 +146,29 @@ func (n *node) list() []string {
 	return names
 }
 
-// change is one transaction on a tree: what it does is visible at once, and undone
-// if a later part of it fails. Its events are told when all is done.
+// change is one transaction on a tree. Its effects are visible at once, and undone if a
+// later part fails. Its events are sent once the whole transaction has succeeded.
 type change struct {
 	tree    *tree
 	zxid    int64
 	now     int64 // milliseconds
 	inMulti bool
-	ttl     bool // znodes with one may be made
+	ttl     bool // znodes with a TTL are allowed
+	sasl    bool // the scheme "sasl" is known
+	tls     bool // the scheme "x509" is known
 	events  []deed
 	undo    []func()
 }
 
-// event is what a watcher is told.
+// event is a notification for a watcher.
 type event struct {
 	kind int32
 	path string
 }
 
-// deed is what happened to a znode, and who may hear of it: those who may read it and,
-// of its coming and going, those who may read its parent (CVE-2024-23944).
+// deed is a change of a znode, with the ACLs that decide who is notified: clients who may
+// read the znode and, for its creation and deletion, clients who may read its parent
+// (CVE-2024-23944).
 type deed struct {
 	event
 	acl, parentACL []zk.ACL
@@ -168,16 +181,16 @@ func (c *change) rollback() {
 	c.events, c.undo = nil, nil
 }
 
-// touch keeps a znode's present fields for a rollback.
+// touch saves a znode's present fields for a rollback.
 func (c *change) touch(n *node) {
 	before := *n
 	c.undo = append(c.undo, func() {
-		before.children = n.children // kept by add and remove
+		before.children = n.children // add and remove undo children themselves
 		*n = before
 	})
 }
 
-// add makes a znode below a parent that exists.
+// add creates a znode below an existing parent.
 func (c *change) add(path string, data []byte, acl []zk.ACL, owner int64) *node {
 	n := &node{data: data, acl: acl, stat: zk.Stat{
 		Czxid: c.zxid, Mzxid: c.zxid, Pzxid: c.zxid, Ctime: c.now, Mtime: c.now, EphemeralOwner: owner,
@@ -214,15 +227,15 @@ func (c *change) put(path string, data []byte) *node {
 	return n
 }
 
-// dirOf is what precedes the last slash: the empty string for a child of the root.
+// dirOf returns the part before the last slash: the empty string for a child of the root.
 func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// numbered appends a sequence number as the server prints it.
+// numbered appends a sequence number in the server's format.
 func numbered(path string, n int32) string { return fmt.Sprintf("%s%010d", path, n) }
 
-// isValid follows the server's PathUtils.
+// isValid checks a path as the server's PathUtils does.
 func isValid(path string) bool {
 	if path == "/" {
 		return true
@@ -240,7 +253,14 @@ func isValid(path string) bool {
 	return true
 }
 
-// ttlOf is the time to live of a znode, 0 if it has none.
+// checkPath panics on a path that no znode can have: a test must not pass because of a typo.
+func checkPath(path string) {
+	if !isValid(path) {
+		panic(fmt.Sprintf("zktest: invalid path %q", path))
+	}
+}
+
+// ttlOf returns a znode's time to live, 0 if it has none.
 func ttlOf(owner int64) time.Duration {
 	if owner >= 0 || owner == proto.ContainerOwner {
 		return 0
@@ -248,10 +268,11 @@ func ttlOf(owner int64) time.Duration {
 	return time.Duration(owner-proto.TTLOwner) * time.Millisecond
 }
 
-// isSpent tells whether a znode without children may be removed by the server.
-func (n *node) isSpent(now time.Time) bool {
+// isSpent reports whether the server may remove a znode without children. A container
+// that never had a child goes at the age of unused, or never if unused is 0.
+func (n *node) isSpent(now time.Time, unused time.Duration) bool {
 	if n.stat.EphemeralOwner == proto.ContainerOwner {
-		return n.creates > 0
+		return n.creates > 0 || unused > 0 && now.Sub(time.UnixMilli(n.stat.Mtime)) > unused
 	}
 	ttl := ttlOf(n.stat.EphemeralOwner)
 	return ttl > 0 && now.Sub(time.UnixMilli(n.stat.Mtime)) > ttl

@@ -1,6 +1,7 @@
 package zktest_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -37,9 +38,39 @@ func TestFaultsOnUnknownSessionsPanic(t *testing.T) {
 		})
 	}
 	srv.Expire(c.id)
-	for _, fault := range faults { // an end that a fault comes too late for is no typo
-		fault(c.id)
+	for name, fault := range faults {
+		switch name {
+		case "DropReply", "DropRequest", "DropAnswer", "Delay", "DropEvent": // of what is still to come, which nothing is
+			const ended = "zktest: session 0x%x: the session has ended, and sends no requests any more"
+			require.PanicsWithValue(t, fmt.Sprintf(ended, c.id), func() { fault(c.id) }, name)
+		default: // an end that a fault comes too late for is no typo
+			fault(c.id)
+		}
 	}
+}
+
+func TestUnknownOperationsPanic(t *testing.T) {
+	srv := zktest.NewServer(t)
+	for _, op := range []zktest.Op{42, -11 - 1, 23} {
+		require.Panics(t, func() { srv.DropReply(op, 1) }, op)
+		require.Panics(t, func() { srv.Delay(op, time.Second) }, op)
+	}
+	for _, op := range []zktest.Op{zktest.OpAny, zktest.OpConnect, zktest.OpPing, zktest.OpClose, zktest.OpAuth, zktest.OpWhoAmI, zktest.OpMulti} {
+		srv.DropRequest(op, 1)()
+	}
+}
+
+func TestInvalidPathsPanic(t *testing.T) {
+	srv := zktest.NewServer(t)
+	for _, path := range []string{"", "a", "/a/", "//a", "/a/../b"} {
+		want := fmt.Sprintf("zktest: invalid path %q", path)
+		require.PanicsWithValue(t, want, func() { srv.Get(path) })
+		require.PanicsWithValue(t, want, func() { srv.Children(path) })
+		require.PanicsWithValue(t, want, func() { srv.Delete(path) })
+		require.PanicsWithValue(t, want, func() { srv.Put(path, nil) })
+	}
+	require.Equal(t, []string{"zookeeper"}, srv.Children("/"))
+	srv.Delete("/missing")
 }
 
 func TestFaultsOnUnknownServersPanic(t *testing.T) {

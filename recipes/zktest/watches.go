@@ -2,13 +2,15 @@ package zktest
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// watchKind: a watch on a znode's data or existence, or one on its children.
+// watchKind distinguishes watches on a znode's data or existence from watches on its
+// children.
 type watchKind uint8
 
 const (
@@ -16,14 +18,14 @@ const (
 	childWatch
 )
 
-// watchMode is how long a watch stands, and what it is about. As on a real server up to
-// 3.8, a connection has one for a path and kind: the latest.
+// watchMode is the duration and the scope of a watch. As on real servers up to 3.8, a
+// connection has at most one watch per path and kind: the latest.
 type watchMode uint8
 
 const (
 	oneShot    watchMode = iota // until it fires
 	persistent                  // until it is removed
-	recursive                   // the same, and it is about all znodes below, too
+	recursive                   // the same, and it covers all znodes below, too
 )
 
 type watchKey struct {
@@ -31,8 +33,8 @@ type watchKey struct {
 	path string
 }
 
-// watches are those of all connections, in the order in which they were set. The
-// server's lock guards them.
+// watches holds the watches of all connections, in the order in which they were set. The
+// server's lock guards the map.
 type watches map[watchKey][]*line
 
 func (w watches) add(kind watchKind, path string, l *line, mode watchMode) {
@@ -43,7 +45,7 @@ func (w watches) add(kind watchKind, path string, l *line, mode watchMode) {
 	l.watches[key] = mode
 }
 
-// remove takes a connection's watch away, if it has one.
+// remove removes a connection's watch, if it has one.
 func (w watches) remove(kind watchKind, path string, l *line) (removed bool) {
 	key := watchKey{kind, path}
 	if _, ok := l.watches[key]; !ok {
@@ -54,7 +56,7 @@ func (w watches) remove(kind watchKind, path string, l *line) (removed bool) {
 	return true
 }
 
-// forget drops what a connection watches.
+// forget removes all watches of a connection.
 func (w watches) forget(l *line) {
 	for key := range l.watches {
 		w.drop(key, func(other *line) bool { return other == l })
@@ -70,7 +72,7 @@ func (w watches) drop(key watchKey, gone func(*line) bool) {
 	}
 }
 
-// tell sends word of a deed to those who wait for it. Each is told once, even of a
+// tell notifies the clients that watch a deed. Each client is notified once, even of a
 // deletion that it watches in both ways.
 func (w watches) tell(d deed) {
 	told := w.fire(dataWatch, d, d.event, d.acl, nil)
@@ -84,10 +86,10 @@ func (w watches) tell(d deed) {
 	}
 }
 
-// fire sends an event that a deed causes to those who watch its path, or recursively one
-// above, and uses up the watches that are for once, except those set through a server
-// that does not notice the deed. Those in told, and those whom the ACL does not let read,
-// are not told.
+// fire sends an event caused by a deed to the connections that watch its path, or
+// recursively a path above, and uses up one-shot watches. It skips connections to servers
+// that do not notice the deed, and keeps their watches. Connections in told, and
+// connections that the ACL does not let read, lose the watch but get no event.
 func (w watches) fire(kind watchKind, d deed, e event, acl []zk.ACL, told []*line) (informed []*line) {
 	for path := e.path; ; path = max(dirOf(path), "/") {
 		key := watchKey{kind, path}
@@ -97,7 +99,7 @@ func (w watches) fire(kind watchKind, d deed, e event, acl []zk.ACL, told []*lin
 				if !isMeant(mode, path, e) || l.server.isolated() || l.server.hides(d) {
 					return false
 				}
-				if !slices.Contains(told, l) && !slices.Contains(informed, l) && permits(acl, zk.PermRead, l.who) {
+				if !slices.Contains(told, l) && !slices.Contains(informed, l) && (l.srv.cfg.traits.notifiesAll || permits(acl, zk.PermRead, l.who)) {
 					l.notify(e)
 				}
 				informed = append(informed, l)
@@ -113,10 +115,105 @@ func (w watches) fire(kind watchKind, d deed, e event, acl []zk.ACL, told []*lin
 	}
 }
 
-// isMeant reports whether an event is for a watch of some mode on path.
+// isMeant reports whether an event concerns a watch of some mode on path.
 func isMeant(mode watchMode, path string, e event) bool {
 	if mode == recursive {
 		return e.kind != proto.EventChildrenChanged
 	}
 	return path == e.path
+}
+
+// setWatches restores a client's watches after a reconnect: it sends events at once for
+// changes since the last zxid that the client saw, and sets the other watches again.
+func (l *line) setWatches(op int32, d *proto.Decoder) (code int32) {
+	since := d.Int64()
+	data, exist, children := d.Strings(), d.Strings(), d.Strings()
+	var lasting, deep []string
+	if op == proto.OpSetWatches2 {
+		lasting, deep = d.Strings(), d.Strings()
+	}
+	if d.Err() != nil {
+		return proto.CodeMarshallingError
+	}
+	for _, path := range data {
+		switch n := l.server.find(path); {
+		case n == nil:
+			l.notify(event{proto.EventDeleted, path})
+		case n.stat.Mzxid > since:
+			l.notify(event{proto.EventDataChanged, path})
+		default:
+			l.srv.watches.add(dataWatch, path, l, oneShot)
+		}
+	}
+	for _, path := range exist {
+		if l.server.find(path) != nil {
+			l.notify(event{proto.EventCreated, path})
+		} else {
+			l.srv.watches.add(dataWatch, path, l, oneShot)
+		}
+	}
+	for _, path := range children {
+		switch n := l.server.find(path); {
+		case n == nil:
+			l.notify(event{proto.EventDeleted, path})
+		case n.stat.Pzxid > since:
+			l.notify(event{proto.EventChildrenChanged, path})
+		default:
+			l.srv.watches.add(childWatch, path, l, oneShot)
+		}
+	}
+	for _, path := range lasting {
+		l.watchBoth(path, persistent)
+	}
+	for _, path := range deep {
+		l.watchBoth(path, recursive)
+	}
+	return proto.CodeOK
+}
+
+// watchBoth sets the two watches that an addWatch consists of.
+func (l *line) watchBoth(path string, mode watchMode) {
+	l.srv.watches.add(dataWatch, path, l, mode)
+	l.srv.watches.add(childWatch, path, l, mode)
+}
+
+// addWatch sets a watch that stays. The znode may be missing or unreadable.
+func (l *line) addWatch(d *proto.Decoder) (body *proto.Encoder, code int32) {
+	path, mode := d.String(), d.Int32()
+	switch {
+	case d.Err() != nil:
+		return nil, proto.CodeMarshallingError
+	case mode == proto.WatchPersistent:
+		l.watchBoth(path, persistent)
+	case mode == proto.WatchRecursive:
+		l.watchBoth(path, recursive)
+	default:
+		return nil, proto.CodeMarshallingError
+	}
+	return proto.NewEncoder().Int32(proto.CodeOK), proto.CodeOK
+}
+
+// askWatches removes watches of the connection, or reports whether they exist. Like the
+// real server, it answers the latter for the watches of all connections.
+func (l *line) askWatches(op int32, d *proto.Decoder) (code int32) {
+	path, which := d.String(), d.Int32()
+	relative := path != "" && !strings.Contains(path, "/") // the real server's check fails on a relative path
+	if d.Err() != nil || which < proto.WatchersOfChildren || which > proto.WatchersOfAny ||
+		relative && op == proto.OpCheckWatches {
+		return proto.CodeMarshallingError
+	}
+	found := false
+	for kind, asked := range map[watchKind]int32{childWatch: proto.WatchersOfChildren, dataWatch: proto.WatchersOfData} {
+		switch {
+		case which != asked && which != proto.WatchersOfAny:
+		case op == proto.OpRemoveWatches:
+			found = l.srv.watches.remove(kind, path, l) || found
+		default:
+			found = found || len(l.srv.watches[watchKey{kind, path}]) > 0
+		}
+	}
+	if !found {
+		return proto.CodeNoWatcher
+	}
+	return proto.CodeOK
 }

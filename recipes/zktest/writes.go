@@ -8,13 +8,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// caller is the session that asks, and as whom.
+// caller is the session that sends a request, and its identities.
 type caller struct {
 	session int64
 	who     []identity
 }
 
-// result is what a write answers beside its code: a path, a znode, or both.
+// result is the outcome of a write: the error code and, depending on the operation, a
+// path, a znode or both.
 type result struct {
 	op   int32
 	path string
@@ -24,7 +25,7 @@ type result struct {
 }
 
 // write executes one write. The order of its checks is that of the server's
-// PrepRequestProcessor, which decides the error where several apply.
+// PrepRequestProcessor, and decides the error if several apply.
 func (c *change) write(op int32, d *proto.Decoder, by caller) result {
 	switch op {
 	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL:
@@ -44,7 +45,7 @@ func (c *change) write(op int32, d *proto.Decoder, by caller) result {
 
 func failed(code int32) result { return result{op: proto.OpError, code: code} }
 
-// done takes the stat as it is now: a later part of the same transaction may change it.
+// done copies the stat now, because a later part of the same transaction may change it.
 func done(op int32, path string, n *node) result {
 	return result{op: op, path: path, node: n, stat: n.view()}
 }
@@ -56,7 +57,7 @@ func (c *change) create(op int32, d *proto.Decoder, by caller) result {
 		ttl = d.Int64()
 	}
 	isTimed := flags == proto.FlagTTL || flags == proto.FlagTTLSequential
-	switch { // in a Multi the flags decide what is made
+	switch { // in a Multi the flags decide the kind of znode
 	case c.inMulti && !isTimed:
 		op, ttl = proto.OpCreate, -1
 	case c.inMulti && op != proto.OpCreateTTL:
@@ -65,7 +66,7 @@ func (c *change) create(op int32, d *proto.Decoder, by caller) result {
 	if code := c.checkCreate(d, path, flags, isTimed, ttl); code != proto.CodeOK {
 		return failed(code)
 	}
-	acl, code := resolve(acl, by.who)
+	acl, code := resolve(acl, by.who, c.sasl, c.tls)
 	if code != proto.CodeOK {
 		return failed(code)
 	}
@@ -94,7 +95,7 @@ func (c *change) create(op int32, d *proto.Decoder, by caller) result {
 	return done(op, path, n)
 }
 
-// checkCreate returns what is wrong with the fields of a create.
+// checkCreate returns the code for an invalid field of a create, or CodeOK.
 func (c *change) checkCreate(d *proto.Decoder, path string, flags int32, isTimed bool, ttl int64) (code int32) {
 	switch {
 	case d.Err() != nil:
@@ -112,11 +113,12 @@ func (c *change) checkCreate(d *proto.Decoder, path string, flags int32, isTimed
 	}
 }
 
-// maxTTL is what fits into the owner's field beside its mark, in milliseconds.
+// maxTTL is the greatest TTL that fits into the owner field beside its mark, in
+// milliseconds.
 const maxTTL = 1<<40 - 1
 
-// ownerOf is the ephemeralOwner of a new znode. The operation decides what is a container
-// or has a TTL, the flags what is ephemeral.
+// ownerOf returns the ephemeralOwner of a new znode. The operation decides between
+// container and TTL, the flags decide whether the znode is ephemeral.
 func ownerOf(op, flags int32, ttl, session int64) int64 {
 	switch {
 	case op == proto.OpCreateContainer:
@@ -155,7 +157,7 @@ func (c *change) delete(d *proto.Decoder, by caller) result {
 	return result{op: proto.OpDelete}
 }
 
-// isSpecial are the znodes that nobody may delete.
+// isSpecial reports whether a znode can't be deleted by anybody.
 func isSpecial(path string) bool {
 	switch path {
 	case "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
@@ -165,7 +167,7 @@ func isSpecial(path string) bool {
 	}
 }
 
-// target is the znode that a write is about, if its path may be one and perm is given.
+// target returns the znode that a write concerns, if the path is valid and by has perm.
 func (c *change) target(path string, perm int32, by caller) (*node, int32) {
 	n := c.tree.find(path)
 	switch {
@@ -203,7 +205,7 @@ func (c *change) setACL(d *proto.Decoder, by caller) result {
 	case !isValid(path):
 		return failed(proto.CodeBadArguments)
 	}
-	acl, code := resolve(acl, by.who)
+	acl, code := resolve(acl, by.who, c.sasl, c.tls)
 	if code != proto.CodeOK {
 		return failed(code)
 	}
@@ -234,8 +236,8 @@ func (c *change) check(d *proto.Decoder, by caller) result {
 	return result{op: proto.OpCheck}
 }
 
-// multi executes all parts or none. Where one fails, the answer has code 0 for those
-// before it, its own code, and "runtime inconsistency" for those after it.
+// multi executes all parts or none. If a part fails, the answer has code 0 for the parts
+// before it, the part's own code, and "runtime inconsistency" for the parts after it.
 func (c *change) multi(d *proto.Decoder, by caller) (results []result, code int32) {
 	broken := false
 	for {
@@ -272,7 +274,7 @@ func (c *change) multi(d *proto.Decoder, by caller) (results []result, code int3
 	return results, proto.CodeOK
 }
 
-// isPart tells what a Multi may consist of.
+// isPart reports whether op may be part of a Multi.
 func isPart(op int32) bool {
 	switch op {
 	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL,

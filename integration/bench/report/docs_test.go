@@ -2,6 +2,8 @@ package report
 
 import (
 	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,10 +13,32 @@ import (
 
 // Each case has its place on the page, or its table would be lost without a word.
 func TestPageHasAPlaceForEachCase(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/performance.md")
+	page, err := os.ReadFile("../../../docs/evidence/performance.md")
 	require.NoError(t, err)
 	for _, c := range runner.Cases(false) {
 		require.Contains(t, string(page), "<!-- bench "+c.Name+" -->\n")
 		require.Contains(t, string(page), "<!-- end "+c.Name+" -->\n")
 	}
+}
+
+// Each number in the table of the page for users is a measured one.
+func TestPageForUsersHasTheNumbersOfTheTables(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/performance.md")
+	require.NoError(t, err)
+	evidence, err := os.ReadFile("../../../docs/evidence/performance.md")
+	require.NoError(t, err)
+	number := regexp.MustCompile(`^ ([\d.,]+)( µs)? $`)
+	quoted := 0
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		for cell := range strings.SplitSeq(strings.TrimSpace(line), "|") {
+			if found := number.FindStringSubmatch(cell); found != nil {
+				require.Contains(t, string(evidence), "| "+found[1]+" [", line)
+				quoted++
+			}
+		}
+	}
+	require.Greater(t, quoted, 20)
 }

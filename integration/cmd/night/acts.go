@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"html"
 	"regexp"
@@ -35,8 +36,21 @@ func (n *night) rollingRestart(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// leader returns the worker whose log says last that it leads.
+// latestTerm returns the worker whose log says last that it leads, and when it did.
+func (n *night) latestTerm() (leader *worker, at time.Time) {
+	leader, line := n.leaderLine()
+	var record struct{ Time time.Time }
+	_ = json.Unmarshal([]byte(line), &record)
+	return leader, record.Time
+}
+
 func (n *night) leader() *worker {
+	leader, _ := n.leaderLine()
+	return leader
+}
+
+// leaderLine returns the worker whose log says last that it leads, and the line.
+func (n *night) leaderLine() (_ *worker, line string) {
 	var latest string
 	var leader *worker
 	for _, w := range n.workers {
@@ -48,7 +62,7 @@ func (n *night) leader() *worker {
 		}
 		w.mu.Unlock()
 	}
-	return leader
+	return leader, latest
 }
 
 func (n *night) cutLine(ctx context.Context) error {

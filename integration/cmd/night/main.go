@@ -1,11 +1,16 @@
-// Night stages a bad night on three servers in containers, and writes down what an operator sees of it: the log
-// lines, the metrics and what zkr says, as they are at each moment. docs/operations.md has one such night.
+// Night plays nine incidents on three servers in containers, and prints what an operator sees of each: the log
+// lines, the metrics and what zkr says, as they are at each moment. docs/evidence/incidents.md has a whole run.
 //
 //	go run ./integration/cmd/night
 //
 // Three workers of examples/worker take part. The line of web-2 goes through a proxy, so that it can be cut. The
-// night has a rolling restart of the servers, a silent line, a process that is stopped for longer than its session,
-// and a holder that does not release. It exits with 1 when something does not happen within two minutes.
+// night has a rolling restart of the servers, a silent line, a process that is stopped for longer than its session, a
+// holder that does not release, a lost quorum, slow disks, a hung server, a leader whose work does not return, and
+// servers that are restored from a backup. -acts plays some of them. It exits with 1 when something does not happen
+// within two minutes.
+//
+// A Prometheus watches, with the alerts of contrib/otelzkrecipes: that nobody leads has to fire when the quorum is lost,
+// and that a lease was lost when the disks are slow. At the end each query of the Grafana board has to have data. Night needs Docker, gcc, sqlite3 and Debian's package prometheus.
 package main
 
 import (
@@ -16,12 +21,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
+	"github.com/zkrecipes/zkrecipes/integration/slowdisk"
 )
 
 const (
@@ -33,14 +40,25 @@ const (
 
 func main() {
 	bin := flag.String("bin", "", "`folder` with the programs worker and zkr; default: they are built")
+	acts := flag.String("acts", "", "`names` of the acts to play, separated by commas; default: all")
+	contrib := flag.String("contrib", "contrib/otelzkrecipes", "`folder` with the alerts and the board")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *bin); err != nil {
+	err := play(ctx, *bin, *contrib, *acts)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "night:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
+}
+
+// play plays a night, or is a process of one.
+func play(ctx context.Context, bin, contrib, acts string) error {
+	if args := flag.Args(); len(args) == 3 && args[0] == "hang" {
+		return hang(ctx, args[1], args[2])
+	}
+	return run(ctx, bin, contrib, acts)
 }
 
 // night is the stage: servers, workers, and the programs.
@@ -51,9 +69,12 @@ type night struct {
 	dir     string              // folder of the database
 	began   time.Time
 	workers []*worker
+	stock   *worker // whose lock is on the board
+
+	prometheus *watcher
 }
 
-func run(ctx context.Context, bin string) error {
+func run(ctx context.Context, bin, contrib, acts string) error {
 	dir, err := os.MkdirTemp("", "night-")
 	if err != nil {
 		return err
@@ -66,7 +87,11 @@ func run(ctx context.Context, bin string) error {
 			return fmt.Errorf("build: %w: %s", err, out)
 		}
 	}
-	servers, err := ensemble.Start(ctx, ensemble.Config{Nodes: 3, Private: true})
+	cfg := ensemble.Config{Nodes: 3, Private: true}
+	if err := slowdisk.Install(ctx, &cfg); err != nil {
+		return err
+	}
+	servers, err := ensemble.Start(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -84,12 +109,47 @@ func run(ctx context.Context, bin string) error {
 	if err := n.startWorkers(ctx); err != nil {
 		return err
 	}
-	for _, act := range []func(context.Context) error{n.evening, n.rollingRestart, n.cutLine, n.pausedProcess, n.stuckHolder, n.morning} {
-		if err := act(ctx); err != nil {
-			return err
+	if n.stock, err = n.startHang(ctx, stockID); err != nil {
+		return err
+	}
+	defer func() {
+		_ = n.stock.cmd.Process.Kill()
+		_ = n.stock.cmd.Wait()
+	}()
+	if err := n.stock.await(ctx, "serving"); err != nil {
+		return err
+	}
+	if n.prometheus, err = startPrometheus(ctx, dir, contrib, append(slices.Clone(n.workers), n.stock)); err != nil {
+		return fmt.Errorf("prometheus: %w", err)
+	}
+	defer n.prometheus.stop()
+	if err := n.servers.Backup(ctx); err != nil { // for the last act
+		return err
+	}
+	for _, act := range []struct {
+		name string
+		play func(context.Context) error
+	}{
+		{"evening", n.evening},
+		{"restart", n.rollingRestart},
+		{"line", n.cutLine},
+		{"pause", n.pausedProcess},
+		{"holder", n.stuckHolder},
+		{"quorum", n.quorumLost},
+		{"disk", n.slowDisk},
+		{"hung", n.hungServer},
+		{"work", n.workGoesOn},
+		{"restore", n.restored},
+		{"morning", n.morning},
+	} {
+		if acts != "" && !slices.Contains(strings.Split(acts, ","), act.name) {
+			continue
+		}
+		if err := act.play(ctx); err != nil {
+			return fmt.Errorf("%s: %w", act.name, err)
 		}
 	}
-	return nil
+	return n.prometheus.askBoard(ctx)
 }
 
 // startWorkers starts web-2 first, so that it leads.

@@ -34,16 +34,20 @@ func (n *night) startWorker(ctx context.Context, id, servers string) (*worker, e
 	w := &worker{id: id, grown: make(chan struct{})}
 	w.cmd = exec.CommandContext(ctx, filepath.Join(n.bin, "worker"), "serve", "-id", id, "-listen", "127.0.0.1:0", "-zk", servers,
 		"-db", filepath.Join(n.dir, "worker.db"), "-every", every.String(), "-work", work.String(), "-session-timeout", sessionTimeout.String())
+	return w, w.start()
+}
+
+func (w *worker) start() error {
 	w.cmd.Stderr = os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go w.read(out) // ends with the process
-	return w, nil
+	return nil
 }
 
 func (w *worker) read(log io.Reader) {

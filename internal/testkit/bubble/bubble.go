@@ -10,14 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// Bubble is a test in a bubble of testing/synctest, with an ensemble of two servers. The first one is that of the clients that a
-// test gives troubles to.
+// Bubble is a test in a bubble of testing/synctest, with an ensemble of two servers. Clients that are to meet faults use the
+// first server.
 type Bubble struct {
 	*testing.T
 	Srv *zktest.Server
@@ -29,31 +30,35 @@ const Moment = 10 * time.Millisecond
 // Run runs a test in a bubble.
 func Run(t *testing.T, test func(b *Bubble), opts ...zktest.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		t.Helper()
 		test(&Bubble{t, zktest.NewServer(t, append([]zktest.Option{zktest.WithServers(2)}, opts...)...)})
 	})
 }
 
-// Pass lets virtual time go by, and whatever is due at its end happen.
+// Pass lets virtual time pass, including all events due at the end of d.
 func Pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time
+	Pause(d)
 	synctest.Wait()
 }
 
-// Client returns a client that knows the second server alone, and has no troubles.
+// Pause sleeps in virtual time, and waits for nobody else.
+func Pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+
+// Client returns a client that knows only the second server, and meets no faults.
 func (b *Bubble) Client(opts ...recipes.Option) *recipes.Client {
 	b.Helper()
-	return b.connect(b.Srv.Addrs()[1], opts...)
+	return b.Connect(b.Srv.Addrs()[1], opts...)
 }
 
-// Troubled returns a client that knows the first server alone.
+// Troubled returns a client that knows only the first server.
 func (b *Bubble) Troubled(opts ...recipes.Option) *recipes.Client {
 	b.Helper()
-	return b.connect(b.Srv.Addr(), opts...)
+	return b.Connect(b.Srv.Addr(), opts...)
 }
 
-func (b *Bubble) connect(server string, opts ...recipes.Option) *recipes.Client {
+// Connect returns a client that knows only the given server.
+func (b *Bubble) Connect(server string, opts ...recipes.Option) *recipes.Client {
 	b.Helper()
 	opts = append([]recipes.Option{recipes.WithSessionTimeout(testclient.SessionTimeout)}, opts...)
 	client := zkclient.ConnectTo(b, b.Srv, []string{server}, opts...)
@@ -61,7 +66,7 @@ func (b *Bubble) connect(server string, opts ...recipes.Option) *recipes.Client 
 	return client
 }
 
-// Queue are the paths of the znodes below dir, by the numbers at their ends.
+// Queue returns the paths of the znodes below dir, sorted by the numbers at the end of their names.
 func (b *Bubble) Queue(dir string) []string {
 	names := b.Srv.Children(dir)
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) })
@@ -71,14 +76,14 @@ func (b *Bubble) Queue(dir string) []string {
 	return names
 }
 
-// Outcome is what an acquisition in the background has returned, and when.
+// Outcome is the result of an acquisition in the background, and its time.
 type Outcome[L any] struct {
 	Lease L
 	Err   error
 	At    time.Time
 }
 
-// Start runs an acquisition in a goroutine, which ends with it.
+// Start runs an acquisition in a goroutine, which ends with the acquisition.
 func Start[L any](ctx context.Context, acquire func(context.Context) (L, error)) <-chan Outcome[L] {
 	done := make(chan Outcome[L], 1)
 	go func() {
@@ -88,7 +93,7 @@ func Start[L any](ctx context.Context, acquire func(context.Context) (L, error))
 	return done
 }
 
-// Waiting starts an acquisition, and requires that it waits.
+// Waiting starts an acquisition, and requires the acquisition to wait.
 func Waiting[L any](b *Bubble, ctx context.Context, acquire func(context.Context) (L, error)) <-chan Outcome[L] { //nolint:revive // as testing.TB goes first
 	b.Helper()
 	done := Start(ctx, acquire)
@@ -117,7 +122,7 @@ func Granted[L any](b *Bubble, done <-chan Outcome[L]) L {
 	return got.Lease
 }
 
-// Acquire acquires, and fails the test if that fails.
+// Acquire acquires a lock, and fails the test if the acquisition fails.
 func Acquire[L any](b *Bubble, acquire func(context.Context) (L, error)) L {
 	b.Helper()
 	lease, err := acquire(b.Context())
@@ -131,7 +136,7 @@ type Holder interface {
 	Release() error
 }
 
-// Stands requires a lease not to have ended.
+// Stands requires that no lease has ended.
 func (b *Bubble) Stands(leases ...Holder) {
 	b.Helper()
 	synctest.Wait()
@@ -140,7 +145,7 @@ func (b *Bubble) Stands(leases ...Holder) {
 	}
 }
 
-// Cause waits for the end of a lease, and returns why it ended.
+// Cause waits for the end of a lease, and returns the cause.
 func (b *Bubble) Cause(lease Holder) error {
 	b.Helper()
 	select {
@@ -152,7 +157,7 @@ func (b *Bubble) Cause(lease Holder) error {
 	}
 }
 
-// Release releases leases, and requires that to succeed.
+// Release releases leases, and requires every release to succeed.
 func (b *Bubble) Release(leases ...Holder) {
 	b.Helper()
 	for _, lease := range leases {
@@ -160,15 +165,15 @@ func (b *Bubble) Release(leases ...Holder) {
 	}
 }
 
-// Outage stops the first server until over is called. It returns when its clients know.
+// Outage stops the first server until over is called. It returns when the server's clients have noticed.
 func (b *Bubble) Outage() (over func()) {
 	b.Srv.Stop(b.Srv.Addr())
 	Pass(Moment)
 	return func() { require.NoError(b, b.Srv.Restart(b.Srv.Addr())) }
 }
 
-// ExpireUnheard ends a client's session while the client is cut off, as expiries are. The client must be a troubled one. It learns
-// of the expiry at its next handshake.
+// ExpireUnheard ends a client's session while the client is cut off, which is how sessions expire. The client must be a
+// troubled client, and is notified of the expiry at its next handshake.
 func (b *Bubble) ExpireUnheard(client *recipes.Client) {
 	b.Helper()
 	session := client.Conn().SessionID()
@@ -177,13 +182,22 @@ func (b *Bubble) ExpireUnheard(client *recipes.Client) {
 	over()
 }
 
-// Requests are the operations of all requests of a log but heartbeats.
+// Requests returns the operations of all requests of a log except heartbeats.
 func Requests(log *zktest.Log) []zktest.Op {
 	var ops []zktest.Op
 	for _, r := range log.Requests() {
 		if r.Op != zktest.OpPing && r.Op != zktest.OpMulti {
 			ops = append(ops, r.Op)
 		}
+	}
+	return ops
+}
+
+// Operations returns the operations of all requests of a log.
+func Operations(log *zktest.Log) []zktest.Op {
+	var ops []zktest.Op
+	for _, r := range log.Requests() {
+		ops = append(ops, r.Op)
 	}
 	return ops
 }

@@ -1,3 +1,3 @@
-// Package bubble has what the tests of locks in virtual time need: an ensemble, clients with and without troubles, and
+// Package bubble provides fixtures for tests of locks in virtual time: an ensemble, clients with and without faults, and
 // acquisitions in the background. Only tests import it.
 package bubble

@@ -14,7 +14,7 @@ import (
 
 const (
 	operationTimeout = 10 * time.Second // the default
-	tooLong          = time.Hour        // for anything in a schedule
+	tooLong          = time.Hour        // longer than anything in a schedule takes
 )
 
 // contender is one client of a schedule.
@@ -26,18 +26,18 @@ type contender struct {
 	locks   []Lock
 	referee *referee
 
-	// Guarded by referee.mu.
+	// guarded by referee.mu
 	requests map[zktest.Op]int
 	deletes  int
 	troubled bool
-	calmFrom time.Time // when the last trouble ends
+	calmFrom time.Time // end of the latest trouble
 	closing  bool
-	gaveUp   bool // an acquisition whose create may still be executed, and is undone then
+	gaveUp   bool // an acquisition ended while its create may still be executed, to be undone afterwards
 }
 
 func (c *contender) String() string { return fmt.Sprintf("client %d", c.id) }
 
-// work does a worker's steps, until the client is closed.
+// work performs a worker's steps, until the client is closed.
 func (c *contender) work(ctx context.Context, steps []step) {
 	for _, s := range steps {
 		pause(s.think)
@@ -48,7 +48,7 @@ func (c *contender) work(ctx context.Context, steps []step) {
 	}
 }
 
-// pause is a sleep in virtual time that leaves other goroutines their turn.
+// pause sleeps in virtual time, so that other goroutines can run.
 func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
 func (c *contender) do(ctx context.Context, s step) {
@@ -86,8 +86,8 @@ func (c *contender) do(ctx context.Context, s step) {
 	}
 }
 
-// try checks that an attempt in vain leaves nothing, if nobody else uses the client and
-// the deletion was waited for.
+// try checks that a failed attempt leaves nothing behind, if nobody else uses the client and the attempt has waited for the
+// deletion.
 func (c *contender) try(ctx context.Context, s step) ([]*recipes.Lease, error) {
 	owned := func() []string {
 		session, _ := c.referee.srv.Session(c.client.Conn().SessionID())
@@ -106,7 +106,7 @@ func (c *contender) try(ctx context.Context, s step) ([]*recipes.Lease, error) {
 	return leases, err
 }
 
-// failed checks an error against what may be the matter.
+// failed checks whether the plan can explain an error.
 func (c *contender) failed(s step, err error, after time.Duration) {
 	switch {
 	case errors.Is(err, recipes.ErrClosed) && c.isClosing():
@@ -119,7 +119,8 @@ func (c *contender) failed(s step, err error, after time.Duration) {
 	case s.kind == do && errors.Is(err, recipes.ErrSessionLost) && !c.isQuiet(),
 		s.kind == do && errors.Is(err, recipes.ErrNodeDeleted),
 		s.kind == do && errors.Is(err, recipes.ErrSuspended) && c.plan.standard && !c.isQuiet():
-	case s.kind == do && !c.isQuiet() && after >= operationTimeout: // deletion goes on
+	case s.kind == do && c.referee.recipe.MaxHold > 0 && errors.Is(err, recipes.ErrMaxHold):
+	case s.kind == do && c.referee.recipe.Excused != nil && c.referee.recipe.Excused(err) && !c.isQuiet():
 	case c.plan.attempts > 0 && !errors.Is(err, recipes.ErrClosed) && (!c.isQuiet() || errors.Is(err, recipes.ErrNodeDeleted)):
 		// The policy allows no more attempts.
 	default:
@@ -127,7 +128,7 @@ func (c *contender) failed(s step, err error, after time.Duration) {
 	}
 }
 
-// use holds a lease as the step says, and releases it.
+// use holds a lease as the step says, and releases the lease.
 func (c *contender) use(lease *recipes.Lease, s step) {
 	t := c.referee.granted(c, s.lock, lease, nil)
 	if s.kind == downgrade {
@@ -151,7 +152,8 @@ func (c *contender) use(lease *recipes.Lease, s step) {
 	c.release(t, true)
 }
 
-// downgrade acquires the shared lock under the exclusive one, and releases that. If it fails, the exclusive one is returned.
+// downgrade acquires the shared lock under the exclusive lock, and releases the latter. If the acquisition fails, downgrade
+// returns the exclusive lease.
 func (c *contender) downgrade(writer *heldLease) *heldLease {
 	lease, err := c.locks[shared].Acquire(writer.lease.Context())
 	if err == nil {
@@ -180,8 +182,8 @@ func (c *contender) hold(t *heldLease, d time.Duration) {
 	c.referee.write(t)
 }
 
-// release checks what Release does: it is done within the operation timeout, says what
-// ended a lease that was lost, and nil means that the znode is gone.
+// release checks the promises of Release: it returns within the operation timeout, returns the cause of a lost lease's end, and
+// a nil error means that the znode is gone.
 func (c *contender) release(t *heldLease, last bool) {
 	c.referee.releasing(t)
 	start := time.Now()
@@ -197,6 +199,7 @@ func (c *contender) release(t *heldLease, last bool) {
 		c.referee.reportFault("%s: released, but the znode is there", c)
 	case err == nil && !last && !left && t.isValid():
 		c.referee.reportFault("%s: the inner release took the znode", c)
+	case errors.Is(err, recipes.ErrNodeNotDeleted) && !c.isQuiet(): // also at once, if another wait has shown that nothing can be deleted
 	case err != nil && errors.Is(cause, recipes.ErrReleased) && took < operationTimeout && !c.isClosing():
 		c.referee.reportFault("%s: release failed after %v: %v", c, took, err)
 	case err != nil && !errors.Is(cause, recipes.ErrReleased) && !errors.Is(err, cause):
@@ -210,7 +213,7 @@ func (c *contender) release(t *heldLease, last bool) {
 	}
 }
 
-// cantReenter: the context of a lease that is over never gets a new one.
+// cantReenter checks that the context of an ended lease never gets a new lease.
 func (c *contender) cantReenter(t *heldLease, cause error) {
 	for _, ctx := range []context.Context{t.lease.Context(), context.WithoutCancel(t.lease.Context())} {
 		if _, err := c.locks[t.lock].Acquire(ctx); !errors.Is(err, cause) {
@@ -219,7 +222,7 @@ func (c *contender) cantReenter(t *heldLease, cause error) {
 	}
 }
 
-// revoke asks the present holder for the lock.
+// revoke asks the current holder to release the lock.
 func (c *contender) revoke(ctx context.Context) error {
 	queue, err := c.locks[exclusive].Participants(ctx)
 	if err != nil || len(queue) == 0 {
@@ -250,7 +253,7 @@ func (c *contender) isClosing() bool {
 	return c.closing
 }
 
-// isQuietByPlan is a client that is to have no trouble.
+// isQuietByPlan reports whether the plan has no troubles for the client.
 func (c *contender) isQuietByPlan() bool { return len(c.plan.troubles) == 0 }
 
 func (c *contender) isQuiet() bool {
@@ -259,7 +262,7 @@ func (c *contender) isQuiet() bool {
 	return !c.troubled
 }
 
-// close closes the client, which takes bounded time whatever the servers do.
+// close closes the client, and checks that closing takes bounded time whatever the servers do.
 func (c *contender) close() {
 	c.referee.mu.Lock()
 	c.closing = true
@@ -270,7 +273,8 @@ func (c *contender) close() {
 	c.referee.mu.Unlock()
 	start := time.Now()
 	err := c.client.Close()
-	if took := time.Since(start); err != nil || took > c.referee.timeout/3+3*time.Second {
+	untilConnected := min(operationTimeout, c.referee.timeout*2/3) // as long as others can't have got what was held
+	if took := time.Since(start); err != nil || took > untilConnected+c.referee.timeout/3+3*time.Second {
 		c.referee.reportFault("%s: close took %v: %v", c, took, err)
 	}
 }

@@ -1,3 +1,3 @@
-// Package schedule plays seeded schedules of faults on a lock, in virtual time, and judges what its clients see. Only tests import
-// it. A schedule follows from its seed alone.
+// Package schedule plays seeded schedules of faults on a lock, in virtual time, and judges the observations of the clients.
+// Only tests import it. The seed alone determines a schedule.
 package schedule

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// queue are the paths of the contenders in the server's order.
+// queue returns the paths of the contenders in the server's order.
 func (j *referee) queue() []string { return j.queueIn(j.recipe.dirs()[0]) }
 
-// queueIn are the paths of the contenders in a directory, in the server's order.
+// queueIn returns the paths of the contenders in a directory, in the server's order.
 func (j *referee) queueIn(dir string) []string {
-	names := j.srv.Children(dir)
+	names := slices.DeleteFunc(j.srv.Children(dir), func(name string) bool { return !isContender(name) })
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(strings.Compare(numberOf(a), numberOf(b)), strings.Compare(a, b)) })
 	for i, name := range names {
 		names[i] = dir + "/" + name
@@ -20,10 +20,13 @@ func (j *referee) queueIn(dir string) []string {
 	return names
 }
 
-// numberOf is what the server has appended to a name.
+// isContender reports whether a child of the lock is a contender, and not the record of package once.
+func isContender(name string) bool { return len(name) > 10 }
+
+// numberOf returns the sequence number at the end of a name.
 func numberOf(name string) string { return name[len(name)-10:] }
 
-// aheadLocked is the path of a contender for which the one at path has to wait, "" if there is none.
+// aheadLocked returns the path of a contender for which the contender at path has to wait, "" if path need not wait.
 func (j *referee) aheadLocked(path string) string {
 	isShared := j.isShared(path)
 	for i, other := range j.queue() {
@@ -37,8 +40,8 @@ func (j *referee) aheadLocked(path string) string {
 	return ""
 }
 
-// isInVainLocked reports whether a contender can't be granted: it was created under an exclusive one of its session, whose number
-// it has, and that had been taken away just before. One that joins sees that, and fails.
+// isInVainLocked reports whether a contender can't be granted the lock: it was created under an exclusive contender of its
+// session, whose number it has, and the exclusive contender was deleted just before. The joining client notices, and fails.
 func (j *referee) isInVainLocked(path string) bool {
 	_, stat, _ := j.srv.Get(path)
 	isOuter := func(t *heldLease) bool {
@@ -50,7 +53,7 @@ func (j *referee) isInVainLocked(path string) bool {
 	return j.isShared(path) && slices.ContainsFunc(j.heldLeases, isOuter) && !slices.ContainsFunc(j.heldLeases, isHeld)
 }
 
-// first is the path of the contender whose turn it is, if any.
+// first returns the path of the first contender, "" if the queue is empty.
 func (j *referee) first() string {
 	if queue := j.queue(); len(queue) > 0 {
 		return queue[0]

@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// permits is what schedules need of a semaphore besides Lock.
+// permits has the methods of a semaphore used by schedules besides Lock.
 type permits interface {
 	AcquireN(ctx context.Context, n int) ([]*recipes.Lease, error)
 	TryAcquireN(ctx context.Context, n int) ([]*recipes.Lease, error)
@@ -22,7 +22,7 @@ func (c *contender) acquire(ctx context.Context, s step) ([]*recipes.Lease, erro
 	return asList(lock.Acquire(ctx))
 }
 
-// tryAcquire is acquire without a wait for others.
+// tryAcquire is acquire without waiting for others.
 func (c *contender) tryAcquire(ctx context.Context, s step) ([]*recipes.Lease, error) {
 	lock := c.locks[s.lock]
 	if s.n > 1 {
@@ -38,7 +38,7 @@ func asList(lease *recipes.Lease, err error) ([]*recipes.Lease, error) {
 	return []*recipes.Lease{lease}, nil
 }
 
-// acquireAll checks that an acquisition has all of its permits, or none.
+// acquireAll checks that an acquisition returns all of its permits, or none.
 func (c *contender) acquireAll(ctx context.Context, n int, acquire func(context.Context, int) ([]*recipes.Lease, error)) ([]*recipes.Lease, error) {
 	leases, err := acquire(ctx, n)
 	if err == nil && len(leases) != n || err != nil && len(leases) > 0 {
@@ -47,7 +47,7 @@ func (c *contender) acquireAll(ctx context.Context, n int, acquire func(context.
 	return leases, err
 }
 
-// useAll holds several permits as the step says, and releases them one by one.
+// useAll holds several permits as the step says, and releases each in turn.
 func (c *contender) useAll(leases []*recipes.Lease, s step) {
 	held := make([]*heldLease, len(leases))
 	for i, lease := range leases {

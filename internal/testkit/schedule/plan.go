@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,9 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// plan is what happens in one schedule. It follows from the seed alone: what a client
-// does is listed here, and its troubles hang on the number of the client's own request
-// of a kind, so that the order in which goroutines run hardly matters.
+// plan is the content of one schedule. The seed alone determines the plan: it lists each client's actions, and a client's
+// troubles depend on the number of its own request of a kind, so that the order in which goroutines run hardly matters.
 type plan struct {
 	recipe  Recipe
 	seed    uint64
@@ -20,15 +20,15 @@ type plan struct {
 	clients []clientPlan
 }
 
-// clientPlan is one client's part.
+// clientPlan is one client's part of the plan.
 type clientPlan struct {
 	standard bool            // StandardErrorPolicy
-	attempts int             // of the retry policy; 0: no bound
-	jitter   bool            // waits before retries are random, as they are by default
-	troubles map[nth]trouble // pings have none
-	handover map[int]trouble // of who is next when this client deletes a znode, by the number of the delete
-	workers  [][]step        // goroutines that share the client
-	closeAt  time.Duration   // closed in the middle of it all; 0: at the end
+	attempts int             // limit of the retry policy; 0: no limit
+	jitter   bool            // waits before retries are random, which is the default
+	troubles map[nth]trouble // pings have no troubles
+	handover map[int]trouble // troubles of the next contender in the queue when this client deletes a znode, by number of the delete
+	workers  [][]step        // steps of the goroutines that share the client
+	closeAt  time.Duration   // time of closing, in the middle of the schedule; 0: at the end
 }
 
 // nth is a client's n-th request of a kind.
@@ -37,7 +37,7 @@ type nth struct {
 	n  int
 }
 
-// troubledOps are the kinds of requests that meet trouble, and how many of each do.
+// troubledOps are the kinds of requests that can meet trouble, with the number of requests of each kind that can.
 var troubledOps = []nth{ //nolint:gochecknoglobals // a constant list
 	{zktest.OpConnect, 50},
 	{zktest.OpCreate2, 30},
@@ -51,8 +51,16 @@ var troubledOps = []nth{ //nolint:gochecknoglobals // a constant list
 	{zktest.OpSetWatches, 20},
 }
 
-// retries is a policy whose waits are too short for their jitter to make a difference,
-// so that a schedule replays, or else the default.
+// troubledOps returns the kinds of requests that can meet trouble. A client of a server without create2 sends creates.
+func (p plan) troubledOps() []nth {
+	if p.recipe.Dialect == zktest.ClickHouseKeeper {
+		return append(slices.Clone(troubledOps), nth{zktest.OpCreate, 30})
+	}
+	return troubledOps
+}
+
+// retries returns a policy whose waits are too short for their jitter to matter, so that a schedule replays, or else the
+// default policy.
 func (c clientPlan) retries() recipes.RetryPolicy {
 	policy := recipes.RetryPolicy{MaxAttempts: c.attempts}
 	if !c.jitter {
@@ -61,14 +69,14 @@ func (c clientPlan) retries() recipes.RetryPolicy {
 	return policy
 }
 
-// step is what a worker does once: it waits, tries to get the lock, and holds it.
+// step is one action of a worker: the worker waits, tries to acquire the lock, and holds it.
 type step struct {
 	kind  stepKind
 	lock  int // 1: the shared lock, if the recipe has one
 	think time.Duration
-	limit time.Duration // of the wait for the lock; 0: none
+	limit time.Duration // limit of the wait for the lock; 0: none
 	hold  time.Duration
-	n     int // how many permits of a semaphore
+	n     int // number of permits of a semaphore
 }
 
 type stepKind int
@@ -76,19 +84,19 @@ type stepKind int
 const (
 	plain stepKind = iota
 	try
-	reenter // once more, and the inner lease is released first
-	overlap // once more, and the outer lease is released first
+	reenter // re-enters, and releases the inner lease first
+	overlap // re-enters, and releases the outer lease first
 	do
 	revokeOther
 	stepKinds
-	downgrade = stepKinds // of a recipe with a shared lock: that is acquired under the exclusive one, which is released first
+	downgrade = stepKinds // only for recipes with a shared lock: acquires the shared lock under the exclusive lock, and releases the latter first
 )
 
 func (k stepKind) String() string {
 	return [...]string{"acquire", "try", "re-enter", "overlap", "do", "revoke", "downgrade"}[k]
 }
 
-// trouble is what goes wrong with a request, and for how long.
+// trouble is a fault of a request, and its duration.
 type trouble struct {
 	kind troubleKind
 	d    time.Duration
@@ -125,7 +133,7 @@ func (k troubleKind) String() string {
 
 const (
 	scheduleClients = 3
-	serversEach     = 2  // of each client, its own: so a request tells whose it is
+	serversEach     = 2  // servers of each client alone, so that a server's address identifies the client
 	handovers       = 20 // deletes of each client
 )
 
@@ -148,8 +156,8 @@ func (p plan) drawClient(r *rand.Rand, density float64) clientPlan {
 	if r.IntN(5) == 0 {
 		c.attempts = 1 + r.IntN(3)
 	}
-	if r.IntN(6) > 0 { // the others have a quiet time, and must keep what they hold
-		for _, kind := range troubledOps {
+	if r.IntN(6) > 0 { // all other clients are quiet, and must keep their leases
+		for _, kind := range p.troubledOps() {
 			for n := range kind.n {
 				if r.Float64() < density {
 					c.troubles[nth{kind.op, n}] = p.drawTrouble(r)
@@ -175,7 +183,7 @@ func (p plan) drawClient(r *rand.Rand, density float64) clientPlan {
 	return c
 }
 
-// span is a random time up to so many session timeouts, short ones as likely as long.
+// span returns a random time of up to the given number of session timeouts; short and long times are equally likely.
 func (p plan) span(r *rand.Rand, timeouts float64) time.Duration {
 	longest := timeouts * float64(p.timeout)
 	if r.IntN(2) == 0 {
@@ -209,16 +217,16 @@ func (p plan) drawTrouble(r *rand.Rand) trouble {
 	t := trouble{troubleKind(r.IntN(int(troubleKinds))), p.span(r, 1.5)}
 	switch {
 	case t.kind == delay:
-		t.d /= 8 // most answers come before the connection is given up
+		t.d /= 8 // most answers come before the client gives up the connection
 	case t.kind >= expire && r.IntN(2) == 0:
-		t.kind = troubleKind(r.IntN(int(expire))) // more of the small ones
+		t.kind = troubleKind(r.IntN(int(expire))) // prefer the small troubles
 	}
 	return t
 }
 
 func (t trouble) String() string { return fmt.Sprintf("%v %v", t.kind, t.d) }
 
-// String is the plan for people.
+// String returns the plan for a human reader.
 func (p plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, T = %v\n", p.seed, p.timeout)
@@ -228,7 +236,7 @@ func (p plan) String() string {
 		for w, steps := range c.workers {
 			fmt.Fprintf(&b, "  worker %d: %+v\n", w, steps)
 		}
-		for _, kind := range troubledOps {
+		for _, kind := range p.troubledOps() {
 			for n := range kind.n {
 				if t, ok := c.troubles[nth{kind.op, n}]; ok {
 					fmt.Fprintf(&b, "  %v %d: %v\n", kind.op, n, t)

@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// taken notes that a session is about to be expired, or znodes deleted, by force.
+// taken records that a session is about to be expired, or that znodes are about to be deleted, by force.
 func (j *referee) taken(session int64, znodes ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -22,7 +22,7 @@ func (j *referee) taken(session int64, znodes ...string) {
 	}
 }
 
-// proof notes that a session has sent a write.
+// proof records when a session has sent a write.
 func (j *referee) proof(session int64, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -31,7 +31,7 @@ func (j *referee) proof(session int64, at time.Time) {
 	}
 }
 
-// isolate notes which servers can't write and see no more of the others.
+// isolate records which servers can't write and are cut off from the others.
 func (j *referee) isolate(servers []string, isolated bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -40,15 +40,15 @@ func (j *referee) isolate(servers []string, isolated bool) {
 	}
 }
 
-// executes tells whether the quorum commits a write. One that waits behind a request
-// that gets no answer counts too, though it is not executed: nothing tells.
+// executes reports whether the quorum commits a write. A write behind an unanswered request is not executed, but counts too,
+// because the referee can't tell.
 func (j *referee) executes(r zktest.Request, fault zktest.Fault) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.isolated[r.Server] && fault.Lost != zktest.RequestLost && fault.Lost != zktest.NoAnswer
 }
 
-// asked notes that the owner of a znode has been asked for the lock.
+// asked records a request to the owner of a znode to release the lock.
 func (j *referee) asked(znode string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,7 +58,7 @@ func (j *referee) asked(znode string) {
 	}
 }
 
-// write is what a holder does with the guarded resource, which refuses stale tokens.
+// write writes to the guarded resource, which refuses stale tokens, on behalf of a holder.
 func (j *referee) write(t *heldLease) {
 	connected := t.c.client.State() == recipes.Connected
 	j.mu.Lock()
@@ -74,7 +74,7 @@ func (j *referee) write(t *heldLease) {
 	if t.c.plan.standard && !connected && t.lease.Context().Err() == nil {
 		j.reportFaultLocked("%s: holds the lock while suspended", t.c)
 	}
-	// A revocation from before the grant is told soon after that.
+	// A revocation from before the grant is reported soon after the grant.
 	if at, ok := j.revoked[t.lease.Path()]; ok && time.Since(zkutil.Latest(at, t.at)) > j.timeout+2*time.Second && t.isValid() {
 		select {
 		case <-t.lease.Revoked():
@@ -85,15 +85,15 @@ func (j *referee) write(t *heldLease) {
 	j.checkTrust(t)
 }
 
-// releasing notes that a lease may end by itself from now on.
+// releasing records that a lease may end at any time from now on.
 func (j *referee) releasing(t *heldLease) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t.released = true
 }
 
-// patrol reads the queue from time to time, until stop is closed: when the trouble of its client is
-// over, the first contender either holds the lock or is about to get or leave it.
+// patrol reads the queue from time to time, until stop is closed: once the trouble of its client is over, the first contender
+// must either hold the lock or be about to get or leave it.
 func (j *referee) patrol(contenders []*contender, stop <-chan struct{}) {
 	ticker := time.NewTicker(j.timeout / 4)
 	defer ticker.Stop()
@@ -115,25 +115,32 @@ func (j *referee) checkHead(contenders []*contender) {
 		j.head, j.headFrom = head, time.Now()
 	}
 	since := j.headFrom
+	if head == "" {
+		return
+	}
 	_, stat, ok := j.srv.Get(head)
-	if head == "" || !ok {
+	if !ok {
 		return
 	}
 	for _, t := range j.heldLeases {
 		if t.lease.Path() == head && !t.over {
 			return
 		}
-		if t.lease.Path() == head && j.recipe.hasCohorts() { // it may be passed on, or linger
+		if t.lease.Path() == head && j.recipe.hasCohorts() { // the znode may be passed on, or linger
 			since = zkutil.Latest(since, t.overAt)
 		}
 	}
 	for _, c := range contenders {
-		if c.client.Conn().SessionID() == stat.EphemeralOwner && c.calmFrom.After(since) {
+		isOwner := c.client.Conn().SessionID() == stat.EphemeralOwner
+		if j.recipe.Dialect == zktest.ClickHouseKeeper { // the znodes of an old session stay until the client has another
+			isOwner = isOwner || j.clients[stat.EphemeralOwner] == c
+		}
+		if isOwner && c.calmFrom.After(since) {
 			since = c.calmFrom
 		}
 	}
 	if idle := time.Since(since); idle > j.timeout*3/2+5*time.Second {
 		j.reportFaultLocked("%s is the first in the queue for %v, and neither granted nor gone", head, idle)
-		j.headFrom = time.Now() // once will do
+		j.headFrom = time.Now() // one report is enough
 	}
 }

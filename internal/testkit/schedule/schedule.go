@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// FirstSeed is the flag -seed: where everything random starts.
+// FirstSeed is the flag -seed: the first seed of everything random.
 var FirstSeed = flag.Uint64("seed", 1, "the first seed") //nolint:gochecknoglobals // a flag
 
 var (
@@ -29,7 +30,7 @@ var (
 	verbose   = flag.Bool("plan", false, "print what each fault schedule consists of")             //nolint:gochecknoglobals // a flag
 )
 
-// lock is the path that the clients contend for.
+// lock is the path of the contended lock.
 const lock = "/locks/a"
 
 // timeouts are the session timeouts of schedules.
@@ -40,24 +41,31 @@ var timeouts = []time.Duration{ //nolint:gochecknoglobals // a constant list
 // Recipe is the lock that schedules are played on.
 type Recipe struct {
 	Package string // its folder in recipes/
-	// New returns the lock of a client on path; of a read-write lock the write lock, and then the read lock.
+	// New returns the lock of a client on path; for a read-write lock, the write lock and the read lock, in this order.
 	New func(tb testing.TB, client *recipes.Client, path string) []Lock
-	// IsShared tells whether the contender at path is one of those who may hold the lock together: a reader. Nil: nobody is.
+	// IsShared reports whether the contender at path may hold the lock together with others, as a reader may. Nil: no contender
+	// may.
 	IsShared func(path string) bool
-	// Limit is how many may hold the lock together, if it is a semaphore: it has its permits in path/leases, and those who wait in
-	// path/locks. It never re-enters. Its Lock also has AcquireN and TryAcquireN.
+	// Limit is the number of permits of a semaphore, 0 for other locks. A semaphore has its permits in path/leases, and its
+	// waiters in path/locks. It never re-enters. Its Lock also has AcquireN and TryAcquireN.
 	Limit int
-	// NewInCohort is New for locks that callers of one client pass on among themselves: their leases follow each other on one
-	// znode, by Release. Each worker's steps are done by several goroutines then. The clients are numbered from 0.
+	// NewInCohort is New for locks that callers in one client pass on to each other: their leases follow each other on one
+	// znode, by Release. Several goroutines then perform each worker's steps. The clients are numbered from 0.
 	NewInCohort func(tb testing.TB, client *recipes.Client, path string, number int) []Lock
-	// Fewer is for locks on the queue of the mutex: a quarter of the schedules, unless -schedules says how many.
+	// Excused reports whether a Do of a client with troubles may fail with err. Nil: not with errors of the recipe's own.
+	Excused func(err error) bool
+	// MaxHold is the longest time for which a lease is held, 0 for any time.
+	MaxHold time.Duration
+	// Dialect is the kind of the servers; the zero Dialect is the default.
+	Dialect zktest.Dialect
+	// Fewer runs a quarter of the schedules, for locks on the queue of the mutex, unless -schedules gives a number.
 	Fewer bool
 }
 
-// hasCohorts tells whether a znode may stay when a lease has been released.
+// hasCohorts reports whether a znode may stay after the release of a lease.
 func (r Recipe) hasCohorts() bool { return r.NewInCohort != nil }
 
-// dirs are the directories of the lock's znodes, the first that of those who hold it.
+// dirs returns the directories of the lock's znodes, the holders' directory first.
 func (r Recipe) dirs() []string {
 	if r.Limit > 0 {
 		return []string{lock + "/leases", lock + "/locks"}
@@ -65,7 +73,7 @@ func (r Recipe) dirs() []string {
 	return []string{lock}
 }
 
-// Lock is what schedules need of a lock.
+// Lock has the methods of a lock used by schedules.
 type Lock interface {
 	Acquire(ctx context.Context) (*recipes.Lease, error)
 	TryAcquire(ctx context.Context) (*recipes.Lease, error)
@@ -73,28 +81,28 @@ type Lock interface {
 	Participants(ctx context.Context) ([]recipes.Participant, error)
 }
 
-// insiders are the goroutines of a cohort that do a worker's steps.
+// insiders is the number of goroutines of a cohort that perform a worker's steps.
 const insiders = 3
 
-// The numbers of the locks that Recipe.New returns.
+// Indexes into the locks returned by Recipe.New.
 const exclusive, shared = 0, 1
 
-// arena is one schedule under way.
+// arena is one schedule in progress.
 type arena struct {
 	t          *testing.T
 	plan       plan
 	srv        *zktest.Server
 	referee    *referee
 	contenders []*contender
-	owner      map[string]*contender // by the server's address
+	owner      map[string]*contender // by server address
 }
 
-// newArena connects the clients while all is well.
+// newArena connects the clients before any trouble begins.
 func newArena(t *testing.T, p plan) *arena {
 	t.Helper()
-	// The servers' reports are as rare as any server allows, so that the margins are small.
+	// The servers report as rarely as real servers may, so that the margins are small.
 	srv := zktest.NewServer(t, zktest.WithServers(scheduleClients*serversEach),
-		zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(p.timeout/4))
+		zktest.WithDialect(p.recipe.Dialect), zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(p.timeout/4))
 	a := &arena{
 		t: t, plan: p, srv: srv, referee: newReferee(p.recipe, srv, p.timeout),
 		owner: map[string]*contender{},
@@ -126,8 +134,7 @@ func newArena(t *testing.T, p plan) *arena {
 	return a
 }
 
-// run lets the workers do their steps under the plan's troubles, and then checks that
-// nothing is left.
+// run lets the workers perform their steps under the plan's troubles, and then checks for leftovers.
 func (a *arena) run() {
 	calm := a.srv.Inject(a.meet)
 	stop := make(chan struct{})
@@ -160,7 +167,7 @@ func (a *arena) run() {
 		<-done
 	}
 	calm()
-	synctest.Wait() // until the rule is at work for no request: it could freeze a server that is healed already
+	synctest.Wait() // wait until the rule has finished: it could freeze a server that is already healed
 	a.srv.Heal()
 	require.NoError(a.t, a.srv.Restart())
 	a.checkGhosts()
@@ -172,7 +179,7 @@ func (a *arena) run() {
 	a.checkSessions()
 }
 
-// znodes are the paths of all contenders.
+// znodes returns the paths of all contenders.
 func (a *arena) znodes() (all []string) {
 	for _, dir := range a.plan.recipe.dirs() {
 		all = append(all, a.referee.queueIn(dir)...)
@@ -180,10 +187,10 @@ func (a *arena) znodes() (all []string) {
 	return all
 }
 
-// checkGhosts: within the session timeout, which counts from the servers' next report,
-// every znode is gone, though the clients live.
+// checkGhosts checks that every znode is gone within the session timeout, counted from the servers' next report, although the
+// clients are still alive.
 func (a *arena) checkGhosts() {
-	synctest.Wait() // what was sent into a silence arrives now
+	synctest.Wait() // requests sent into a silence arrive now
 	for end := time.Now().Add(a.plan.timeout*5/4 + 5*time.Second); len(a.znodes()) > 0; bubble.Pass(a.plan.timeout / 50) {
 		if time.Now().After(end) {
 			a.referee.reportFault("ghosts: %v", a.znodes())
@@ -192,8 +199,8 @@ func (a *arena) checkGhosts() {
 	}
 }
 
-// checkSessions: what is left of a session is at most one whose handshake was never
-// answered, and it has nothing.
+// checkSessions checks that the only remaining sessions are sessions without znodes whose handshake was never answered, and that
+// even these expire.
 func (a *arena) checkSessions() {
 	for _, session := range a.srv.Sessions() {
 		if len(session.Ephemerals) > 0 {
@@ -213,14 +220,14 @@ func (a *arena) checkSessions() {
 	}
 }
 
-// runSchedule runs one in a bubble. It leaves no goroutine: the bubble would not end.
+// runSchedule runs a schedule in a bubble. It leaves no goroutine behind, because otherwise the bubble would not end.
 func runSchedule(t *testing.T, recipe Recipe, seed uint64) {
 	t.Helper()
 	p := newPlan(recipe, seed)
 	if *verbose {
 		fmt.Println(p)
 	}
-	hint := fmt.Sprintf("\nto see it again: go test ./recipes/%s -run TestFaultSchedules -schedules 1 -seed %d -plan\n", recipe.Package, seed)
+	hint := fmt.Sprintf("\nto see it again: go test ./recipes/%s -run '^%s$' -schedules 1 -seed %d -plan\n", recipe.Package, strings.Split(t.Name(), "/")[0], seed)
 	stuck := time.AfterFunc(2*time.Minute, func() { panic("a schedule takes minutes of real time" + hint) })
 	defer stuck.Stop()
 	ended := false
@@ -229,7 +236,8 @@ func runSchedule(t *testing.T, recipe Recipe, seed uint64) {
 			fmt.Fprintln(os.Stderr, hint)
 		}
 	}()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		t.Helper()
 		a := newArena(t, p)
 		a.run()
 		if verdict := a.referee.verdict(); verdict != "" {
@@ -239,11 +247,11 @@ func runSchedule(t *testing.T, recipe Recipe, seed uint64) {
 	ended = true
 }
 
-// Run plays schedules on a recipe: as many as -schedules says, or else what takes seconds.
+// Run plays schedules on a recipe: as many as -schedules says, or by default as many as take seconds.
 //
-// Three clients fight for one lock while requests and answers get lost, connections and sessions end, servers hang or are cut
-// off, and znodes vanish, all at random. Whatever happens: nobody holds the lock beside somebody who excludes that, in the
-// queue's order, with growing tokens; no lease outlives what proves it; nothing is left behind.
+// Three clients contend for one lock while requests and answers get lost, connections and sessions end, servers hang or are cut
+// off, and znodes vanish, all at random. Whatever happens, no two clients that exclude each other hold the lock together,
+// grants follow the queue's order, with growing tokens, no lease outlives its proof, and nothing is left behind.
 func Run(t *testing.T, recipe Recipe) {
 	t.Helper()
 	n := *schedules

@@ -6,7 +6,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// meet is the rule of a schedule: it makes the troubles that the plan has for a request.
+// meet is the rule of a schedule: it causes the troubles planned for a request.
 func (a *arena) meet(r zktest.Request) zktest.Fault {
 	if r.Op == zktest.OpPing {
 		return zktest.Fault{}
@@ -26,10 +26,11 @@ func (a *arena) meet(r zktest.Request) zktest.Fault {
 	return fault
 }
 
-// next counts a client's request, and returns the trouble that comes with it.
+// next counts a client's request, and returns the trouble planned for the request.
 func (c *contender) next(r zktest.Request) (t trouble, met bool) {
 	c.referee.mu.Lock()
 	defer c.referee.mu.Unlock()
+	c.referee.clients[r.Session] = c
 	n := c.requests[r.Op]
 	c.requests[r.Op]++
 	if t, met = c.plan.troubles[nth{r.Op, n}]; met {
@@ -39,7 +40,7 @@ func (c *contender) next(r zktest.Request) (t trouble, met bool) {
 	return t, met
 }
 
-// addTroubleLocked records a trouble of the client, and how long it lasts.
+// addTroubleLocked records a trouble of the client, and its duration.
 func (c *contender) addTroubleLocked(t trouble) {
 	c.troubled = true
 	if end := time.Now().Add(t.d); end.After(c.calmFrom) {
@@ -47,7 +48,7 @@ func (c *contender) addTroubleLocked(t trouble) {
 	}
 }
 
-// handOver strikes at who is next in the queue, just before a delete makes way for it.
+// handOver causes trouble for the next contender in the queue, just before a delete makes it the first.
 func (a *arena) handOver(from *contender) {
 	queue := a.referee.queue()
 	j := a.referee
@@ -74,10 +75,9 @@ func (a *arena) handOver(from *contender) {
 	}
 }
 
-// strike does what a trouble says. What it does to sessions, znodes and servers happens
-// before the request.
+// strike causes a trouble. Its effects on sessions, znodes and servers precede the request.
 func (a *arena) strike(c *contender, r zktest.Request, t trouble) zktest.Fault {
-	if r.Session == 0 { // the handshake of a new session has a connection and no session
+	if r.Session == 0 { // the handshake of a new session has a connection but no session
 		switch t.kind {
 		case disconnect:
 			return zktest.Fault{Lost: zktest.RequestLost}
@@ -144,7 +144,7 @@ func (a *arena) remove(znode string) {
 	a.srv.Delete(znode)
 }
 
-// stop also ends that a server is isolated.
+// stop stops servers for a time. It also ends their isolation.
 func (a *arena) stop(d time.Duration, servers ...string) {
 	a.srv.Stop(servers...)
 	a.referee.isolate(servers, false)

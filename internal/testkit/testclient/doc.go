@@ -1,2 +1,2 @@
-// Package testclient connects tests to servers: real ones, and those of package zktest. Only tests import it.
+// Package testclient connects tests to real servers and to servers of package zktest. Only tests import it.
 package testclient

@@ -10,17 +10,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// SessionTimeout is that of the clients, unless an option says otherwise.
+// SessionTimeout is the session timeout of the clients, unless an option overrides it.
 const SessionTimeout = 6 * time.Second
 
-// Connect returns a client of a zktest server, all of whose addresses it knows. The client is closed at the end of the test.
+// Connect returns a client of a zktest server, with all of the server's addresses. The client is closed at the end of the test.
 func Connect(tb testing.TB, server *zktest.Server, opts ...recipes.Option) *recipes.Client {
 	tb.Helper()
 	return zkclient.Connect(tb, server, withDefaults(opts)...)
 }
 
-// ConnectSettled is [Connect] for a bubble of testing/synctest: 10 ms later, because by then all that belongs to the
-// connection is done, and what the test does next takes no time.
+// ConnectSettled is [Connect] for a bubble of testing/synctest, plus 10 ms: by then everything that belongs to the connection
+// is done, and the test's next action takes no time.
 func ConnectSettled(tb testing.TB, server *zktest.Server, opts ...recipes.Option) *recipes.Client {
 	tb.Helper()
 	client := Connect(tb, server, opts...)
@@ -28,7 +28,7 @@ func ConnectSettled(tb testing.TB, server *zktest.Server, opts ...recipes.Option
 	return client
 }
 
-// Dial returns a client of servers that are reached by TCP. The client is closed at the end of the test.
+// Dial returns a client of servers reached over TCP. The client is closed at the end of the test.
 func Dial(tb testing.TB, servers []string, opts ...recipes.Option) *recipes.Client {
 	tb.Helper()
 	client, err := recipes.Connect(testkit.Context(tb), servers, withDefaults(opts)...)

@@ -1,4 +1,4 @@
-// Package bridge gives the packages of the recipes what package recipes keeps private: the
-// session of a client, and leases of their own. Package recipes registers both when it is
-// initialised. Users can't import this package, so the public types need no method for it.
+// Package bridge gives the recipes' packages access to private parts of package recipes: the session of a
+// client, and the creation of leases. Package recipes registers these parts during its initialisation.
+// Users can't import package bridge, so the public types need no methods for this access.
 package bridge

@@ -23,7 +23,7 @@ func FuzzContenders(f *testing.F) {
 		random.Shuffle(len(children), func(i, j int) { children[i], children[j] = children[j], children[i] })
 		require.Equal(t, queue, parseContenders(children, Markers), "the order of the listing counts")
 		for i, one := range queue {
-			require.True(t, isContender(one.Name))
+			require.True(t, IsContender(one.Name))
 			self, _ := newContender(one.Name, Markers)
 			own, listed := slices.BinarySearchFunc(queue, self, Contender.compare)
 			require.True(t, listed, "%q does not find itself", one.Name)

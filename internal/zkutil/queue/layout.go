@@ -13,9 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// CheckLayout returns ErrOtherLayout if dir has a contender of a recipe whose znodes this queue does
-// not see. Such a contender and ours would not exclude each other. If ctx ends first, the error is an
-// InterruptedError.
+// CheckLayout returns ErrOtherLayout if dir has a contender of a recipe whose znodes this queue does not see: such a contender
+// and ours would not exclude each other. If ctx ends first, the error is an InterruptedError.
 func (q *Queue) CheckLayout(ctx context.Context) error {
 	caller, startedAt := ctx, time.Now()
 	ctx, cancel := q.Session.WhileOpen(ctx)
@@ -30,14 +29,14 @@ func (q *Queue) CheckLayout(ctx context.Context) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
-	return interrupted(caller, err, WaitStatus{}, startedAt)
+	return Interrupted(caller, err, WaitStatus{}, startedAt)
 }
 
-// findOther returns a child that is a contender of a recipe with other markers, "" if there is none.
+// findOther returns a child that is a contender of a recipe with other markers, or "" if no child is.
 func (q *Queue) findOther(children []string) string {
 	i := slices.IndexFunc(children, func(name string) bool {
 		_, isOurs := sequenceOf(name, q.Markers)
-		return !isOurs && isContender(name)
+		return !isOurs && IsContender(name)
 	})
 	if i < 0 {
 		return ""

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -17,7 +18,7 @@ import (
 // The connection is another one when a waiter gets the answer to a listing that it shares. The
 // answer may be outdated, so the waiter reads the queue again before it is granted.
 func TestReconnectDuringASharedListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.Put("/m", nil)
@@ -51,7 +52,7 @@ func TestReconnectDuringASharedListing(t *testing.T) {
 // The same when the waiter looks again, as one does on an adopted connection after each create.
 func TestReconnectDuringASharedLook(t *testing.T) {
 	const slow = time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, _ := fixture.Adopt(t, srv, 6*time.Second)
 		srv.Put("/m", nil)
@@ -91,7 +92,7 @@ func TestReconnectDuringASharedLook(t *testing.T) {
 func TestSharedListingShowsTheNewContender(t *testing.T) {
 	const slow = time.Second
 	for before := 2 * time.Millisecond; before > 0; before -= 500 * time.Microsecond {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/m", nil)

@@ -1,9 +1,13 @@
 package queue
 
 import (
+	"log/slog"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // where clients without a logger log
+	goleak.VerifyTestMain(m)
+}

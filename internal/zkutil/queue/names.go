@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -10,9 +11,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// Markers stand before the number in the names of contenders: those of our recipes and of Curator's
-// locks (and of zk.Lock), of Curator's LeaderLatch, and of kazoo's locks.
+// Markers stand before the number in the names of contenders: of our recipes, Curator's locks, zk.Lock, Curator's LeaderLatch
+// and kazoo's locks. See lastMarker for where a marker counts.
 var Markers = []string{"lock-", "latch-", "__lock__"} //nolint:gochecknoglobals // a constant list
+
+// PermitMarker stands before the number in the names of a semaphore's permits.
+const PermitMarker = "lease-"
 
 // ReadMarker and WriteMarker stand before the number in the names of Curator's read-write lock.
 const (
@@ -27,15 +31,15 @@ var ReadWriteMarkers = []string{ReadMarker, WriteMarker} //nolint:gochecknogloba
 type Contender struct {
 	Name     string // of the child, without the directory
 	sequence string // the number that the server has appended: ten digits, or a minus and digits
-	number   int64  // the same as a number, if that is ten digits; else -1
+	number   int64  // sequence as a number, if sequence is ten digits; else -1
 }
 
-// newContender returns the contender with a name, and reports whether it is one.
+// newContender returns the contender with a name, and reports whether the name is that of a contender.
 func newContender(name string, markers []string) (Contender, bool) {
 	if number, ok := zkutil.NumberOf(name); ok {
 		before := name[:len(name)-zkutil.NumberDigits]
 		for _, marker := range markers {
-			if strings.HasSuffix(before, marker) { // as nearly always
+			if strings.HasSuffix(before, marker) && isMarkerAt(name, len(before)-len(marker)) { // as nearly always
 				return Contender{name, name[len(before):], number}, true
 			}
 		}
@@ -52,14 +56,12 @@ func (c Contender) HasMarker(marker string) bool {
 // HasNumberOf reports whether two contenders have the same number: see Queue.AcquireUnder.
 func (c Contender) HasNumberOf(other Contender) bool { return c.sequence == other.sequence }
 
-// sequenceOf returns the number at the end of a child's name: the text after the last of the
-// markers, if that is ten digits, or a minus and digits. Any other child is no contender.
+// sequenceOf returns the number at the end of a child's name: the text after the last marker, if that text is ten digits, or a
+// minus and digits. A child with any other name is no contender.
 func sequenceOf(name string, markers []string) (string, bool) {
 	end := -1
 	for _, marker := range markers {
-		if i := strings.LastIndex(name, marker); i >= 0 {
-			end = max(end, i+len(marker))
-		}
+		end = max(end, lastMarker(name, marker))
 	}
 	if end < 0 {
 		return "", false
@@ -75,17 +77,49 @@ func sequenceOf(name string, markers []string) (string, bool) {
 	return sequence, len(digits) == 10
 }
 
-// isContender reports whether name is that of a contender of any recipe.
-func isContender(name string) bool {
+// lastMarker returns the index at which the text after the last marker in a name begins, or -1 if the name has no marker. A
+// marker counts only at the beginning of the name or of a word: block-0000000012 has none.
+func lastMarker(name, marker string) int {
+	for rest := name; ; {
+		switch at := strings.LastIndex(rest, marker); {
+		case at < 0:
+			return -1
+		case isMarkerAt(name, at):
+			return at + len(marker)
+		default:
+			rest = name[:at+len(marker)-1]
+		}
+	}
+}
+
+// isMarkerAt reports whether a marker that was found in a name counts. A marker such as "__lock__" is set off from the text
+// before by its underscores, "lock-" is not.
+func isMarkerAt(name string, at int) bool {
+	return at == 0 || name[at] == '_' || name[at-1] == '-'
+}
+
+// IsContender reports whether a contender of any recipe can have the name.
+func IsContender(name string) bool {
 	_, isOne := sequenceOf(name, Markers)
 	_, isReadWrite := sequenceOf(name, ReadWriteMarkers)
 	_, isPermit := sequenceOf(name, []string{PermitMarker})
 	return isOne || isReadWrite || isPermit
 }
 
-// parseContenders returns the children that take part in the queue, in its order. Numbers are
-// in the order of their text, as in Curator. Equal numbers, which only an exhausted counter gives, are
-// ordered by the whole name.
+// CheckPath returns an error if a segment of a path has the name of a contender. A lock on the path above such a segment would
+// take the directory for a contender, and wait for the directory forever.
+func CheckPath(path string) error {
+	for dir, name := zkutil.Split(path); name != ""; dir, name = zkutil.Split(dir) {
+		if IsContender(name) {
+			return fmt.Errorf("%w %q: the segment %q has the name of a contender, and would block a lock or an election on %s",
+				zkutil.ErrInvalidPath, path, name, dir)
+		}
+	}
+	return nil
+}
+
+// parseContenders returns the children that take part in the queue, in the order of the queue. Numbers are ordered by their
+// text, as in Curator. Equal numbers, which only an exhausted counter gives, are ordered by the whole name.
 func parseContenders(children, markers []string) []Contender {
 	queue := make([]Contender, 0, len(children))
 	for _, name := range children {
@@ -104,8 +138,8 @@ func (c Contender) compare(other Contender) int {
 	return cmp.Or(cmp.Compare(c.sequence, other.sequence), cmp.Compare(c.Name, other.Name))
 }
 
-// checkSequence reports whether the parent's counter is at its end, where every create gets the
-// same number and the order means nothing, and whether it is past half of the way there.
+// checkSequence reports whether the counter of the parent is exhausted, so that every create gets the same number and the order
+// means nothing, and whether the counter is past half of its range.
 func checkSequence(sequence string) (isExhausted, isRunningOut bool) {
 	n, err := strconv.ParseInt(sequence, 10, 64)
 	if err != nil || n < 0 || n >= math.MaxInt32 {

@@ -32,6 +32,16 @@ func TestSequenceOf(t *testing.T) {
 		{"lock-5-lock-0000000007", "0000000007", true}, // the last marker counts
 		{"latch-0000000001-lock-0000000007", "0000000007", true},
 		{"lock-0000000001-latch-0000000007", "0000000007", true},
+		{"lock-block-lock-0000000007", "0000000007", true},
+		{"-lock-0000000007", "0000000007", true},
+		{"x__lock__0000000007", "0000000007", true}, // kazoo has no - before its marker
+		{"block-0000000012", "", false},             // of ClickHouse
+		{"_c_x_lock-0000000007", "", false},
+		{"swatch-latch-block-0000000007", "", false},
+		{"lock-block-0000000007", "", false},
+		{"lock-0000000007-block-0000000008", "", false},
+		{"clatch-0000000007", "", false},
+		{"block--000000001", "", false},
 		{"lock-0000000001-lock-", "", false},
 		{"", "", false},
 		{"config", "", false},
@@ -62,8 +72,21 @@ func TestSequenceOf(t *testing.T) {
 	}
 }
 
+func TestIsContender(t *testing.T) {
+	for _, marker := range []string{"lock-", "latch-", "lease-", "__lock__", "__READ__", "__WRIT__"} {
+		for _, before := range []string{"", "-", "_c_" + curatorUUID + "-", "lock-"} {
+			require.True(t, IsContender(before+marker+"0000000007"), before+marker)
+		}
+		isOne := strings.HasPrefix(marker, "_") // kazoo puts the marker right behind its uuid
+		require.Equal(t, isOne, IsContender(zkLockGUID+marker+"0000000007"), marker)
+	}
+	for _, name := range []string{"", "locks", "leases", "release-0000000001", "block-0000000012", "queue-0000000001", "lock-1"} {
+		require.False(t, IsContender(name), name)
+	}
+}
+
 func FuzzSequenceOf(f *testing.F) {
-	for _, seed := range []string{"", "lock-", "lock-0000000007", "x__lock__-1", "latch-lock-2147483647", "_c_x", "__lock__lock__-0"} {
+	for _, seed := range []string{"", "lock-", "lock-0000000007", "x__lock__-1", "latch-lock-2147483647", "_c_x", "__lock__lock__-0", "block-0000000012", "lock-block-0000000012"} {
 		f.Add(seed)
 	}
 	number := regexp.MustCompile(`^([0-9]{10}|-[0-9]{1,10})$`)
@@ -72,7 +95,8 @@ func FuzzSequenceOf(f *testing.F) {
 		rest, found := "", false
 		for i := range len(name) { // the plain way: every place where a marker may stand
 			for _, marker := range Markers {
-				if after, ok := strings.CutPrefix(name[i:], marker); ok && (!found || len(after) < len(rest)) {
+				isWord := i == 0 || marker == "__lock__" || name[i-1] == '-'
+				if after, ok := strings.CutPrefix(name[i:], marker); ok && isWord && (!found || len(after) < len(rest)) {
 					rest, found = after, true
 				}
 			}
@@ -83,7 +107,7 @@ func FuzzSequenceOf(f *testing.F) {
 		require.Equal(t, sequence, c.sequence)
 		if ok {
 			require.Equal(t, rest, sequence)
-			require.True(t, isContender(name))
+			require.True(t, IsContender(name))
 			checkSequence(sequence)
 		}
 	})
@@ -138,9 +162,9 @@ func TestExclusive(t *testing.T) {
 func TestSameFailure(t *testing.T) {
 	refusal := func(what, znode string) error { return fmt.Errorf("%s /e/%s: %w", what, znode, zk.ErrNoAuth) }
 	first, second := "_c_00000000-0000-4000-8000-000000000001-latch-0000000001", "_c_00000000-0000-4000-8000-000000000002-latch-0000000022"
-	require.True(t, isSameFailure(refusal("read", first), refusal("read", second)))
-	require.False(t, isSameFailure(refusal("read", first), refusal("create", second)))
-	require.False(t, isSameFailure(refusal("read", first), refusal("read", "config")))
-	require.False(t, isSameFailure(refusal("read", first), nil))
-	require.False(t, isSameFailure(nil, nil))
+	require.True(t, IsSameFailure(refusal("read", first), refusal("read", second)))
+	require.False(t, IsSameFailure(refusal("read", first), refusal("create", second)))
+	require.False(t, IsSameFailure(refusal("read", first), refusal("read", "config")))
+	require.False(t, IsSameFailure(refusal("read", first), nil))
+	require.False(t, IsSameFailure(nil, nil))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Leader returns the first contender, the zero Participant if the queue is empty.
+// Leader returns the first contender, or the zero Participant if the queue is empty.
 func (q *Queue) Leader(ctx context.Context) (Participant, error) {
 	ctx, cancel := q.Session.WhileOpen(ctx)
 	defer cancel()
@@ -25,15 +25,15 @@ func (q *Queue) readLeader(ctx context.Context) (Participant, error) {
 			return Participant{}, err
 		}
 		n, err := q.Session.ReadPeer(ctx, path)
-		if !errors.Is(err, zk.ErrNoNode) { // otherwise it has just left
-			return participantOf(path, n), err
+		if !errors.Is(err, zk.ErrNoNode) { // otherwise the contender has just left
+			return ParticipantOf(path, n), err
 		}
 	}
 }
 
-// readFirstPath returns the path of the first contender, "" if there is none.
+// readFirstPath returns the path of the first contender, or "" if the queue is empty.
 func (q *Queue) readFirstPath(ctx context.Context) (string, error) {
-	queue, err := q.listContenders(ctx)
+	queue, err := q.ListContenders(ctx)
 	if errors.Is(err, zk.ErrNoNode) || err == nil && len(queue) == 0 {
 		return "", nil
 	}
@@ -43,16 +43,16 @@ func (q *Queue) readFirstPath(ctx context.Context) (string, error) {
 	return zkutil.Join(q.Dir, queue[0].Name), nil
 }
 
-// Observe returns the first contender, and again whenever another one is first: the zero Participant
-// for an empty queue. A slow reader misses what is outdated. The channel is closed when ctx or the
-// session ends. Its elements are made by convert.
+// Observe sends the first contender, as convert returns it, and again whenever another contender has become the first; for an
+// empty queue the zero Participant. A slow reader misses outdated values. Observe closes the channel when ctx or the session
+// ends.
 func Observe[P any](ctx context.Context, q *Queue, convert func(Participant) P) <-chan P {
 	leaders := make(chan P)
 	if !q.Session.Background(func(context.Context) {
 		defer close(leaders)
 		ctx, cancel := q.Session.WhileOpen(ctx)
 		defer cancel()
-		q.Session.Retain() // so that watches are read again
+		q.Session.Retain() // so that the session re-reads watched znodes
 		defer q.Session.Release()
 		observe(ctx, q, leaders, convert)
 	}) {
@@ -86,25 +86,27 @@ func observe[P any](ctx context.Context, q *Queue, leaders chan<- P, convert fun
 			case <-now.watch.Fired():
 			case <-current.Changed:
 			case <-ctx.Done():
+				s.ReleaseWatch(now.watch)
 				return
 			}
 		}
+		s.ReleaseWatch(now.watch)
 	}
 }
 
-// watchedLeader is the first contender, and a watch that fires when another one may be first.
+// watchedLeader is the first contender, with a watch that fires when another contender may have become the first.
 type watchedLeader struct {
 	leader Participant
 	watch  *session.Watch
 }
 
-// repeatWatchLeader repeats watchLeader until it succeeds or ctx ends. It reports refusals.
+// repeatWatchLeader repeats watchLeader until a call succeeds or ctx ends, and reports refusals.
 func (q *Queue) repeatWatchLeader(ctx context.Context) (watchedLeader, error) {
 	var refusal error // the latest one
 	always := func(error) bool { return true }
 	return zkutil.RepeatWhile(ctx, q.Session.Config().Retry.Patient(), always, func() (watchedLeader, error) {
 		now, err := q.watchLeader(ctx)
-		if ctx.Err() == nil && zkutil.IsRefused(err) && !errors.Is(err, zk.ErrNoNode) && !isSameFailure(err, refusal) {
+		if ctx.Err() == nil && zkutil.IsRefused(err) && !errors.Is(err, zk.ErrNoNode) && !IsSameFailure(err, refusal) {
 			refusal = err
 			q.reportObserveRefused(err)
 		}
@@ -127,9 +129,9 @@ func (q *Queue) watchLeader(ctx context.Context) (watchedLeader, error) {
 	if path != "" {
 		n, w, err := q.Session.ReadWatchPeer(ctx, path)
 		if errors.Is(err, zk.ErrNoNode) {
-			return q.watchLeader(ctx) // it has just left
+			return q.watchLeader(ctx) // the contender has just left
 		}
-		return watchedLeader{participantOf(path, n), w}, err
+		return watchedLeader{ParticipantOf(path, n), w}, err
 	}
 	w, err := q.Session.WatchArrival(ctx, q.Dir)
 	if err != nil {
@@ -137,6 +139,9 @@ func (q *Queue) watchLeader(ctx context.Context) (watchedLeader, error) {
 	}
 	if path, err = q.readFirstPath(ctx); err == nil && path != "" {
 		err = zkutil.ErrStale // because a contender has come before the watch was set
+	}
+	if err != nil {
+		q.Session.ReleaseWatch(w)
 	}
 	return watchedLeader{watch: w}, err
 }

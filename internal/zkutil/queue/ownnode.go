@@ -11,18 +11,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// A watch on the own znode costs a request, and an event when the znode goes. A short wait behind several others, and
-// a short hold, do without. A waiter without it does not take its turn by an event alone: it lists the queue, or
-// asks as readBetween does, which shows whether its own znode is there. So a contender whose znode is gone is not granted after its successor.
+// A watch on the own znode costs a request, and an event when the znode goes. A short wait behind several contenders and a short
+// hold do without the watch. A waiter without the watch does not take its turn by an event alone: the waiter lists the queue,
+// which shows whether the own znode still exists. So a contender whose znode is gone is not granted after its successor.
 
 // farFromTurn is how long a waiter has no watch on its own znode while its turn is far away.
 const farFromTurn = 3 * time.Second
 
-// settlingTime is how long a waiter goes on without a watch on its own znode. One whose turn comes by an event alone
-// has it from the start: see watchBlocker. One that is next and may miss events soon has it, a candidate at once.
+// settlingTime returns for how long a waiter goes on without a watch on its own znode. A waiter whose turn comes by an event
+// alone sets the watch at the start: see watchBlocker. A waiter that is next and may miss events sets the watch soon, a candidate
+// immediately.
 func (w *waiter) settlingTime() time.Duration {
 	switch {
-	case !w.isOnlyBlocker:
+	case !w.position.hasOnlyBlocker():
 		return farFromTurn
 	case w.q.KeepNode:
 		return 0
@@ -34,20 +35,21 @@ func (w *waiter) settlingTime() time.Duration {
 // knowsOwnNode reports whether the own znode is watched, and was not deleted.
 func (w *waiter) knowsOwnNode() bool { return w.ownWatch != nil && !w.ownWatch.HasFired() }
 
-// ownChanged returns a channel that is closed when the own znode may have changed. While that is not watched, the
-// channel is closed when it has to be, because the blocker has become a hold of this session; nil stands for never.
+// ownChanged returns a channel that is closed when the own znode may have changed. While the own znode is not watched, the
+// channel is closed when the znode has to be watched, because the blocker has become a hold of this session. A nil channel is
+// never closed.
 func (w *waiter) ownChanged() (<-chan struct{}, wakeUp) {
 	switch {
 	case w.ownWatch != nil:
 		return w.ownWatch.Fired(), byOwnNode
-	case w.isNext:
+	case w.position.isNext():
 		return w.s.OnFirst(w.blockerWatch), byHold
 	default:
 		return nil, byHold
 	}
 }
 
-// watchOwnNode sets a watch on the own znode, unless there is one.
+// watchOwnNode sets a watch on the own znode, unless the znode is watched.
 func (w *waiter) watchOwnNode(ctx context.Context) error {
 	if w.ownWatch != nil {
 		return nil

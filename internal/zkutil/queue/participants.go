@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,40 +13,53 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Participant is a contender with the content of its znode. Where that may not be read it has the
-// path, and of the rest what the server tells all the same.
+// Participant is a contender with the content of its znode. If the znode may not be read, the Participant has the path and the
+// facts that the server tells without the right to read.
 type Participant struct {
 	Path       string
 	Data       []byte
 	Token      int64     // czxid
-	Created    time.Time // by the clock of the server that led the ensemble then
+	Priority   int       // in the name; 0 without one
+	Created    time.Time // by the clock of the server that led the ensemble at the creation
 	IsAdmitted bool      // waits for nobody, as far as the queue shows. Set by Participants alone
+	IsLasting  bool      // the znode is not ephemeral, and stays until somebody deletes the znode
 }
 
-func participantOf(path string, n session.Node) Participant {
-	p := Participant{Path: path, Data: n.Data, Token: n.Stat.Czxid}
+// ParticipantOf returns the contender at path, given the content of its znode.
+func ParticipantOf(path string, n session.Node) Participant {
+	p := Participant{Path: path, Data: idOf(n.Data), Token: n.Stat.Czxid}
+	_, name := zkutil.Split(path)
+	p.Priority, _ = PriorityOf(name)
 	if n.Stat.Czxid != 0 {
-		p.Created = time.UnixMilli(n.Stat.Ctime)
+		p.Created, p.IsLasting = time.UnixMilli(n.Stat.Ctime), n.Stat.EphemeralOwner == 0
 	}
 	return p
+}
+
+// lasting returns ErrNotEphemeral with the path of a znode that is not ephemeral, and nil for any other znode.
+func (p Participant) lasting() error {
+	if !p.IsLasting {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", zkutil.ErrNotEphemeral, zkutil.Printable(p.Path))
 }
 
 // maxReads bounds the reads that Participants has in flight.
 const maxReads = 16
 
-// Participants returns the contenders in queue order, with ShowOwn only those with the queue's own
-// prefix. A contender that leaves while they are read is left out. A missing directory has none.
+// Participants returns the contenders in queue order; with ShowOwn, only contenders with the queue's own prefix. A contender that
+// leaves during the call is left out. For a missing directory the result is empty.
 func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 	ctx, cancel := q.Session.WhileOpen(ctx)
 	defer cancel()
-	queue, err := session.Repeat(ctx, q.Session, func() ([]Contender, error) { return q.listContenders(ctx) })
+	queue, err := session.Repeat(ctx, q.Session, func() ([]Contender, error) { return q.ListContenders(ctx) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	found := make([]Participant, len(queue)) // without a path: it has left
+	found := make([]Participant, len(queue)) // without a path: the contender has left
 	failures := make([]error, len(queue))
 	slots := make(chan struct{}, maxReads)
 	var readers sync.WaitGroup
@@ -65,8 +79,8 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 
 func (q *Queue) isShown(c Contender) bool { return !q.ShowOwn || c.HasMarker(q.Prefix) }
 
-// admitted returns the participants that have not left, and tells which of them the rule admits.
-// found[i] was read from queue[i], unless that is not shown.
+// admitted returns the participants that have not left, and marks the participants that the rule admits. found[i] was read from
+// queue[i], unless queue[i] is not shown.
 func (q *Queue) admitted(queue []Contender, found []Participant) []Participant {
 	var present []Contender
 	var shown []Participant
@@ -92,6 +106,6 @@ func (q *Queue) readParticipant(ctx context.Context, contender Contender) (Parti
 	case err != nil:
 		return Participant{}, err
 	default:
-		return participantOf(path, n), nil
+		return ParticipantOf(path, n), nil
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -16,7 +17,7 @@ import (
 )
 
 func TestTryAcquireLeavesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -36,7 +37,7 @@ func TestTryAcquireLeavesNothing(t *testing.T) {
 // The context ends at every step of an Acquire whose requests take 100 ms each.
 func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 	for at := time.Duration(0); at < 2*time.Second; at += 50 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s, other := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
 			holder := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
@@ -59,7 +60,7 @@ func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 // Waiters are granted in the order of their znodes; one release wakes one of them.
 func TestFIFOAndNoHerd(t *testing.T) {
 	requestsPerHandoff := func(waiters int) (perHandoff float64) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(time.Hour))
 			q := fixture.MutexOn(s, "/m")
@@ -91,7 +92,7 @@ func TestFIFOAndNoHerd(t *testing.T) {
 
 // A waiter that gives up in the middle: its successor takes over whom it watched.
 func TestWaiterInTheMiddleLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -114,7 +115,7 @@ func TestWaiterInTheMiddleLeaves(t *testing.T) {
 
 // Foreign children are ignored; foreign contenders are honoured.
 func TestForeignChildren(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
@@ -139,7 +140,7 @@ func TestForeignChildren(t *testing.T) {
 }
 
 func TestParticipants(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")

@@ -11,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Revoke asks the contender at path to give its lease up. A znode that is gone is no error.
+// Revoke asks the contender at path to give up the lease. A missing znode is no error.
 func Revoke(ctx context.Context, s *session.Session, path string) error {
-	if _, name := zkutil.Split(path); name == "" || !isContender(name) {
+	if _, name := zkutil.Split(path); name == "" || !IsContender(name) {
 		return zkutil.Invalid(fmt.Errorf("%w %q: not the znode of a contender", zkutil.ErrInvalidPath, path))
 	}
 	ctx, cancel := s.WhileOpen(ctx)

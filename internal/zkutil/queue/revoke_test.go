@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestRevocationOfAHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, peer := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -35,7 +36,7 @@ func TestRevocationOfAHolder(t *testing.T) {
 
 // Of several holds that follow each other quickly each is looked after in time, those that have ended in between aside.
 func TestRevocationOfYoungHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, peer := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
 		var held []*session.Entry
@@ -59,7 +60,7 @@ const toldWithin = 10 * time.Millisecond
 // Curator misses this one. The waiter has a watch on its znode, or none yet.
 func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 	for _, waited := range []time.Duration{0, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(30*time.Second))
 			q := fixture.MutexOn(s, "/m")
@@ -89,7 +90,7 @@ func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 // The request arrives while the holder's connection is away.
 func TestRevocationDuringAnOutage(t *testing.T) {
 	for range 20 {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(30*time.Second))
 			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -106,7 +107,7 @@ func TestRevocationDuringAnOutage(t *testing.T) {
 }
 
 func TestOtherDataIsNoRevocation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -124,7 +125,7 @@ func TestOtherDataIsNoRevocation(t *testing.T) {
 }
 
 func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		require.NoError(t, queue.Revoke(t.Context(), s, "/m/_c_x-lock-0000000001"), "gone")

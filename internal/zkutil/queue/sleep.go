@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// wakeUp is what a waiter was woken up by.
+// wakeUp is the reason why a waiter woke up.
 type wakeUp int
 
 const (
-	byBlocker    wakeUp = iota // has changed, or the watch on it is lost
-	byOwnNode                  // as well
+	byBlocker    wakeUp = iota // the blocker has changed, or the watch on the blocker is lost
+	byOwnNode                  // the own znode has changed, or the watch on the own znode is lost
 	byHold                     // the blocker has become a hold of this session
 	bySettling                 // see settlingTime
-	byConnection               // or the session has changed
-	byContext                  // has ended
+	byConnection               // the connection or the session has changed
+	byContext                  // the context has ended
 )
 
-// sleep blocks until something happens. It is a function of its own, and its callers have small frames, because
-// thousands may sleep for hours, each with its stack.
+// sleep blocks until something happens. sleep is a separate function, and its callers have small frames, because thousands of
+// waiters may sleep for hours, each with its stack.
 func (w *waiter) sleep(ctx context.Context, changed <-chan struct{}) wakeUp {
 	var settled <-chan time.Time
 	if w.settling != nil {
@@ -39,7 +39,7 @@ func (w *waiter) sleep(ctx context.Context, changed <-chan struct{}) wakeUp {
 	}
 }
 
-// endSettling stops the timer, if there is one.
+// endSettling stops the timer, if the waiter has a timer.
 func (w *waiter) endSettling() {
 	if w.settling != nil {
 		w.settling.Stop()

@@ -14,21 +14,25 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// slowWait is what the log is told about one wait. Its zero value is a wait of which nothing is told: that of a
-// candidate, which may wait for years.
+// slowWait decides about the warnings for a wait. The zero value is a wait without warnings: that of a candidate, which may wait for
+// years.
 type slowWait struct {
 	startedAt time.Time
-	warnAt    time.Time // when the wait is a slow one; zero: never, or it was told
-	holders   *Queue    // where the holders are, if it is not the queue of the waiters
-	ownAt     time.Time // when a wait for a hold of our own is looked for; zero: never, or that was done
-	wasOwn    bool      // such a wait was told
+	warnAt    time.Time // when the wait counts as slow, and later when the next warning is due; zero: never
+	holders   *Queue    // the queue of the holders; nil: the waiters' queue
+	ownAt     time.Time // when to look for a hold of our own ahead; zero: never, or the look was done
+	wasOwn    bool      // the warning of a hold of our own was logged
+
+	holderAt time.Time    // when to read the holder; zero: never, or the holder is known
+	reads    *holderReads // keeps the latest read alive, so that other waiters share it; nil: there was none
 }
 
-// ownAfter is for how long a hold of our own may keep a waiter before that is told. Goroutines that share a
-// client wait for each other all the time, for less.
+// ownAfter is for how long a hold of our own may keep a waiter before the client logs a warning. Goroutines that share a client wait
+// for each other all the time, for shorter times.
 const ownAfter = time.Second
 
-func newWaitStatus(q *Queue, startedAt time.Time) *WaitStatus {
+// NewWaitStatus returns the status of a wait in q since startedAt.
+func NewWaitStatus(q *Queue, startedAt time.Time) *WaitStatus {
 	status := &WaitStatus{}
 	status.startedAt = startedAt
 	if limit := q.Session.SlowWait(); limit > 0 {
@@ -37,15 +41,21 @@ func newWaitStatus(q *Queue, startedAt time.Time) *WaitStatus {
 	return status
 }
 
-// untilSlow is how long the wait may still last before it is told.
-func (s *WaitStatus) untilSlow() time.Duration {
+// SetHolders names the queue of the holders, if the holders are not in the waiters' queue.
+func (s *WaitStatus) SetHolders(q *Queue) { s.holders = q }
+
+// Waited returns how long the wait has lasted.
+func (s *WaitStatus) Waited() time.Duration { return time.Since(s.startedAt) }
+
+// UntilSlow returns the time until the wait counts as slow.
+func (s *WaitStatus) UntilSlow() time.Duration {
 	if s == nil {
 		return math.MaxInt64
 	}
 	return untilDue(s.warnAt)
 }
 
-// untilOwn is how long the wait may still last before a hold of our own is looked for.
+// untilOwn returns the time until the waiter looks for a hold of our own ahead.
 func (s *WaitStatus) untilOwn() time.Duration {
 	if s == nil {
 		return math.MaxInt64
@@ -53,7 +63,7 @@ func (s *WaitStatus) untilOwn() time.Duration {
 	return untilDue(s.ownAt)
 }
 
-// untilDue is math.MaxInt64 if due is zero.
+// untilDue returns the time until due, or math.MaxInt64 if due is zero.
 func untilDue(due time.Time) time.Duration {
 	if due.IsZero() {
 		return math.MaxInt64
@@ -61,28 +71,36 @@ func untilDue(due time.Time) time.Duration {
 	return time.Until(due)
 }
 
-// warnIfSlow writes one line about a wait that has lasted too long. The holder is read in the background, so
-// that the waiter goes on meanwhile. path is that of the waiter's znode in q.
-func (s *WaitStatus) warnIfSlow(q *Queue, path string) {
-	if s.untilSlow() > 0 {
+// slowPause is the time between two warnings of slow waits for one path, however many waiters a session has there.
+const slowPause = time.Minute
+
+// WarnIfSlow logs a wait that counts as slow, unless another wait for the same path was logged within slowPause. The holder is read
+// in the background, so that the waiter goes on meanwhile. path is the path of the waiter's znode in q.
+func (s *WaitStatus) WarnIfSlow(q *Queue, path string) {
+	if s.UntilSlow() > 0 {
 		return
 	}
-	s.warnAt = time.Time{}
-	waited, holders := time.Since(s.startedAt), s.holders
-	if holders == nil {
-		holders = q
+	isDue := q.Session.MayWarnOf("slow wait: " + q.Dir)
+	s.warnAt = time.Now().Add(slowPause)
+	if !isDue {
+		return
 	}
-	q.Session.Background(func(ctx context.Context) { q.logSlowWait(ctx, path, waited, holders) })
+	waited, holders, lasting := s.Waited(), s.holders, s.lasting
+	q.Session.Background(func(ctx context.Context) { q.logSlowWait(ctx, path, waited, holders, lasting) })
 }
 
-// logSlowWait writes who is ahead of a waiter, unless the wait is over.
-func (q *Queue) logSlowWait(ctx context.Context, path string, waited time.Duration, holders *Queue) {
-	queue, err := session.Repeat(ctx, q.Session, func() ([]Contender, error) { return q.listContenders(ctx) })
+// logSlowWait logs who is ahead of a waiter, unless the wait is over. lasting comes from the WaitStatus of the waiter.
+func (q *Queue) logSlowWait(ctx context.Context, path string, waited time.Duration, holders *Queue, lasting error) {
+	queue, err := session.Repeat(ctx, q.Session, func() ([]Contender, error) { return q.ListContenders(ctx) })
 	if err != nil {
 		return // the session has ended, and all waits with it
 	}
 	_, name := zkutil.Split(path)
 	position := slices.IndexFunc(queue, func(c Contender) bool { return c.Name == name }) + 1
+	waiters := len(queue)
+	if holders == nil {
+		holders, waiters = q, q.countWaiters(queue)
+	}
 	holder, err := holders.Leader(ctx)
 	if position == 0 || err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return
@@ -91,26 +109,48 @@ func (q *Queue) logSlowWait(ctx context.Context, path string, waited time.Durati
 	if id == session.Revocation {
 		id = ""
 	}
-	q.Session.Log(slog.LevelWarn, "slow wait", "path", q.Path, "waited", waited.Round(time.Millisecond), "position", position, "holder", id, "since", holder.Created)
+	attributes := []any{"path", q.Path, "waited", waited.Round(time.Millisecond), "position", position, "waiters", waiters, "holder", id, "since", holder.Created}
+	if holder.IsLasting {
+		lasting = holder.lasting()
+	}
+	if lasting != nil {
+		attributes = append(attributes, "err", lasting)
+	}
+	q.Session.Log(slog.LevelWarn, "slow wait", attributes...)
 }
 
-// The functions below are not inlined, because awaitBlocker, which waits for hours, is to keep a small stack.
+// countWaiters returns how many contenders the rule keeps waiting.
+func (q *Queue) countWaiters(queue []Contender) (n int) {
+	for i := range queue {
+		if q.Rule(queue, i) >= 0 {
+			n++
+		}
+	}
+	return n
+}
 
-// recordHolder takes note of the holder if it is the blocker, which has been read.
-//
-//go:noinline
-func (w *waiter) recordHolder() {
-	if w.status != nil && w.status.Holder.Path == w.blocker {
-		w.status.Holder = participantOf(w.blocker, w.blockerWatch.Node())
-		w.q.reportStatus(*w.status)
+// recordBlocker records the blocker, which was read, and the holder if the blocker is the holder.
+func (w *waiter) recordBlocker() {
+	blocker := ParticipantOf(w.blocker, w.blockerWatch.Node())
+	if w.status != nil {
+		w.status.lasting = blocker.lasting()
+		isHolder := w.status.Holder.Path == w.blocker
+		if isHolder {
+			w.status.Holder = blocker
+		}
+		if isHolder || blocker.IsLasting {
+			w.q.reportStatus(*w.status)
+		}
+		w.expectHolderRead()
+	}
+	if w.q.OnWaiting != nil { // after the watch, because a server that refuses the watch keeps us from waiting
+		w.q.OnWaiting(blocker.lasting())
 	}
 }
 
-// newTimer returns a timer for the next doDue, nil if nothing will be due.
-//
-//go:noinline
+// newTimer returns a timer for the next doDue, or nil if nothing will be due.
 func (w *waiter) newTimer() *time.Timer {
-	until := min(w.status.untilSlow(), w.status.untilOwn())
+	until := min(w.status.UntilSlow(), w.status.untilOwn(), w.status.untilHolder())
 	if w.ownWatch == nil {
 		until = min(until, time.Until(w.settledAt))
 	}
@@ -120,13 +160,12 @@ func (w *waiter) newTimer() *time.Timer {
 	return time.NewTimer(until)
 }
 
-// doDue does what is due in a wait by the clock.
-//
-//go:noinline
+// doDue does the timed work of a wait that is due.
 func (w *waiter) doDue(ctx context.Context) error {
 	if w.status != nil {
-		w.status.warnIfSlow(w.q, w.path)
+		w.status.WarnIfSlow(w.q, w.path)
 		w.warnIfOwnHold()
+		w.readHolderIfDue(ctx)
 	}
 	if time.Until(w.settledAt) > 0 {
 		return nil
@@ -134,17 +173,15 @@ func (w *waiter) doDue(ctx context.Context) error {
 	return w.watchOwnNode(ctx)
 }
 
-// expectOwnHold has a wait for a hold of our own looked for, unless it was told already.
-//
-//go:noinline
+// expectOwnHold schedules the look for a hold of our own, unless the warning was logged already.
 func (w *waiter) expectOwnHold() {
 	if s := w.status; s != nil && !s.startedAt.IsZero() && s.holders == nil && !s.wasOwn {
 		s.ownAt = time.Now().Add(ownAfter)
 	}
 }
 
-// warnIfOwnHold warns once of a wait for a lock that the same client has held for ownAfter. Either another goroutine of
-// the process holds it, or the caller waits for itself, because it has not passed the lease's context on.
+// warnIfOwnHold warns once of a wait for a lock that the same client has held for ownAfter. Either another goroutine of the process
+// holds the lock, or the caller waits for itself, because the caller has not passed the context of the lease on.
 func (w *waiter) warnIfOwnHold() {
 	status := w.status
 	if status.untilOwn() > 0 {

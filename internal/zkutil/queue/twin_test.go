@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -20,7 +21,7 @@ import (
 func TestTwinIsRemoved(t *testing.T) {
 	for where, sequence := range map[string]string{"ahead": "0000000003", "behind": "0000000009"} {
 		t.Run(where, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(6*time.Second))
 				srv.Put("/m", nil)
@@ -60,7 +61,7 @@ func TestTwinIsRemoved(t *testing.T) {
 // While the server refuses to delete the twin, a waiter that reads the queue again and again does not
 // ask for the deletion more often, and gets its turn.
 func TestTwinIsRemovedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		other, s := fixture.TwoClients(t, srv, 6*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))

@@ -8,23 +8,23 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// AcquireUnder acquires a hold in the position of outer, which is an entry of a hold in the same
-// directory: the znode gets the number of outer's znode, as Curator's read lock does that is taken
-// under the write lock. Contenders that have queued behind outer stay behind the new hold when outer
-// ends. The new hold has outer's token.
+// AcquireUnder acquires a hold in the position of outer, which is an entry of a hold in the same directory: the znode gets the number of
+// outer's znode, like Curator's read lock under the write lock. Contenders that have queued behind outer stay behind the new hold when
+// outer ends. The new hold has outer's token.
 //
-// The caller must not leave outer before AcquireUnder has returned. If outer is lost meanwhile, the
-// error is the cause. If ctx ends first, the error is an InterruptedError.
+// The caller must not leave outer before AcquireUnder has returned. If outer is lost meanwhile, the error is the cause. If ctx ends
+// first, the error is an InterruptedError.
 func (q *Queue) AcquireUnder(ctx context.Context, outer *session.Entry) (*session.Entry, error) {
 	caller, startedAt := ctx, time.Now()
 	ctx, cancel := q.Session.WhileOpen(ctx)
 	defer cancel()
 	q.Session.Retain()
 	defer q.Session.Release()
-	place, err := q.Session.ExtraPlace(q.Dir, q.bytes()) // those who wait for a place may wait for outer
+	place, err := q.Session.Budget().ReserveAhead(q.Dir, q.ZnodeBytes()) // callers that wait for a place may wait for outer
 	if err != nil {
 		return nil, err
 	}
@@ -36,15 +36,15 @@ func (q *Queue) AcquireUnder(ctx context.Context, outer *session.Entry) (*sessio
 	if loss := outer.Loss(); err != nil && loss != nil {
 		return nil, loss
 	}
-	return entry, interrupted(caller, err, WaitStatus{}, startedAt)
+	return entry, Interrupted(caller, err, WaitStatus{}, startedAt)
 }
 
 // joinUnder creates a znode with the number of outer's znode, and makes it a hold.
 //
-// A listing with both znodes shows that outer's znode was there when the new one was created. So each
-// contender that lists the queue after outer's end finds the new one ahead. Without that listing, the
-// new znode might have come when a contender behind outer was already granted.
-func (q *Queue) joinUnder(ctx context.Context, place *session.Place, outer *session.Entry) (*session.Entry, error) {
+// A listing with both znodes shows that outer's znode existed at the creation of the new znode. So each contender that lists the queue
+// after outer's end finds the new znode ahead. Without such a listing, the new znode might have come after the grant of a contender
+// behind outer.
+func (q *Queue) joinUnder(ctx context.Context, place *budget.Reservation, outer *session.Entry) (*session.Entry, error) {
 	s := q.Session
 	_, outerName := zkutil.Split(outer.Path())
 	number, _ := sequenceOf(outerName, q.Markers)
@@ -52,7 +52,7 @@ func (q *Queue) joinUnder(ctx context.Context, place *session.Place, outer *sess
 	if err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
-	queue, err := session.Repeat(ctx, s, func() ([]Contender, error) { return q.listContenders(ctx) })
+	queue, err := session.Repeat(ctx, s, func() ([]Contender, error) { return q.ListContenders(ctx) })
 	if err == nil && !slices.ContainsFunc(queue, func(c Contender) bool { return c.Name == outerName }) {
 		err = zkutil.ErrNodeDeleted // of outer: another attempt would find the same, and outer may not know for a while
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// waiter is one znode of ours in a queue, and what was last read of the znode and of the queue.
-// One goroutine uses it.
+// waiter is one znode of ours in a queue, with the facts from the latest read of the znode and of the queue. Only one goroutine uses a
+// waiter.
 type waiter struct {
 	q    *Queue
 	s    *session.Session
@@ -22,43 +22,39 @@ type waiter struct {
 	self Contender
 
 	mayWait   bool  // for a predecessor
-	hasLooked bool  // the queue was looked at, and what was found is not used yet
-	failure   error // of that look
+	hasLooked bool  // the result of a look at the queue is not used yet
+	failure   error // of the look
 
-	joined []Contender // the queue as it was when the znode had been created; nil: it has to be read
-	near   string      // names next ahead of the first blocker, with "/" between them; "": none are kept. See between.go
+	joined []Contender // the queue right behind the create of the znode; nil: not read, or used already
 
 	epoch     uint64         // of the connection when the queue was last read
 	owner     int64          // session of the own znode; 0: not known yet
 	token     int64          // czxid of the own znode
-	outer     *session.Entry // of the hold whose number the znode has; nil: it has a number of its own
+	outer     *session.Entry // of the hold whose number the znode has; nil: the znode has its own number
 	ownWatch  *session.Watch // on the own znode; nil: none was set yet
 	isRevoked bool           // a peer has asked for the lease
 	twins     []Contender    // other znodes with our uuid, which are being deleted
 
-	blocker       string // path of the predecessor to wait for, as the rule decides; "": none
-	blockerWatch  *session.Watch
-	settling      *time.Timer // until the own znode has to be watched; nil: it is watched, or nothing is awaited
-	isOnlyBlocker bool        // our turn comes when the blocker has gone
-	isTurnNear    bool        // the same, but in a queue with AlwaysList only if nobody comes ahead
-	isNext        bool        // our turn comes when the blocker has gone, and everybody ahead of it
-	isBehind      bool        // directly behind the blocker
-	isFirst       bool        // nobody is ahead
+	blocker      string // path of the predecessor to wait for, as the rule decides; "": none
+	blockerWatch *session.Watch
+	settling     *time.Timer // until the own znode has to be watched; nil: the znode is watched, or the waiter awaits nothing
+	position     position
 
-	status    *WaitStatus // nil: nobody asks for it
-	settledAt time.Time   // when the wait for the blocker is no short one: see settlingTime
+	status    *WaitStatus // nil: nobody asks for the status
+	settledAt time.Time   // when the wait for the blocker counts as long: see settlingTime
 }
 
-// setPath gives a new waiter the path of its znode, which was not read yet.
+// setPath gives a new waiter the path of its znode, which is still unread.
 func (w *waiter) setPath(path string) {
 	_, name := zkutil.Split(path)
 	w.path = path
 	w.self, _ = newContender(name, w.q.Markers)
 }
 
-// awaitHold blocks until the rule lets the waiter proceed, and makes its znode a hold. It returns
-// ErrNotAcquired if it would have to wait and may not. After an error it has left the queue.
+// awaitHold blocks until the rule lets the waiter proceed, and makes the znode a hold. awaitHold returns ErrNotAcquired if the waiter
+// would have to wait and may not. After an error the waiter has left the queue.
 func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
+	defer w.releaseBlocker()
 	for ; ; w.hasLooked = false {
 		if !w.hasLooked {
 			w.failure = w.lookInShortTask(ctx)
@@ -84,7 +80,7 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 	}
 }
 
-// giveUp leaves the queue because of an error, which it returns.
+// giveUp leaves the queue because of an error, and returns the error.
 func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) {
 	w.q.reportJoined("")
 	w.leaveQueue(ctx, why)
@@ -95,12 +91,14 @@ func (w *waiter) lookInShortTask(ctx context.Context) error {
 	return w.s.RunShortTask(ctx, w.look)
 }
 
-// look reads the queue, and watches the blocker if there is one. It returns ErrNotAcquired if there is one
-// and the waiter may not wait. If it leaves no watch, our turn has come.
+// look reads the queue, and watches the blocker if the rule names a blocker. look returns ErrNotAcquired if the waiter has a blocker and
+// may not wait. If look leaves no watch, our turn has come.
 func (w *waiter) look(ctx context.Context) error {
 	for {
-		w.isTurnNear = w.isTurnNear && w.blockerWatch != nil && w.blockerWatch.IsGone()
-		w.blockerWatch = nil
+		if w.blockerWatch == nil || !w.blockerWatch.IsGone() {
+			w.position.turn = turnAtListing
+		}
+		w.releaseBlocker()
 		if err := w.refresh(ctx); err != nil || w.blocker == "" {
 			return err
 		}
@@ -112,14 +110,19 @@ func (w *waiter) look(ctx context.Context) error {
 			w.blockerWatch = watch
 			return err
 		}
-		if w.isOnlyBlocker && w.s.TellsEveryEvent() && w.knowsOwnNode() {
-			w.isFirst = w.isBehind
+		if w.position.hasOnlyBlocker() && w.s.TellsEveryEvent() && w.knowsOwnNode() {
+			w.position = w.position.advanced()
 			return nil // see takeTurn
 		}
 	}
 }
 
-// refresh looks at the queue, and at the own znode if that may have changed.
+func (w *waiter) releaseBlocker() {
+	w.s.ReleaseWatch(w.blockerWatch)
+	w.blockerWatch = nil
+}
+
+// refresh looks at the queue, and at the own znode if the znode may have changed.
 func (w *waiter) refresh(ctx context.Context) error {
 	_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refreshOnce(ctx) })
 	return err
@@ -150,8 +153,7 @@ func (w *waiter) refreshOnce(ctx context.Context) error {
 	return nil
 }
 
-// takeJoined returns the queue as it was when the znode had been created, the first time, nil afterwards
-// and on another connection.
+// takeJoined returns the queue right behind the create of the znode, the first time; nil afterwards and on another connection.
 func (w *waiter) takeJoined(epoch uint64) []Contender {
 	joined := w.joined
 	if w.joined = nil; w.epoch != epoch {
@@ -160,11 +162,11 @@ func (w *waiter) takeJoined(epoch uint64) []Contender {
 	return joined
 }
 
-// readNodeAndQueue sends all its requests before it waits for an answer. The own znode is read only if
-// nothing is known of it, or its watch has fired: the queue shows whether it is there. If it is likely to show that our
-// turn has come, the grant's proof goes with it.
+// readNodeAndQueue sends all its requests before the first wait for an answer. The own znode is read only if nothing is known of the
+// znode, or its watch has fired: the queue shows whether the znode exists. If the answer is likely to show that our turn has come,
+// readNodeAndQueue also sends the proof for the grant.
 func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64) ([]Contender, error) {
-	if w.isTurnNear && w.epoch == epoch {
+	if w.position.isTurnNear() && w.epoch == epoch {
 		defer w.s.StartProof(ctx, w.path)()
 	}
 	var ownRead *session.OwnRead
@@ -174,7 +176,7 @@ func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64) ([]Contende
 			return nil, err
 		}
 	}
-	queue, err := w.q.listContenders(ctx)
+	queue, err := w.q.ListContenders(ctx)
 	if ownRead != nil {
 		if err := w.recordOwnNode(ctx, ownRead); err != nil {
 			return nil, err
@@ -183,8 +185,8 @@ func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64) ([]Contende
 	return queue, err
 }
 
-// recordOwnNode takes the token, the owner, and a revocation that has come already from one read,
-// which also sets the watch for a deletion and a later revocation: so nothing between is missed.
+// recordOwnNode records the token, the owner, and an earlier revocation from one read, which also sets the watch for a deletion and a
+// later revocation. So the waiter misses nothing in between.
 func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) error {
 	n, watch, err := ownRead.Wait(ctx)
 	if err != nil {
@@ -198,12 +200,11 @@ func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) er
 	return nil
 }
 
-// withoutTwins returns the queue without the other znodes that carry our uuid, and has those
-// deleted. They come from a create that the server has executed twice. A waiter that waited for
-// its own twin would wait forever.
+// withoutTwins returns the queue without the other znodes that carry our uuid, and has the session delete such twins. A twin comes from
+// a create that the server has executed twice. A waiter that waited for its own twin would wait forever.
 func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contender {
-	uuid := session.ProtectionOf(w.self.Name)
-	isTwin := func(c Contender) bool { return uuid != "" && c != w.self && session.ProtectionOf(c.Name) == uuid }
+	uuid := zkutil.ProtectionOf(w.self.Name)
+	isTwin := func(c Contender) bool { return uuid != "" && c != w.self && zkutil.ProtectionOf(c.Name) == uuid }
 	if !slices.ContainsFunc(queue, isTwin) {
 		return queue
 	}
@@ -222,13 +223,10 @@ func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contende
 	return others
 }
 
-// awaitBlocker blocks until the blocker or the own znode may have changed, or the connection has.
-// isOurTurn says that no other look at the queue is needed: see takeTurn.
+// awaitBlocker blocks until the blocker, the own znode or the connection may have changed. isOurTurn reports that the waiter needs no
+// other look at the queue: see takeTurn.
 func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
-	w.recordHolder()
-	if w.q.OnWaiting != nil { // after the watch, because a server that refuses it keeps us from waiting
-		w.q.OnWaiting()
-	}
+	w.recordBlocker()
 	w.settledAt = time.Now().Add(w.settlingTime())
 	defer w.endSettling()
 	for {
@@ -252,7 +250,7 @@ func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
 				return false, err
 			}
 		case bySettling:
-			w.settling = nil // it has fired
+			w.settling = nil // the timer has fired
 			if err := w.doDue(ctx); err != nil {
 				return false, err
 			}
@@ -266,16 +264,16 @@ func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
 // claimHold makes the znode a hold: see Session.Grant.
 func (w *waiter) claimHold(ctx context.Context) (*session.Entry, error) {
 	return w.s.Grant(ctx, session.Claim{
-		Key: w.q.holdKey(), Path: w.path, Token: w.token, Owner: w.owner, Own: w.ownWatch, Epoch: w.epoch,
-		IsRevoked: w.isRevoked, IsFirst: w.isFirst, KeepNode: w.q.KeepNode, UserPath: w.q.Path, Data: w.q.Data,
+		Key: w.q.HoldKey(), Path: w.path, Token: w.token, Owner: w.owner, Own: w.ownWatch, Epoch: w.epoch,
+		IsRevoked: w.isRevoked, IsFirst: w.position.isFirst, MaxHold: w.q.MaxHold, KeepNode: w.q.KeepNode, UserPath: w.q.Path, Data: w.q.Data,
 	})
 }
 
-// leaveQueue deletes the znode in the background. For a TryAcquire that was not granted it waits
-// until the znode is gone; after other failures there is no time or no znode left.
+// leaveQueue deletes the znode in the background. For a TryAcquire that was not granted, leaveQueue waits until the znode is gone; after
+// other failures no time or no znode is left.
 func (w *waiter) leaveQueue(ctx context.Context, why error) {
 	if errors.Is(why, zkutil.ErrContenderLost) {
-		w.s.ForgetNode(w.path) // so that its place is free for the next attempt
+		w.s.Budget().Free(w.path) // so that the place is free for the next attempt
 	}
 	removed := w.s.RemoveLater(ctx, w.path)
 	if !errors.Is(why, zkutil.ErrNotAcquired) {

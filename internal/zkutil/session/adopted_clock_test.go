@@ -16,7 +16,7 @@ import (
 
 // A machine that was suspended some time ago: that counts for nobody who comes later.
 func TestAdoptedAfterASuspension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		conn, events, err := zk.Connect([]string{srv.A}, 6*time.Second, zk.WithDialer(srv.Dial), zk.WithLogInfo(false), zk.WithLogger(testkit.Quiet{}))
 		require.NoError(t, err)

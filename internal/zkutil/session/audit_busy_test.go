@@ -2,11 +2,11 @@ package session_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -17,7 +17,7 @@ func TestWaiterIsNotToldBesideShortHolds(t *testing.T) {
 	const timeout = 6 * time.Second
 	for _, isShown := range []bool{false, true} {
 		for _, hold := range []time.Duration{timeout / 12, timeout / 4} {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 				other := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[2]))
 				s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))

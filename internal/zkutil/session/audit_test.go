@@ -15,9 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -27,7 +28,7 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 	const timeout = 6 * time.Second
 	for name, late := range map[string]bool{"to a waiter": false, "to a newcomer": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 				other := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[2]))
 				e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
@@ -61,7 +62,7 @@ func TestServerShowsWhatIsGone(t *testing.T) {
 func TestNextServerMayBeBehind(t *testing.T) {
 	for name, since := range map[string]uint64{"the same connection": 0, "the next one": 1} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(6*time.Second))
 				srv.Put("/ghost", nil)
@@ -74,7 +75,7 @@ func TestNextServerMayBeBehind(t *testing.T) {
 }
 
 // rarely is how many session timeouts pass at most between two audits of a session that holds nothing.
-const rarely = zkutil.TimeoutsPerAudit + zkutil.TimeoutsOfJitter
+const rarely = trust.TimeoutsPerAudit + trust.TimeoutsOfJitter
 
 // found is how long it may take until reads find what was not told.
 func found(timeout time.Duration) time.Duration { return 2*timeout + 100*time.Millisecond }
@@ -91,7 +92,7 @@ func TestWaiterIsNotTold(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				other, s := fixture.TwoClients(t, srv, timeout)
 				if tt.adopted {
@@ -123,7 +124,7 @@ func TestWaiterIsNotTold(t *testing.T) {
 // Of hundreds of waiters in one session each is found: T/6 later for each 128 znodes that are watched.
 func TestOneOfManyIsNotTold(t *testing.T) {
 	const timeout, many = 6 * time.Second, 3*session.MaxAudited + 1
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		other, s := fixture.TwoClients(t, srv, timeout)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +139,7 @@ func TestOneOfManyIsNotTold(t *testing.T) {
 		for i := 0; i < many; i += session.MaxAudited {
 			fixture.Untold(srv, func() { require.NoError(t, holds[i].Leave()) })
 			rounds := 2*many/session.MaxAudited + 1 // their own znodes are watched, too
-			fixture.Pass(timeout + timeout/zkutil.BeatsPerTimeout*time.Duration(rounds) + 100*time.Millisecond)
+			fixture.Pass(timeout + timeout/trust.BeatsPerTimeout*time.Duration(rounds) + 100*time.Millisecond)
 			require.NotEmpty(t, turns[i], i)
 			require.NoError(t, (<-turns[i]).Entry.Leave())
 		}
@@ -158,7 +159,7 @@ func TestOneOfManyIsNotTold(t *testing.T) {
 func TestRightToReadIsTakenFromWaiters(t *testing.T) {
 	for name, gone := range map[string]bool{"and the znodes stay": false, "and the znodes go": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { takeRightToRead(t, gone) })
+			testkit.Bubble(t, func(t *testing.T) { takeRightToRead(t, gone) })
 		})
 	}
 }
@@ -208,7 +209,7 @@ func takeRightToRead(t *testing.T, gone bool) {
 // and nothing else. A server that tells everything is not left.
 func TestAuditsOfAWaiter(t *testing.T) {
 	const timeout, timeouts = 6 * time.Second, 100
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		other, s := fixture.TwoClients(t, srv, timeout)
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
@@ -231,7 +232,7 @@ func TestAuditsOfAWaiter(t *testing.T) {
 		fixture.Pass(timeouts*timeout + time.Millisecond)
 		srv.OnWrite(nil)
 		require.InDelta(t, timeouts, reads.Load(), 2)
-		require.LessOrEqual(t, int(audits.Load()), timeouts/zkutil.TimeoutsPerAudit)
+		require.LessOrEqual(t, int(audits.Load()), timeouts/trust.TimeoutsPerAudit)
 		require.GreaterOrEqual(t, int(audits.Load()), timeouts/rarely-1)
 		require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), int(audits.Load()))
 		require.Len(t, srv.Dialled(), 2)
@@ -258,7 +259,7 @@ func requestsOf(srv *fixture.Ensemble, s *session.Session, start time.Time, ops 
 // Clients that begin to wait at the same time do not audit at the same time.
 func TestAuditsDoNotMarchInStep(t *testing.T) {
 	const timeout, clients = 6 * time.Second, 20
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		srv.Put("/m", nil)
 		holder := fixture.Connect(t, srv.Config(timeout, srv.A))
@@ -292,7 +293,7 @@ func TestAuditsDoNotMarchInStep(t *testing.T) {
 
 // A watch that was refused is set by the next call: nobody shares the refusal.
 func TestRefusedWatchIsNotShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		_, err := s.Watch(t.Context(), "/x")
@@ -304,5 +305,34 @@ func TestRefusedWatchIsNotShared(t *testing.T) {
 		srv.Delete("/x")
 		synctest.Wait()
 		require.True(t, w.IsGone())
+	})
+}
+
+// A znode that somebody deletes and creates again is no lie of the server: it costs no connection.
+func TestZnodeThatIsCreatedAgainIsNotBlamedOnTheServer(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		srv.Put("/config", nil)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		_, w, err := s.Persistent().Read(t.Context(), "/config")
+		require.NoError(t, err)
+		s.Retain()
+		defer s.Release()
+		var isDeleted, isBack atomic.Bool
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			switch {
+			case r.Op == zktest.OpMulti && r.Path == "/config" && isDeleted.CompareAndSwap(false, true):
+				srv.Delete("/config")
+			case r.Op == zktest.OpGetData && isDeleted.Load() && isBack.CompareAndSwap(false, true):
+				srv.Put("/config", nil)
+			}
+			return zktest.Fault{}
+		})
+		connects := srv.Log.Count(zktest.OpConnect)
+		fixture.Eventually(t, 2*rarely*6*time.Second, isBack.Load)
+		fixture.Pass(time.Second)
+		require.True(t, w.HasFired())
+		require.Equal(t, connects, srv.Log.Count(zktest.OpConnect))
+		s.ReleaseWatch(w)
 	})
 }

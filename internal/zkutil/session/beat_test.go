@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -26,7 +28,7 @@ func every(first, period time.Duration, n int) []time.Duration {
 
 func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 60 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(timeout))
 			start := time.Now()
@@ -46,7 +48,7 @@ func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 
 // A waiter commits nothing. What proves its session is sent when its turn comes, and its heartbeats begin with its hold.
 func TestNoHeartbeatWhileAwaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
@@ -67,7 +69,7 @@ func TestNoHeartbeatWhileAwaited(t *testing.T) {
 
 // A hold that is granted on a proof of some time ago is proven again at once.
 func TestHeartbeatAtTheGrantOnAnOldProof(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
@@ -87,7 +89,7 @@ func TestHeartbeatAtTheGrantOnAnOldProof(t *testing.T) {
 }
 
 func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		for _, dir := range []string{"/a", "/b", "/c"} {
@@ -101,7 +103,7 @@ func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
 }
 
 func TestNoHeartbeatWhileIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		fixture.Connect(t, srv.Config(6*time.Second))
 		fixture.Pass(time.Minute)
@@ -111,7 +113,7 @@ func TestNoHeartbeatWhileIdle(t *testing.T) {
 
 // Then the watches are checked now and then, and that is all.
 func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -122,7 +124,7 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
 		}
-		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 15*zkutil.AuditsPerTimeout)
+		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 15*trust.AuditsPerTimeout)
 		written := time.Now()
 		fixture.Pass(1100 * time.Millisecond)
 		beats := srv.Log.Requests(zktest.OpMulti)
@@ -133,7 +135,7 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 
 // A refused write says that the line works, and nothing about the session.
 func TestRefusedWriteProvesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -148,7 +150,7 @@ func TestRefusedWriteProvesNothing(t *testing.T) {
 
 // A read proves nothing: a server that is cut off answers it.
 func TestReadProvesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -164,7 +166,7 @@ func TestReadProvesNothing(t *testing.T) {
 // The znode that the heartbeat checks may be gone: then its hold ends, and the next
 // heartbeat checks another.
 func TestHeartbeatMissesOurZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -20,7 +21,7 @@ import (
 // But a new leader ends it after the 4 s of its creation.
 func TestRaisedBoundEndsTheHoldBeforeANewLeaderDoes(t *testing.T) {
 	for phase := range 20 {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s, next := fixture.Connect(t, srv.Config(4*time.Second)), fixture.Connect(t, srv.Config(4*time.Second, srv.B))
 			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -48,7 +49,7 @@ func TestRaisedBoundEndsTheHoldBeforeANewLeaderDoes(t *testing.T) {
 
 // The heartbeats keep the time of the creation as well, or no proof would come in time.
 func TestRaisedBoundKeepsTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -65,7 +66,7 @@ func TestRaisedBoundKeepsTheHold(t *testing.T) {
 
 // What a new session is granted counts for that one.
 func TestBoundOfANewSessionIsItsOwn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.SetSessionTimeouts(30*time.Second, time.Minute)
@@ -79,7 +80,7 @@ func TestBoundOfANewSessionIsItsOwn(t *testing.T) {
 
 // A server may grant the same session less than the one before: trust is taken back, and that is said.
 func TestLoweredBoundShortensTrust(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		var logged bytes.Buffer
 		cfg := srv.Config(30 * time.Second)
@@ -102,7 +103,7 @@ func TestLoweredBoundShortensTrust(t *testing.T) {
 // The answer of a server with a lower bound may be lost: by then the server has moved the session's end. Where a server has
 // granted less before, the client reckons with that.
 func TestLostAnswerOfALowerBound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		loseAnswerOfLowerBound(t, srv, 6*time.Second)
 	})
@@ -117,7 +118,7 @@ func TestEndedHoldIsNotTrusted(t *testing.T) {
 		zkutil.ErrSessionLost: func(srv *fixture.Ensemble, s *session.Session, _ *session.Entry) { srv.Expire(fixture.SessionID(s)) },
 		zkutil.ErrSuspended:   func(srv *fixture.Ensemble, _ *session.Session, _ *session.Entry) { srv.Stop() },
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			cfg := srv.Config(6 * time.Second)
 			cfg.SuspendEnds = want == zkutil.ErrSuspended //nolint:errorlint // a key of the table
@@ -135,7 +136,7 @@ func TestEndedHoldIsNotTrusted(t *testing.T) {
 
 // While the machine is suspended Go's clock stands still, and the servers' goes on.
 func TestSuspendedMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg, suspended := srv.Config(6*time.Second), make(chan time.Duration, 1)
 		suspended <- time.Hour // some time ago
@@ -160,7 +161,7 @@ func TestSuspendedMachine(t *testing.T) {
 
 // Without anybody who asks, the context ends with the next heartbeat at the latest.
 func TestContextAfterASuspension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg, suspended := srv.Config(6*time.Second), make(chan time.Duration, 1)
 		suspended <- 0
@@ -188,7 +189,7 @@ func TestSlowHandshakesOnlyDelay(t *testing.T) {
 	const timeout = 4 * time.Second
 	for _, handshake := range []time.Duration{700 * time.Millisecond, timeout / 2, timeout * 3 / 4} {
 		for _, servers := range []int{1, 3} {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 				s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 				srv.SlowHandshakes(handshake)
@@ -207,7 +208,7 @@ func TestSlowHandshakesOnlyDelay(t *testing.T) {
 // The list of many contenders takes longer to arrive than a heartbeat may go without an answer.
 func TestLongAnswerOnASlowLine(t *testing.T) {
 	const timeout, contenders = 4 * time.Second, 25_000
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		busy := "/busy"
 		for i := range contenders { // of higher numbers than ours
@@ -220,6 +221,7 @@ func TestLongAnswerOnASlowLine(t *testing.T) {
 		e := fixture.Acquire(t, fixture.MutexOn(s, busy))
 		require.Less(t, time.Since(start), 2*timeout)
 		require.Greater(t, time.Since(start), timeout/6, "it was no slow line")
+		require.EqualValues(t, 1, s.Snapshot().Epoch, "the client stays with a server whose answer is on its way")
 		require.NoError(t, holds.Context().Err(), "nor does it cost another lease")
 		srv.SetBandwidth(0)
 		require.NoError(t, e.Leave())

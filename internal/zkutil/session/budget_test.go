@@ -2,20 +2,21 @@ package session_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A second znode of one create is charged until it is gone.
 func TestTwinCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.MaxBytes = 2 * session.BytesOf("/m", "lock-")
@@ -35,12 +36,12 @@ func TestTwinCounts(t *testing.T) {
 		})
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
 		require.True(t, isMade)
-		require.Equal(t, session.Budget{Used: cfg.MaxBytes, Rooms: 1, Nodes: 2}, s.Budget())
+		require.Equal(t, budget.Usage{Used: cfg.MaxBytes, Directories: 1, Nodes: 2}, s.Budget().Usage())
 		_, err := fixture.MutexOn(s, "/n").Acquire(t.Context())
 		require.ErrorIs(t, err, zkutil.ErrSessionFull)
 		require.NoError(t, e.Leave())
 		e = fixture.Acquire(t, fixture.MutexOn(s, "/n"))
 		require.NoError(t, e.Leave())
-		require.Equal(t, 1, s.Budget().Nodes)
+		require.Equal(t, 1, s.Budget().Usage().Nodes)
 	})
 }

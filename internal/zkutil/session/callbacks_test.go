@@ -12,12 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
 func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		order := s.Callbacks()
@@ -47,7 +48,7 @@ func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
 
 // A hanging callback of one recipe does not hold up another's.
 func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		hang, ran := make(chan struct{}), make(chan struct{})
@@ -59,7 +60,7 @@ func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
 }
 
 func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		var log syncBuffer
 		cfg := srv.Config(6 * time.Second)
@@ -77,7 +78,7 @@ func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
 
 // Session ids never reach a log: a session's password follows from them.
 func TestNoSessionIDIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		var log syncBuffer
 		cfg := srv.Config(6 * time.Second)
@@ -119,7 +120,7 @@ func (s *syncBuffer) String() string {
 
 // A panic in a callback that Close does not wait for any more is logged all the same.
 func TestPanicAfterCloseIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		var log syncBuffer
 		cfg := srv.Config(6 * time.Second)
@@ -140,7 +141,7 @@ func TestPanicAfterCloseIsLogged(t *testing.T) {
 func TestDefaultLogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.Logger = nil

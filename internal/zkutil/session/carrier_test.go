@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -33,7 +34,7 @@ func onBothCarriers(t *testing.T, test func(t *testing.T, srv *fixture.Ensemble,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				srv.Put("/a", []byte("data"))
 				test(t, srv, connect(t, srv))
@@ -216,7 +217,7 @@ func TestCarriersWatch(t *testing.T) {
 // On an own connection all watches fire when it is replaced, because they stood at the server of the last
 // one. A watch that is set after that stands.
 func TestWatchesFireOnAReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		srv.Put("/a", nil)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
@@ -246,7 +247,7 @@ func TestWatchesFireOnAReconnect(t *testing.T) {
 // happened meanwhile is told.
 func TestUserWatchesSurviveAReconnect(t *testing.T) {
 	for _, isShared := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			for _, path := range []string{"/a", "/b", "/c"} {
 				srv.Put(path, nil)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -38,7 +38,7 @@ func TestSearchIsInterrupted(t *testing.T) {
 		for _, isAdopted := range []bool{false, true} {
 			for _, op := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2} {
 				t.Run(fmt.Sprintf("%s at %v, adopted %v", name, op, isAdopted), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t)
 						var s *session.Session
 						if isAdopted {
@@ -73,7 +73,7 @@ func TestSearchIsInterrupted(t *testing.T) {
 
 // A list whose sync was refused counts for nothing: the server may lag behind.
 func TestSearchNeedsItsSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.Put("/m", nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -19,7 +20,7 @@ import (
 // deadlock of the bubble.
 
 func TestCloseEndsHoldsAndWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -38,7 +39,7 @@ func TestCloseEndsHoldsAndWaits(t *testing.T) {
 }
 
 func TestCloseConcurrently(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		var closers sync.WaitGroup
@@ -75,7 +76,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				const timeout = 6 * time.Second
 				cfg := srv.Config(timeout)
@@ -109,7 +110,7 @@ func TestConnectThatFailsLeavesNothing(t *testing.T) {
 		func(srv *fixture.Ensemble) { srv.Hang(srv.A) },
 		func(srv *fixture.Ensemble) { srv.Partition() },
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			trouble(srv)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +124,7 @@ func TestConnectThatFailsLeavesNothing(t *testing.T) {
 
 // Somebody closes the zk.Conn under us: everything ends as with Close.
 func TestConnClosedByTheUser(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -131,15 +132,8 @@ func TestConnClosedByTheUser(t *testing.T) {
 		synctest.Wait()
 		s.Conn().Close()
 		_, cause := fixture.Ended(t, e)
-		require.Error(t, cause)
-		got := <-turn
-		if got.Err == nil { // the server told of the holder's znode first: it must end
-			var at time.Time
-			at, got.Err = fixture.Ended(t, got.Entry)
-			require.Equal(t, got.At, at)
-			require.Error(t, got.Entry.Leave())
-		}
-		require.Error(t, got.Err)
+		require.ErrorIs(t, cause, zkutil.ErrClosed)
+		require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
 		_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
 		require.ErrorIs(t, err, zkutil.ErrClosed)
 		require.Equal(t, session.Closed, s.State())
@@ -148,7 +142,7 @@ func TestConnClosedByTheUser(t *testing.T) {
 
 // A callback of the user that never returns does not hang Close.
 func TestCloseWithAHangingCallback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, err := session.Connect(t.Context(), srv.Config(6*time.Second))
 		require.NoError(t, err)
@@ -162,7 +156,7 @@ func TestCloseWithAHangingCallback(t *testing.T) {
 }
 
 func TestAdoptedWithUnknownTimeoutEndsAtDisconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, _ := fixture.Adopt(t, srv, 0)
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -181,7 +175,7 @@ func TestAdoptedWithUnknownTimeoutEndsAtDisconnect(t *testing.T) {
 }
 
 func TestAdoptedWithKnownTimeoutKeepsTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, _ := fixture.Adopt(t, srv, 6*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -202,7 +196,7 @@ func TestAdoptedWithKnownTimeoutKeepsTheDeadline(t *testing.T) {
 }
 
 func TestCloseOfAnAdoptedConnectionLeavesItUsable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, conn := fixture.Adopt(t, srv, 6*time.Second)
 		fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -219,7 +213,7 @@ func TestCloseOfAnAdoptedConnectionLeavesItUsable(t *testing.T) {
 
 // The session of an adopted connection expires: the events say so, in whatever shape.
 func TestAdoptedSessionExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, conn := fixture.Adopt(t, srv, 6*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -234,7 +228,7 @@ func TestAdoptedSessionExpires(t *testing.T) {
 // zk.Conn sets the watches again by a request of its own, which may be on its way.
 func TestCloseRightAfterReconnect(t *testing.T) {
 	for range fixture.Shorter(300) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			fixture.Acquire(t, fixture.MutexOn(s, "/m"))

@@ -13,16 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A paused server accepts and does not answer: zk.Conn would wait for 26 s at T = 4 s.
 func TestHangingHandshakeFailsAfterASixth(t *testing.T) {
 	for _, timeout := range []time.Duration{1200 * time.Millisecond, 6 * time.Second, 30 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
 			good, bad := srv.A, srv.B
@@ -47,7 +48,7 @@ func TestConnectTellsWhyItFailed(t *testing.T) {
 		"handshake with pipe: read pipe: i/o timeout": func(srv *fixture.Ensemble) { srv.Hang(srv.A) },
 		"dial pipe: i/o timeout":                      func(srv *fixture.Ensemble) { srv.Partition() },
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			trouble(srv)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -61,7 +62,7 @@ func TestConnectTellsWhyItFailed(t *testing.T) {
 
 // zk.Conn leaves one open per expiry.
 func TestOneSocketIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		for range 50 {
@@ -78,7 +79,7 @@ func TestOneSocketIsOpen(t *testing.T) {
 // The negotiated timeout counts, not the one asked for, and it may change with the
 // session.
 func TestTimeoutIsTheServers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		before := fixture.NewEnsemble(t, zktest.WithSessionTimeouts(12*time.Second, time.Minute))
 		after := fixture.NewEnsemble(t, zktest.WithSessionTimeouts(24*time.Second, time.Minute))
 		after.Stop()
@@ -102,7 +103,7 @@ func TestTimeoutIsTheServers(t *testing.T) {
 
 // The same session may be granted another timeout by each handshake.
 func TestTimeoutOfOneSessionIsTheLatest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(12 * time.Second)
 		grants := []time.Duration{12 * time.Second, 6 * time.Second, 3 * time.Second, 9 * time.Second}
@@ -122,7 +123,7 @@ func TestTimeoutOfOneSessionIsTheLatest(t *testing.T) {
 			if i > 0 {
 				// Between two heartbeats, because one that is just being sent waits for the next
 				// connection, where another one is sent beside it.
-				fixture.Pass(least / zkutil.BeatsPerTimeout / 4)
+				fixture.Pass(least / trust.BeatsPerTimeout / 4)
 				srv.Disconnect()
 				fixture.Eventually(t, time.Second, func() bool { return handshakes == i+1 && s.State() == session.Connected })
 			}
@@ -133,9 +134,9 @@ func TestTimeoutOfOneSessionIsTheLatest(t *testing.T) {
 			fixture.Pass(granted)
 			require.NoError(t, e.Context().Err())
 			require.LessOrEqual(t, time.Until(e.TrustedUntil()), 2*granted/3)
-			require.GreaterOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), zkutil.BeatsPerTimeout-1)
+			require.GreaterOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), trust.BeatsPerTimeout-1)
 			if granted == least {
-				require.LessOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), zkutil.BeatsPerTimeout+1)
+				require.LessOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), trust.BeatsPerTimeout+1)
 				require.Greater(t, time.Until(e.TrustedUntil()), granted/3)
 			}
 		}
@@ -149,7 +150,7 @@ func opOf(frame []byte) int32 { return int32(binary.BigEndian.Uint32(frame[8:]))
 // A failing resend of credentials makes a bare zk.Conn wait for itself for good
 // (go-zookeeper PR 163).
 func TestFailedResendOfCredentials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("user:password")}}
@@ -173,7 +174,7 @@ func TestFailedResendOfCredentials(t *testing.T) {
 
 // The credentials are sent before Connect returns, and again on every connection.
 func TestCredentialsOnEveryConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.Auth = []session.Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
@@ -190,7 +191,7 @@ func TestCredentialsOnEveryConnection(t *testing.T) {
 // With a watch to set again too: its request waits for the answers to the credentials,
 // and other answers for it.
 func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(30 * time.Second)
 		cfg.Auth = []session.Auth{{"digest", []byte("a:a")}, {"digest", []byte("b:b")}}
@@ -216,7 +217,7 @@ func TestCredentialsAndWatchesOnAReconnect(t *testing.T) {
 // the server would find nothing to report, and the change would never be told.
 func TestChangeInTheGapIsReported(t *testing.T) {
 	for range fixture.Shorter(100) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/node", []byte("old"))
@@ -246,7 +247,7 @@ func TestChangeInTheGapIsReported(t *testing.T) {
 // The same with requests that zk.Conn itself had in its queue: they bypass the gate.
 func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
 	for range fixture.Shorter(100) {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/node", []byte("old"))
@@ -270,7 +271,7 @@ func TestChangeInTheGapIsReportedBesideForeignCalls(t *testing.T) {
 // With so many watches that zk.Conn takes its time, and several requests, to set them
 // again: none of the changes in the gap is lost.
 func TestManyChangesInTheGapAreReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		long := strings.Repeat("x", 1000)

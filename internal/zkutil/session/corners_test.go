@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -37,7 +38,7 @@ func lessGranted(dial zk.Dialer, timeout time.Duration) zk.Dialer {
 // session live for that alone, so a hold ends by it, though the proof before promised more.
 func TestLessGrantedToTheSameSession(t *testing.T) {
 	const before, after = 6 * time.Second, 3 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(before)
 		cfg.Dialer = lessGranted(cfg.Dialer, after)
@@ -61,9 +62,9 @@ func TestLessGrantedToTheSameSession(t *testing.T) {
 }
 
 // claimOf is a claim of a contender who has looked, and would be granted now.
-func claimOf(t *testing.T, s *session.Session, dir string) session.Claim {
+func claimOf(t *testing.T, s *session.Session) session.Claim {
 	t.Helper()
-	path, err := s.CreateProtected(t.Context(), dir, "lock-", nil)
+	path, err := s.CreateProtected(t.Context(), "/m", "lock-", nil)
 	require.NoError(t, err)
 	before := s.Snapshot()
 	reading, err := s.StartReadOwn(t.Context(), path)
@@ -75,10 +76,10 @@ func claimOf(t *testing.T, s *session.Session, dir string) session.Claim {
 
 // Close comes between the last look and the grant.
 func TestNoGrantOnAClosedSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		claim := claimOf(t, s, "/m")
+		claim := claimOf(t, s)
 		s.Abort()
 		_, err := s.Grant(t.Context(), claim)
 		require.ErrorIs(t, err, zkutil.ErrClosed)
@@ -87,12 +88,50 @@ func TestNoGrantOnAClosedSession(t *testing.T) {
 	})
 }
 
-// The context of the caller ends between the last look and the grant.
-func TestNoGrantAfterTheEndOfTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// The user closes zk.Conn between the last look and the grant. The server has not executed the request yet.
+func TestNoGrantOnceTheUserHasClosedTheConnection(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		claim := claimOf(t, s, "/m")
+		claim := claimOf(t, s)
+		srv.Once(zktest.OpClose, zktest.Fault{Lost: zktest.NoAnswer})
+		done := make(chan struct{})
+		go func() { // ends after a second, without an answer; joined below
+			s.Conn().Close()
+			close(done)
+		}()
+		synctest.Wait()
+		require.Len(t, srv.Children("/m"), 1)
+		_, err := s.Grant(t.Context(), claim)
+		holds := s.Tables().Holds
+		<-done
+		require.ErrorIs(t, err, zkutil.ErrClosed)
+		require.Zero(t, holds)
+		require.NoError(t, s.Close())
+	})
+}
+
+// An event between the last look and the grant tells that the znode has gone.
+func TestNoGrantOfAGoneZnode(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		claim := claimOf(t, s)
+		srv.Delete(claim.Path)
+		synctest.Wait()
+		_, err := s.Grant(t.Context(), claim)
+		require.ErrorIs(t, err, zkutil.ErrContenderLost)
+		require.ErrorIs(t, err, zkutil.ErrNodeDeleted)
+		require.Zero(t, s.Tables().Holds)
+	})
+}
+
+// The context of the caller ends between the last look and the grant.
+func TestNoGrantAfterTheEndOfTheContext(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		claim := claimOf(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := s.Grant(ctx, claim)
@@ -104,10 +143,10 @@ func TestNoGrantAfterTheEndOfTheContext(t *testing.T) {
 // The znode is gone when it is to be proven: the contender joins again, and his caller gets to
 // see no error of the server.
 func TestProofOfAGoneZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		claim := claimOf(t, s, "/m")
+		claim := claimOf(t, s)
 		fixture.Untold(srv, func() { srv.Delete(claim.Path) })
 		err := s.Prove(t.Context(), claim.Path)
 		require.ErrorIs(t, err, zkutil.ErrContenderLost)
@@ -118,7 +157,7 @@ func TestProofOfAGoneZnode(t *testing.T) {
 // The server refuses the deletion of a znode, and then its session is over: nobody asks for
 // that any more, and the new session is idle.
 func TestRefusedDeleteEndsWithTheSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.OperationTimeout = time.Second
@@ -147,7 +186,7 @@ func TestRefusedDeleteEndsWithTheSession(t *testing.T) {
 // The answer to a create is lost, and two znodes carry the uuid: one is the contender's, the
 // other one goes.
 func TestLostCreateAnswerAndTwoZnodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
@@ -172,7 +211,7 @@ func TestLostCreateAnswerAndTwoZnodes(t *testing.T) {
 // their answers show that the line moves, so it is not closed.
 func TestAnswersShowThatTheLineMoves(t *testing.T) {
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -191,7 +230,7 @@ func TestAnswersShowThatTheLineMoves(t *testing.T) {
 // The connection is another one when the answer to the listing is looked at: what it says may
 // be outdated, so it is no ground for a grant.
 func TestReconnectDuringALook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -215,7 +254,7 @@ func TestReconnectDuringALook(t *testing.T) {
 // take the watches back, says nothing about it: on a new connection our own is read again.
 func TestOwnZnodeReplacedUntold(t *testing.T) {
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder := fixture.Connect(t, srv.Config(timeout, srv.B))
 		waiter, _ := fixture.Adopt(t, srv, timeout) // on server A; its own connection would ask again

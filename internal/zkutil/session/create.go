@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -11,48 +10,65 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // Created is a new znode of this session.
 type Created[T any] struct {
 	Path  string
-	Token int64  // its czxid; 0: not known, as the owner
-	Owner int64  // its session
-	Epoch uint64 // of the connection on which it was created
+	Token int64  // czxid of the znode; 0: unknown, as is Owner
+	Owner int64  // the znode's session
+	Epoch uint64 // of the connection used for the create
 
-	List T // the children of its directory, as they were after its creation; zero if they are not known
-
-	IsAlone bool   // at its creation nobody of its queue was ahead: see alone.go
-	Before  *Watch // on its directory, from before the create was sent; nil: there was none
+	List T // the children of the directory after the create; zero if unknown
 }
 
-// CreateAndList creates an ephemeral-sequential znode dir/_c_<uuid>-<prefix>, and the parents that are
-// missing, and lists dir with ListChildren. Mostly that takes one round trip. A list that has failed is no
-// error. Where this session was alone for a while there is no list. When the create fails it leaves nothing behind:
+// Budget returns the budget that bounds the ephemeral znodes of the session.
+func (s *Session) Budget() *budget.Budget { return s.budget }
+
+// Reserve takes a place in dir. While dir has contenders of this session, Reserve may have to wait, until ctx
+// ends or the session closes. Otherwise, if not enough bytes are left, the error is ErrSessionFull.
+func (s *Session) Reserve(ctx context.Context, dir string, bytes int) (*budget.Reservation, error) {
+	r, err := s.budget.Request(dir, bytes)
+	if err != nil || r.IsGiven() {
+		return r, err
+	}
+	ctx, cancel := s.WhileOpen(ctx)
+	defer cancel()
+	if err := r.Await(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// BytesOf returns the budget cost of an ephemeral-sequential znode of this session: the length of the path, and
+// four bytes for the length field.
+func BytesOf(dir, prefix string) int {
+	const uuidLength = 36
+	return len(zkutil.Join(dir, zkutil.Protection)) + uuidLength + len("-") + len(prefix) + zkutil.NumberDigits + budget.LengthField
+}
+
+// CreateAndList creates an ephemeral-sequential znode dir/_c_<uuid>-<prefix>, and any missing parents, and
+// lists dir like ListChildren. Mostly that takes one round trip. A failed list is not an error. A failed create
+// leaves nothing behind:
 //
-//   - After a lost answer it searches for the uuid, as Curator's protected create does. The znode that
-//     it finds may belong to a session that has expired: the caller checks the owner.
-//   - A create that ctx has abandoned is undone once its outcome is known.
-//   - Parents that were made for a child which the server then refuses are removed, because the server
-//     never reaps a container that has had no child.
+//   - After a lost answer, CreateAndList searches for the uuid, as Curator's protected create does. The
+//     znode found may belong to an expired session: the caller checks the owner.
+//   - A create abandoned by ctx is undone once the outcome is known.
+//   - Parents made for a child refused by the server are removed, because the server never reaps a
+//     container that has had no child.
 //
-// The znode takes BytesOf(dir, prefix) from the place.
-func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, prefix string, data []byte, parse func(children []string) T) (Created[T], error) {
+// The znode takes BytesOf(dir, prefix) from the reservation.
+func CreateAndList[T any](ctx context.Context, s *Session, reservation *budget.Reservation, dir, prefix string, data []byte, parse func(children []string) T) (Created[T], error) {
 	var created Created[T]
-	a, err := s.createProtected(ctx, place, dir, prefix, data, func(ctx context.Context, c *call) (wire.Answer, error) {
+	a, err := createProtected(ctx, s, reservation, dir, prefix, data, func(ctx context.Context, c *call) (wire.Answer, error) {
 		created = Created[T]{}
-		var isLikely bool
-		if created.Before, isLikely = s.mayBeAlone(dir, prefix); isLikely {
-			a, err := s.run(ctx, c)
-			created.Epoch, created.IsAlone = c.ticket.epoch, err == nil && s.isAlone(dir, prefix, a.Path, created.Before)
-			return a, err
-		}
 		p := &pendingList[T]{s: s, key: listKey{dir, prefix}, parse: parse}
 		if err := p.beginBehind(ctx, c); err != nil {
 			return wire.Answer{}, err
 		}
-		list, listErr := p.wait(ctx) // first, because it comes behind the other answer: so the goroutine is woken once
+		list, listErr := p.wait(ctx) // first, because the list comes behind the other answer: so the goroutine is woken once
 		a, err := c.wait(ctx)
 		created.Epoch = c.ticket.epoch
 		if err == nil && listErr == nil {
@@ -65,155 +81,107 @@ func CreateAndList[T any](ctx context.Context, s *Session, place *Place, dir, pr
 }
 
 // createProtected creates the znode of CreateAndList. send sends each attempt.
-func (s *Session) createProtected(ctx context.Context, place *Place, dir, prefix string, data []byte, send sendFunc) (wire.Answer, error) {
-	charge, err := place.begin(BytesOf(dir, prefix))
+func createProtected(ctx context.Context, s *Session, reservation *budget.Reservation, dir, prefix string, data []byte, send sendFunc) (wire.Answer, error) {
+	charge, err := reservation.Begin(BytesOf(dir, prefix))
 	if err != nil {
 		return wire.Answer{}, err
 	}
-	uuid := newUUID()
+	p := &protected{s: s, dir: dir, uuid: zkutil.NewUUID(), charge: charge}
+	parents := &parents{s: s}
 	var latest *call
-	isUncertain := false      // a create may have been executed
-	var made, extras []string // parents; other znodes of this create
+	isUncertain := false // a create may have been executed
+	var extras []string  // other znodes of this create
 	created, err := Repeat(ctx, s, func() (wire.Answer, error) {
 		if isUncertain {
-			found, err := s.searchProtected(ctx, dir, uuid, false)
+			found, err := p.search(ctx, false)
 			if err != nil {
 				return wire.Answer{}, err
 			}
 			isUncertain = false
 			if len(found) > 0 {
+				if latest.Op == proto.OpCreate2 {
+					s.gate.optional.noteKnown(proto.OpCreate2, latest.ticket.server)
+				}
 				extras = found[1:]
 				return wire.Answer{Path: found[0]}, nil
 			}
 		}
-		created, err := s.createIn(ctx, dir, &made, send, func() *call {
-			latest = s.createCall(dir, prefix, uuid, data, charge)
-			latest.place = place
+		created, err := parents.createIn(ctx, dir, send, func() *call {
+			latest = p.call(prefix, data)
+			latest.reservation = reservation
 			return latest
 		})
-		// The undo of an abandoned call removes its znode. The error tells which call was abandoned,
-		// not ctx, which may have ended just after the connection.
+		// The undo of an abandoned call removes the znode. The error identifies an abandoned call; ctx does
+		// not, because ctx may have ended just after the connection.
 		isUncertain = zkutil.IsUnanswered(err) && !zkutil.IsAny(err, context.Canceled, context.DeadlineExceeded, zkutil.ErrClosed)
 		return created, err
 	})
 	if err != nil && zkutil.IsRefused(err) {
-		s.removeMadeParents(ctx, made)
+		parents.remove(ctx)
 	}
 	switch {
 	case err == nil:
-		s.settleCreated(charge, created)
+		p.settle(created)
 		for _, extra := range extras {
 			s.RemoveTwin(ctx, created.Path, extra)
 		}
 	case isUncertain:
-		s.cleanUp(ctx, func(ctx context.Context) { s.removeAllProtected(ctx, dir, uuid, charge) })
-	case latest == nil || !latest.isAbandoned: // otherwise its undo ends the charge
-		charge.end()
+		s.cleanUp(ctx, p.removeAll)
+	case latest == nil || !latest.isAbandoned: // otherwise the call's undo ends the charge
+		charge.End()
 	}
 	return created, err
 }
 
-// sendFunc sends a call and waits for its answer.
-type sendFunc func(ctx context.Context, c *call) (wire.Answer, error)
+// protected is the create of one znode, identified by uuid after a lost answer.
+type protected struct {
+	s         *Session
+	dir, uuid string
+	charge    *budget.Charge
+}
 
-// createCall creates a protected ephemeral-sequential znode. If its caller abandons it, it is undone, and the
-// charge ends with that.
-func (s *Session) createCall(dir, prefix, uuid string, data []byte, charge *charge) *call {
+// call returns a create of the ephemeral sequential znode. If the caller abandons the call, the call is undone,
+// which also ends the charge.
+func (p *protected) call(prefix string, data []byte) *call {
 	return &call{
 		Request: wire.Request{
-			Op: proto.OpCreate2, Path: strings.TrimSuffix(dir, "/") + "/" + Protection + uuid + "-" + prefix,
-			Data: data, ACL: s.cfg.ACL, Flags: zk.FlagEphemeralSequential,
+			Op: proto.OpCreate2, Path: strings.TrimSuffix(p.dir, "/") + "/" + zkutil.Protection + p.uuid + "-" + prefix,
+			Data: data, ACL: p.s.cfg.ACL, Flags: zk.FlagEphemeralSequential,
 		},
-		what: "create children of", where: dir,
-		undo: func(ctx context.Context, a wire.Answer) {
-			switch {
-			case a.Err == nil:
-				s.settleCreated(charge, a)
-				s.removeAndWait(ctx, a.Path)
-			case zkutil.IsUnanswered(a.Err):
-				s.removeAllProtected(ctx, dir, uuid, charge)
-			default:
-				charge.end()
-			}
-		},
+		what: "create children of", where: p.dir, undo: p.undo,
 	}
 }
 
-// createIn creates a child of dir, and dir if it is missing. That is repeated until the child exists,
-// because the server may reap a container at any time while it is empty. The parents that it has made are
-// added to made. Servers before 3.5 have no create2.
-func (s *Session) createIn(ctx context.Context, dir string, made *[]string, send sendFunc, create func() *call) (wire.Answer, error) {
-	hasCreate2 := true
-	for {
-		c := create()
-		if !hasCreate2 {
-			c.Op = proto.OpCreate
-		}
-		a, err := send(ctx, c)
-		switch {
-		case hasCreate2 && zkutil.IsUnimplemented(err):
-			hasCreate2 = false
-		case !errors.Is(err, zk.ErrNoNode):
-			return a, err
-		default:
-			if err := s.makeContainer(ctx, dir, made); err != nil {
-				return wire.Answer{}, err
-			}
-		}
+func (p *protected) undo(ctx context.Context, a wire.Answer) {
+	switch {
+	case a.Err == nil:
+		p.settle(a)
+		removeAndWait(ctx, p.s, a.Path)
+	case zkutil.IsUnanswered(a.Err):
+		p.removeAll(ctx)
+	default:
+		p.charge.End()
 	}
 }
 
-// removeMadeParents removes the znodes that makeContainer has made, the outermost last, unless
-// somebody has put a child or data there. It tries once, because an empty znode does no harm.
-func (s *Session) removeMadeParents(ctx context.Context, made []string) {
-	for _, dir := range slices.Backward(made) {
-		if _, err := s.run(ctx, deleteCall(dir, 0)); err != nil {
-			return
-		}
+// settle assigns the charge to the created znode.
+func (p *protected) settle(created wire.Answer) {
+	p.s.mu.Lock() // so that the session does not end in between
+	defer p.s.mu.Unlock()
+	if owner := created.Stat.EphemeralOwner; owner != 0 && owner != p.s.link.id {
+		p.charge.End()
+		return
 	}
+	p.charge.Settle(created.Path)
 }
 
-// makeContainer creates dir, and the ancestors that are missing. It tries the deepest one first,
-// because the ACL of an ancestor that exists may forbid a create. On servers that have no
-// containers (before 3.5) it creates persistent znodes, as Curator does. The znodes that it has made
-// are added to made, the outermost first.
-func (s *Session) makeContainer(ctx context.Context, dir string, made *[]string) error {
-	create := func(op, flag int32) error {
-		_, err := s.run(ctx, &call{
-			Request: wire.Request{Op: op, Path: dir, Data: []byte{}, ACL: s.cfg.ACL, Flags: flag},
-			what:    "create children of", where: zkutil.ParentOf(dir),
-		})
-		return err
-	}
-	for {
-		err := create(proto.OpCreateContainer, zk.FlagContainer)
-		if zkutil.IsUnimplemented(err) {
-			err = create(proto.OpCreate, zk.FlagPersistent)
-		}
-		switch parent, _ := zkutil.Split(dir); {
-		case err == nil:
-			*made = append(*made, dir)
-			return nil
-		case errors.Is(err, zk.ErrNodeExists): // somebody else has made it, even if we had made it before
-			*made = slices.DeleteFunc(*made, func(path string) bool { return path == dir })
-			return nil
-		case errors.Is(err, zk.ErrNoNode) && parent != dir:
-			if err := s.makeContainer(ctx, parent, made); err != nil {
-				return err
-			}
-		default:
-			return err
-		}
-	}
-}
-
-// searchProtected returns the paths of the children of dir whose names have uuid. A sync comes first,
-// because after a reconnect the server may be behind the one that has executed the create. The list goes
-// with it: if it waited for the answer, it would queue behind heartbeats while the quorum is slow.
-func (s *Session) searchProtected(ctx context.Context, dir, uuid string, isCleanUp bool) ([]string, error) {
-	synced, list := &call{Request: wire.Request{Op: proto.OpSync, Path: dir}, isCleanUp: isCleanUp}, listCall(dir)
+// search returns the paths of the children of dir whose names have uuid. A sync comes first, because after a
+// reconnect the server may be behind the server that has executed the create. The list is sent right behind the
+// sync: if sent after the answer, the list would queue behind heartbeats while the quorum is slow.
+func (p *protected) search(ctx context.Context, isCleanUp bool) ([]string, error) {
+	synced, list := &call{Request: wire.Request{Op: proto.OpSync, Path: p.dir}, isCleanUp: isCleanUp}, listCall(p.dir)
 	list.isCleanUp = isCleanUp
-	if err := s.send(ctx, synced, list); err != nil {
+	if err := p.s.gate.send(ctx, synced, list); err != nil {
 		return nil, err
 	}
 	if _, err := synced.wait(ctx); err != nil {
@@ -225,28 +193,293 @@ func (s *Session) searchProtected(ctx context.Context, dir, uuid string, isClean
 	}
 	var found []string
 	for _, child := range a.Children {
-		if strings.HasPrefix(child, Protection+uuid+"-") {
-			found = append(found, zkutil.Join(dir, child))
+		if strings.HasPrefix(child, zkutil.Protection+p.uuid+"-") {
+			found = append(found, zkutil.Join(p.dir, child))
 		}
 	}
 	return found, err
 }
 
-// removeAllProtected removes every child of dir whose name has uuid, until the session is closed. Then it
-// ends the charge of their create. If it may not search for them, the charge ends with the session.
-func (s *Session) removeAllProtected(ctx context.Context, dir, uuid string, charge *charge) {
-	found, err := zkutil.RepeatWhile(ctx, s.cfg.Retry.Patient(), zkutil.IsTransient, func() ([]string, error) {
-		return s.searchProtected(ctx, dir, uuid, true)
+// removeAll removes every child of dir whose name has uuid, and ends the charge of their create. The attempts
+// are repeated until the server has confirmed the removal, the znodes' session has expired, or the session is
+// closed.
+func (p *protected) removeAll(ctx context.Context) {
+	s := p.s
+	s.mu.Lock()
+	owner := s.link.latestIDLocked()
+	s.mu.Unlock()
+	var before error
+	found, err := repeatCleanUp(ctx, s, owner, func(err error) {
+		if ctx.Err() == nil && (before == nil || before.Error() != err.Error()) {
+			s.Log(refusalLevel(err), "search for an abandoned znode failed, will be repeated", "path", p.dir, "err", err)
+		}
+		before = err
+	}, func() ([]string, error) {
+		return p.search(ctx, true)
 	})
 	if err != nil {
-		charge.settle(zkutil.Join(dir, Protection+uuid))
-		if ctx.Err() == nil {
-			s.Log(slog.LevelWarn, "search for an abandoned znode failed", "path", dir, "err", err)
-		}
-		return
+		return // the session is closed
 	}
 	for _, path := range found {
-		s.removeAndWait(ctx, path)
+		removeAndWait(ctx, s, path)
 	}
-	charge.end()
+	p.charge.End()
 }
+
+// sendFunc sends a call and waits for the answer.
+type sendFunc func(ctx context.Context, c *call) (wire.Answer, error)
+
+// parents are the directories above znodes to be created, with a record of the directories made here.
+type parents struct {
+	s    *Session
+	made []string // the outermost first
+}
+
+// createIn creates a child of dir, and dir if missing. createIn repeats both until the child exists, because
+// the server may reap a container at any time while empty.
+func (p *parents) createIn(ctx context.Context, dir string, send sendFunc, create func() *call) (wire.Answer, error) {
+	if err := p.learnBeforeHolds(ctx, dir); err != nil {
+		return wire.Answer{}, err
+	}
+	for {
+		a, err := p.s.gate.askOptional(proto.OpCreate2, func(isOptional bool) *call {
+			c := create()
+			if !isOptional {
+				c.Op = proto.OpCreate
+			}
+			return c
+		}, func(c *call) (wire.Answer, error) { return send(ctx, c) })
+		if !errors.Is(err, zk.ErrNoNode) {
+			return a, err
+		}
+		if err := p.make(ctx, dir); err != nil {
+			return wire.Answer{}, err
+		}
+	}
+}
+
+// learnBeforeHolds finds out whether the servers know containers, if a server without containers would end the
+// connection and with it all holds. learnBeforeHolds makes dir, or asks in vain because dir exists. A later
+// attempt would cost the holds granted by then.
+func (p *parents) learnBeforeHolds(ctx context.Context, dir string) error {
+	s := p.s
+	s.mu.Lock()
+	hasHolds := len(s.holds.byPath) > 0
+	s.mu.Unlock()
+	if !s.cfg.SuspendEnds || hasHolds {
+		return nil
+	}
+	if state := s.gate.optional.of(proto.OpCreateContainer); state.isKnown || state.isLacking {
+		return nil
+	}
+	if err := p.make(ctx, dir); !isAnswered(err) {
+		return err
+	}
+	return nil
+}
+
+// remove removes the znodes made by make, the outermost last, unless somebody has added a child or data. remove
+// tries once, because an empty znode does no harm.
+func (p *parents) remove(ctx context.Context) {
+	for _, dir := range slices.Backward(p.made) {
+		if _, err := p.s.gate.run(ctx, deleteCall(dir, 0)); err != nil {
+			return
+		}
+	}
+}
+
+// make creates dir, and any missing ancestors. make tries the deepest first, because the ACL of an existing
+// ancestor may forbid a create. On servers without containers (before 3.5) make creates persistent znodes, as
+// Curator does.
+func (p *parents) make(ctx context.Context, dir string) error {
+	s := p.s
+	create := func(isOptional bool) *call {
+		op, flag := int32(proto.OpCreate), int32(zk.FlagPersistent)
+		if isOptional {
+			op, flag = proto.OpCreateContainer, zk.FlagContainer
+		}
+		return &call{
+			Request: wire.Request{Op: op, Path: dir, Data: []byte{}, ACL: s.cfg.ACL, Flags: flag},
+			what:    "create children of", where: zkutil.ParentOf(dir),
+		}
+	}
+	send := func(c *call) (wire.Answer, error) { return s.gate.run(ctx, c) }
+	for {
+		_, err := s.gate.askOptional(proto.OpCreateContainer, create, send)
+		switch parent, _ := zkutil.Split(dir); {
+		case err == nil:
+			p.made = append(p.made, dir)
+			return nil
+		case errors.Is(err, zk.ErrNodeExists): // somebody else has made dir, even if p had made it before
+			p.made = slices.DeleteFunc(p.made, func(path string) bool { return path == dir })
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && parent != dir:
+			if err := p.make(ctx, parent); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// CreateProtectedAs creates the ephemeral znode dir/_c_<uuid>-<name>, to which the server appends no number,
+// and returns the path. dir has to exist. A failed create leaves nothing behind:
+//
+//   - After a lost answer, ErrNodeExists means that the create was executed, because no other znode has the
+//     uuid. The znode may belong to an expired session: the caller checks the owner.
+//   - A create abandoned by ctx is undone once the outcome is known.
+//
+// The znode takes BytesOf(dir, …) from the reservation, with the number at the end of name in place of the
+// server's.
+func (s *Session) CreateProtectedAs(ctx context.Context, reservation *budget.Reservation, dir, name string, data []byte) (string, error) {
+	path := zkutil.Join(dir, zkutil.Protection+zkutil.NewUUID()+"-"+name)
+	charge, err := reservation.Begin(len(path) + budget.LengthField)
+	if err != nil {
+		return "", err
+	}
+	isUncertain := false                               // a create may have been executed
+	undo := func(ctx context.Context, _ wire.Answer) { // an earlier attempt may have been executed
+		removeAndWait(ctx, s, path)
+		charge.End()
+	}
+	var latest *call
+	_, err = Repeat(ctx, s, func() (string, error) {
+		latest = &call{
+			Request: wire.Request{Op: proto.OpCreate, Path: path, Data: data, ACL: s.cfg.ACL, Flags: zk.FlagEphemeral},
+			what:    "create children of", where: dir, undo: undo,
+		}
+		a, err := s.gate.run(ctx, latest)
+		if isUncertain && errors.Is(err, zk.ErrNodeExists) {
+			return path, nil
+		}
+		isUncertain = isUncertain || zkutil.IsUnanswered(err)
+		return a.Path, err
+	})
+	switch {
+	case latest.isAbandoned: // its undo ends the charge
+	case err != nil && !isUncertain:
+		charge.End()
+	default:
+		charge.Settle(path)
+		if err != nil {
+			s.RemoveLater(ctx, path)
+		}
+	}
+	return path, err
+}
+
+// Write sets the data of a znode of any version.
+func (s *Session) Write(ctx context.Context, path string, data []byte) error {
+	_, err := s.gate.run(ctx, &call{
+		Request: wire.Request{Op: proto.OpSetData, Path: path, Data: data, Version: anyVersion},
+		what:    "write", where: path,
+	})
+	return err
+}
+
+// CreateNamed creates the ephemeral znode at path, whose name has no uuid, and the parents that are missing. If the znode exists,
+// CreateNamed leaves it as it is: the caller reads whose it is, also after a lost answer. An abandoned create is undone once its
+// outcome is known. If the session has no bytes left, the error is ErrSessionFull.
+func (s *Session) CreateNamed(ctx context.Context, path string, data []byte) error {
+	dir, _ := zkutil.Split(path)
+	bytes := len(path) + budget.LengthField
+	s.budget.Free(path)                             // of a znode that is gone
+	place, err := s.budget.ReserveAhead(dir, bytes) // a wait for bytes would be silent
+	if err != nil {
+		return err
+	}
+	defer place.End()
+	charge, err := place.Begin(bytes)
+	if err != nil {
+		return err
+	}
+	mayExist := false
+	parents := &parents{s: s}
+	var latest *call
+	_, err = Repeat(ctx, s, func() (wire.Answer, error) {
+		for {
+			latest = &call{
+				Request: wire.Request{Op: proto.OpCreate, Path: path, Data: data, ACL: s.cfg.ACL, Flags: zk.FlagEphemeral},
+				what:    "create children of", where: dir,
+				undo: func(ctx context.Context, _ wire.Answer) {
+					_ = removeNamed(ctx, s, path)
+					charge.End()
+				},
+			}
+			a, err := s.gate.run(ctx, latest)
+			mayExist = mayExist || err == nil || zkutil.IsUnanswered(err) || errors.Is(err, zk.ErrNodeExists)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return a, err
+			}
+			if err := parents.make(ctx, dir); err != nil {
+				return wire.Answer{}, err
+			}
+		}
+	})
+	switch {
+	case latest != nil && latest.isAbandoned: // its undo ends the charge
+	case mayExist:
+		charge.Settle(path)
+	default:
+		charge.End()
+	}
+	if errors.Is(err, zk.ErrNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// ReadOwnership reads and watches the ephemeral znode at path, and reports whether it belongs to this session. The caller has to release
+// the watch.
+func (s *Session) ReadOwnership(ctx context.Context, path string) (n Node, isOwn bool, w *Watch, err error) {
+	n, err = Repeat(ctx, s, func() (n Node, err error) {
+		n, w, err = s.watches.readAndWatch(ctx, path)
+		return n, err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return n, err == nil && n.Stat.EphemeralOwner == s.link.latestIDLocked(), w, err
+}
+
+// removeNamed deletes the znode at path if it belongs to this session, and repeats that until it is certain or ctx ends. Its name has
+// no uuid. So a znode of another session that comes between the read and the delete is deleted in its place: its owner creates
+// it again.
+func removeNamed(ctx context.Context, s *Session, path string) error {
+	s.mu.Lock()
+	owner := s.link.latestIDLocked()
+	s.mu.Unlock()
+	r := &removal{s: s, path: path, owner: owner}
+	_, err := repeatCleanUp(ctx, s, owner, func(err error) { r.recordFailure(ctx, err) }, func() (struct{}, error) {
+		read := readCall(path)
+		read.isCleanUp = true
+		a, err := s.gate.run(ctx, read)
+		if err == nil && a.Stat.EphemeralOwner == owner {
+			c := deleteCall(path, anyVersion)
+			c.isCleanUp = true
+			_, err = s.gate.run(ctx, c)
+		}
+		if isGone(err) {
+			err = nil
+		}
+		return struct{}{}, err
+	})
+	if err == nil {
+		s.budget.Free(path)
+	}
+	return err
+}
+
+// RemoveNamed begins to delete the znode of CreateNamed, unless it belongs to another session. done is closed once it is gone.
+func (s *Session) RemoveNamed(ctx context.Context, path string) (done <-chan struct{}) {
+	gone := make(chan struct{})
+	s.cleanUp(ctx, func(ctx context.Context) {
+		if removeNamed(ctx, s, path) == nil {
+			close(gone)
+		}
+	})
+	return gone
+}
+
+// Persistent returns the access to znodes that no session owns.
+func (s *Session) Persistent() Persistent { return Persistent{s} }

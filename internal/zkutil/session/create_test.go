@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -19,7 +20,7 @@ import (
 )
 
 func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
@@ -35,7 +36,7 @@ func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 // The search finds what this attempt has made, and nothing of the other ones that the same
 // client and another have in the queue.
 func TestLostCreateAnswerLeavesOthersAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, other := fixture.TwoClients(t, srv, 30*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
@@ -60,7 +61,7 @@ func TestLostCreateAnswerLeavesOthersAlone(t *testing.T) {
 }
 
 func TestLostCreateRequestIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
@@ -74,7 +75,7 @@ func TestLostCreateRequestIsRepeated(t *testing.T) {
 
 // The answer is lost, and so are the first three searches.
 func TestLostCreateAnswerAndLostSearch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
@@ -101,7 +102,7 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 // The policy gives up while the outcome is unknown: the znode is searched for and
 // removed in the background.
 func TestGivenUpCreateIsPurged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(30 * time.Second)
 		cfg.Retry.MaxAttempts = 2
@@ -128,7 +129,7 @@ func TestGivenUpCreateIsPurged(t *testing.T) {
 func TestCancelWhileCreateIsInFlight(t *testing.T) {
 	for at := time.Duration(0); at <= 2*time.Second; at += 100 * time.Millisecond {
 		for _, lost := range []zktest.Loss{zktest.NothingLost, zktest.ReplyLost} {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(30*time.Second))
 				srv.Put("/m", nil)
@@ -163,7 +164,7 @@ func ctxStart(ctx context.Context, timeout time.Duration) time.Time {
 // The session expires between the create and its lost answer: the znode found, if
 // any, is not taken for ours.
 func TestSessionExpiresWithTheCreate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.Put("/m", nil)
@@ -188,7 +189,7 @@ func TestSessionExpiresWithTheCreate(t *testing.T) {
 func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 	const workers = 2
 	rounds := fixture.Shorter(1000)
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		dice := rand.New(rand.NewPCG(1, 2))
@@ -252,7 +253,7 @@ func (w *holderWatch) exit(e *session.Entry) {
 // persistent znodes.
 func TestParents(t *testing.T) {
 	for _, refusal := range []zktest.Refusal{0, zktest.RefuseUnimplemented} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/a", nil)
@@ -277,7 +278,7 @@ func TestParents(t *testing.T) {
 
 // Servers before 3.5 have no create2: the token and the owner are read from the znode.
 func TestServerWithoutCreate2(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
@@ -301,7 +302,7 @@ func TestServerWithoutCreate2(t *testing.T) {
 
 // The container is reaped between its creation and the child's.
 func TestParentReapedInBetween(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		reaped := 0
@@ -319,7 +320,7 @@ func TestParentReapedInBetween(t *testing.T) {
 
 func TestSequenceExhausted(t *testing.T) {
 	for _, counter := range []int32{1<<31 - 1, -1 << 31, -7} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
 			srv.Put("/m", nil)

@@ -1,32 +1,50 @@
-// Package session keeps one ZooKeeper session, and knows until when it is alive.
+// Package session keeps one ZooKeeper session alive, and knows until when the servers keep the session.
 //
-// A [Session] owns or adopts a zk.Conn. It bounds each request by a context, shares watches, deletes
-// what its calls leave behind, and ends its holds before another client can get theirs.
+// A [Session] owns or adopts a zk.Conn. A session bounds each request by a context, shares watches, deletes
+// leftover znodes, and ends its holds before another client can be granted the same locks.
 //
 // # What proves that a session is alive
 //
-// Only a write of ours that the quorum has committed. Pings, reads and sync prove nothing, because a
-// server that is cut off from its quorum goes on answering them for seconds after the others have
-// expired the session. So while something is held, the session commits an empty
-// transaction every T/6, where T is the session timeout. It trusts itself until 2T/3 after the
-// latest committed write was sent. liveness.horizon says why that is early enough, and
-// liveness.decide when what is done.
+// Only an own write committed by the quorum proves a session. Pings, reads and sync prove nothing, because a
+// server without its quorum continues to answer them for seconds after the other servers have expired the
+// session. So, while the session has holds, the session commits an empty transaction every T/6, where T is the
+// session timeout. Trust lasts until 2T/3 after the latest committed write was sent. Package trust explains why
+// 2T/3 is early enough, and when heartbeats, audits and reads are due.
 //
-// A session that waits commits nothing. It proves itself when its turn has come: see Session.Grant. What a session was not
-// told it finds out by reads, once in T, and if it only waits, rarely by a transaction: see reread.go.
+// A session without holds commits nothing, and proves itself when a contender is to be granted: see
+// Session.Grant. To catch lost notifications, a session re-reads all its watches once per T. Rarely, a waiting
+// session also commits a transaction: see startReadsLocked.
+//
+// # Files, in reading order
+//
+//   - session.go, state.go: a Session, its connection and its states. open.go: a session that is opened before any server is
+//     there. track.go: servers that join and leave the ensemble.
+//   - gate.go: a request, from the gate to its answer. unsupported.go: operations at which a server hangs up.
+//   - create.go, read.go, remove.go: the requests of contenders. persistent.go: znodes without an owner.
+//   - watch.go: watches, from the first user to their removal.
+//   - grant.go, hold.go: from a claim to a hold, its entries, its limit, and their ends.
+//   - keeper.go: heartbeats, audits and reads, and the goroutine that sends them.
+//   - report.go: the log, traces and health. tasks.go: the session's own goroutines, and the order of the user's functions.
+//   - close.go: the end.
+//
+// # Parts
+//
+// A Session consists of parts, each with the fields and methods of one concern: lifecycle, gate, report, link,
+// keeper, proofs, holds, watches, silence, shortTasks. A part points back to its session and shares Session.mu,
+// because a grant, a loss, a reconnect and the end of all holds concern several parts in one step.
 //
 // # Concurrency
 //
-// Session.mu guards the state, the holds and the watches. Under it run only short functions of this
-// package: no request to zk.Conn (its State and SessionID may be asked), no I/O, no function of the
-// user. The event callback of zk.Conn runs inside zk.Conn's locks, so it takes Session.mu and never
-// blocks; so does what the wire tells of events. The session may ask its wire under Session.mu: package
-// wire has the order of locks. Locks of Callbacks, Leftovers and the budget are taken last; listings.mu
-// is taken before Session.mu.
+// Session.mu guards the state, the holds and the watches. Only short functions of this package run under
+// Session.mu: no request to zk.Conn (its State and SessionID may be called), no I/O, no user code. The event
+// callback of zk.Conn runs inside zk.Conn's locks, so the callback takes Session.mu and never blocks; the same
+// applies to the wire's event callbacks. The session may call its wire under Session.mu: package wire has the
+// order of its locks. The order of all: the lock of a cohort, listings.mu → Session.mu → the locks of the wire and the
+// dialer, of the gate's optionalOps and hangUps, and of the clock → those of Callbacks, Leftovers, the budget and records.
 //
-// A function whose name ends in Locked is called under Session.mu. So are all methods of liveness,
-// and the conditions of awaitCondition.
+// A function whose name ends in Locked is called under Session.mu. So are all methods of the ledger, and the
+// conditions of awaitCondition.
 //
-// Every goroutine is counted by the session: tasks, requests in zk.Conn, the tasks of the wire,
-// zk.Conn itself, campaigns, and callbacks of the user. Close joins them in the order of lifecycle.
+// Every goroutine is counted by the session: tasks, requests in zk.Conn, the tasks of the wire, zk.Conn itself,
+// campaigns, and callbacks of the user. Close joins them in the order of lifecycle: see close.go.
 package session

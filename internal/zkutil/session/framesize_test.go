@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // A session with so many waits for znodes of such long paths that their watches fill more
@@ -22,7 +23,7 @@ import (
 func TestManyLongPaths(t *testing.T) {
 	const timeout, many, length = 6 * time.Second, 70, 10 << 10
 	require.Greater(t, 2*many*length, proto.MaxFrame)
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(timeout, srv.A)
 		cfg.MaxBytes = 2 * many * length
@@ -45,7 +46,7 @@ func TestManyLongPaths(t *testing.T) {
 
 		fixture.Untold(srv, func() { require.NoError(t, holds[dirs[0]].Leave()) })
 		rounds := 2 * (2*many*length/session.MaxAuditedBytes + 2) // what was refused and what has just been seen shift the order
-		fixture.Pass(time.Duration(rounds) * timeout / zkutil.AuditsPerTimeout)
+		fixture.Pass(time.Duration(rounds) * timeout / trust.AuditsPerTimeout)
 		require.NotEmpty(t, turns[dirs[0]], "audits see to each watch")
 		require.NoError(t, (<-turns[dirs[0]]).Entry.Leave())
 		require.NoError(t, beside.Context().Err())

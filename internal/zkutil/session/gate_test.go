@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -26,7 +27,7 @@ func read(ctx context.Context, s *session.Session, path string) error {
 }
 
 func TestCallWaitsForTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Stop(srv.A)
@@ -42,7 +43,7 @@ func TestCallWaitsForTheConnection(t *testing.T) {
 }
 
 func TestCallIsBoundedByItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Stop(srv.A)
@@ -63,7 +64,7 @@ func TestCallIsBoundedByItsContext(t *testing.T) {
 }
 
 func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Stop(srv.A)
@@ -78,7 +79,7 @@ func TestCallIsBoundedByTheOperationTimeout(t *testing.T) {
 
 // A call in flight is abandoned by its context at once.
 func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Once(zktest.OpGetData, zktest.Fault{Delay: 4 * time.Second})
@@ -93,7 +94,7 @@ func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
 // zk.Conn sends what it has queued in whatever session comes next. Nothing of ours
 // may be in its queue while there is no connection.
 func TestNothingCrossesSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		old := fixture.SessionID(s)
@@ -119,7 +120,7 @@ func TestNothingCrossesSessions(t *testing.T) {
 
 // The gate opens with the new session, once for all that wait.
 func TestManyCallsAcrossAReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Stop(srv.A)
@@ -140,7 +141,7 @@ func TestManyCallsAcrossAReconnect(t *testing.T) {
 }
 
 func TestCallAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		require.NoError(t, s.Close())

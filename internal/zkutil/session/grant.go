@@ -5,52 +5,54 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// Claim is a znode that is first in its queue, as it was last read.
+// Claim is a znode that was first in its queue when last read.
 type Claim struct {
 	Key       HoldKey
 	Path      string
-	Token     int64  // czxid of the znode
-	Owner     int64  // the znode's session
-	Own       *Watch // on the znode; nil: it has just been seen
-	Epoch     uint64 // when Own was set, or the znode seen: see Snapshot
-	IsRevoked bool   // a revocation has been seen already
-	IsFirst   bool   // of its queue; false: it need not be
-	KeepNode  bool   // the znode stays when the hold ends, until Vacate
-	UserPath  string // of the lock, as the user gave it
-	Data      []byte // of the znode, as it was made; nil: the session's id
+	Token     int64         // czxid of the znode
+	Owner     int64         // the znode's session
+	Own       *Watch        // on the znode; nil: it has just been seen
+	Epoch     uint64        // when Own was set, or the znode seen: see Snapshot
+	IsRevoked bool          // a revocation has been seen already
+	IsFirst   bool          // of its queue; false: it need not be
+	MaxHold   time.Duration // after which the contexts of the hold's entries end; 0: never
+	KeepNode  bool          // the znode stays when the hold ends, until Vacate
+	UserPath  string        // of the lock, as the user gave it
+	Data      []byte        // of the znode, as it was made; nil: the session's id
 }
 
-// errUntrusted means that nothing proves right now that the session is alive.
+// errUntrusted means that nothing proves at present that the session is alive.
 var errUntrusted = errors.New("session not proven alive")
 
-// Grant makes a claim a hold, entered once, as soon as the session is proven: the latest proof may be
-// from before a time without a connection. It returns ErrContenderLost
-// for a znode that is gone, and ErrStale for one that may have changed since it was read. Nothing is granted
-// after the end of ctx, because the caller may have gone.
+// Grant turns a claim into a hold, entered once, as soon as the session is proven: the latest proof may predate
+// a disconnect. Grant returns ErrContenderLost for a deleted znode, and ErrStale for a znode that may have
+// changed since the claim was read. Nothing is granted after the end of ctx, because the caller may have gone.
 //
-// A waiter commits nothing before its turn, so this is where it proves its session. Grants that come together share
-// one proof.
+// A waiter commits nothing before its turn, and proves its session here. Grants that come together share one
+// proof.
 //
-// The queue is not read again after a proof, because no contender can have come ahead: a later znode
-// has a higher number. See queue.Rule.
+// The queue is not read again after a proof, because no contender can have come ahead: a later znode has a
+// higher number. See queue.Rule.
 func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 	var proofBeganAt time.Time // of the latest proof; zero: none yet
 	for {
 		if ctx.Err() != nil {
 			return nil, zkutil.EndOf(ctx)
 		}
-		entry, err := s.tryGrant(ctx, c)
+		entry, err := s.holds.tryGrant(ctx, c)
 		if !errors.Is(err, errUntrusted) {
 			return entry, err
 		}
-		if s.awaitProof(ctx) {
+		if s.proofs.await(ctx) {
 			continue
 		}
 		if !proofBeganAt.IsZero() { // a recent gap has shortened what the proof is worth: wait, then prove again
-			s.pause(ctx, s.beatPeriod()/2-time.Since(proofBeganAt))
+			s.pause(ctx, s.keeper.beatPeriod()/2-time.Since(proofBeganAt))
 		}
 		proofBeganAt = time.Now()
 		if err := s.Prove(ctx, c.Path); err != nil {
@@ -59,49 +61,151 @@ func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 	}
 }
 
-// tryGrant makes a claim a hold, unless the session is not proven: then it returns errUntrusted. It
-// checks everything that a hold rests on under s.mu, so that nothing is granted that is lost already.
-func (s *Session) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
+// tryGrant turns a claim into a hold, or returns errUntrusted if the session is not proven. All conditions of a
+// hold are checked under s.mu, so that nothing already lost is granted.
+func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
+	s := hs.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.life.isClosingLocked():
 		return nil, zkutil.ErrClosed
-	case c.Owner != s.link.id, c.Owner != s.conn.SessionID():
+	case c.Owner != s.link.id, c.Owner != s.link.conn.SessionID():
 		return nil, zkutil.ContenderLost(zkutil.ErrSessionLost)
 	case c.Own != nil && c.Own.IsGone():
 		return nil, zkutil.ContenderLost(zkutil.ErrNodeDeleted)
 	case c.Epoch != s.link.epoch || c.Own != nil && c.Own.HasFired():
 		return nil, zkutil.ErrStale
-	case s.needsProofLocked() || s.cfg.SuspendEnds && !s.link.isConnected:
+	case s.proofs.isNeededLocked() || s.cfg.SuspendEnds && !s.link.isConnected:
 		return nil, errUntrusted
 	}
-	return s.newHoldLocked(ctx, c), nil
+	return hs.newHoldLocked(ctx, c), nil
 }
 
-// newHoldLocked makes a granted claim a hold with one entry.
-func (s *Session) newHoldLocked(ctx context.Context, c Claim) *Entry {
+// newHoldLocked turns a granted claim into a hold with one entry.
+func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
+	s := hs.s
 	h := &Hold{
-		s: s, path: c.Path, token: c.Token, key: c.Key, keepsNode: c.KeepNode, isFirst: c.IsFirst,
+		s: s, path: c.Path, token: c.Token, key: c.Key, owner: c.Owner, keepsNode: c.KeepNode, isFirst: c.IsFirst,
 		userPath: c.UserPath, data: c.Data, grantedAt: time.Now(),
 	}
 	h.entries = h.oneEntry[:0]
-	if trust := &s.live.trust; len(s.holds) == 0 && !s.live.heldSince.After(zkutil.Latest(trust.lastAuditAt, trust.lastReadAt)) {
-		s.live.heldSince = s.clock.now() // holds that leave no time for a look between them count as one
+	if len(hs.byPath) == 0 {
+		s.ledger.OnFirstHold(s.clock.Now())
 	}
-	s.holds[h.path] = h
-	s.live.nodes[h.path] = struct{}{}
+	hs.byPath[h.path] = h
+	s.keeper.nodes[h.path] = struct{}{}
 	if h.isFirst {
-		s.noteFirstLocked(h.path)
+		s.watches.markFirstLocked(h.path)
 	}
-	s.noteHoldsLocked()
-	s.retainLocked()
-	// The latest proof may be as old as 2T/3, and a gap may have shortened the trust.
-	s.wakeKeeperByLocked(zkutil.Earliest(s.live.trust.until, s.live.nextBeatAt(facts{holds: 1})))
+	hs.tellWireLocked()
+	s.keeper.retainLocked()
+	s.keeper.wakeByLocked(s.ledger.LookAfterGrant())
 	if c.IsRevoked {
 		h.noteRevocationLocked()
 	}
 	h.showGrantLocked()
+	h.expectSlowLocked()
 	h.followSoonLocked(c)
+	h.limitLocked(c.MaxHold)
 	return h.enterLocked(ctx, &h.first)
+}
+
+// proofs are the transactions that prove the session before a grant. Guarded by Session.mu.
+type proofs struct {
+	s        *Session
+	underWay chan struct{} // closed when the current proof is answered; nil: no proof under way
+}
+
+// Prove proves the session by a transaction that checks a contender's znode. Prove returns ErrContenderLost if
+// the znode is gone.
+func (s *Session) Prove(ctx context.Context, path string) error {
+	_, err := Repeat(ctx, s, func() (struct{}, error) {
+		end := s.proofs.begin()
+		defer end()
+		_, err := s.gate.run(ctx, checkCall([]string{path}))
+		return struct{}{}, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
+	}
+	return err
+}
+
+// isNeededLocked reports whether the session has to be proven before a grant.
+func (p *proofs) isNeededLocked() bool {
+	s := p.s
+	return s.ledger.IsThin(s.clock.Now()) || !s.keeper.isTrustedLocked()
+}
+
+// StartProof sends the transaction of Prove if a grant needs a proof, so that a list sent right behind costs no
+// extra time. finish waits for the answer, for as long as ctx lasts; Grant learns the outcome.
+func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
+	s.mu.Lock()
+	isNeeded := s.proofs.isNeededLocked() && s.link.isConnected && s.proofs.underWay == nil
+	s.mu.Unlock()
+	if !isNeeded {
+		return func() {}
+	}
+	end, c := s.proofs.begin(), checkCall([]string{path})
+	if err := s.gate.send(ctx, c); err != nil {
+		end()
+		return func() {}
+	}
+	return func() {
+		_, _ = c.wait(ctx)
+		end()
+	}
+}
+
+// begin notes a proof as under way, until end is called. Others may be under way.
+func (p *proofs) begin() (end func()) {
+	s := p.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.underWay != nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	p.underWay = done
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.underWay = nil
+		close(done)
+	}
+}
+
+// await waits for a proof under way, so that a thousand grants in one session cost one proof. await reports
+// false if no proof is under way, or at the end of ctx or the session.
+func (p *proofs) await(ctx context.Context) bool {
+	s := p.s
+	s.mu.Lock()
+	proving := p.underWay
+	s.mu.Unlock()
+	if proving == nil {
+		return false
+	}
+	select {
+	case <-proving:
+	case <-ctx.Done():
+		return false
+	case <-s.life.open.Done():
+		return false
+	}
+	return true
+}
+
+// HeldFor returns for how long the znode at path has been a hold of this session, 0 if the znode is not a hold.
+func (s *Session) HeldFor(path string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.holds.byPath[path]; h != nil {
+		return time.Since(h.grantedAt)
+	}
+	return 0
+}
+
+func (hs *holds) hasOneToSaveLocked() bool {
+	return len(hs.byPath) > 0 && hs.s.keeper.isTrustedLocked()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -18,7 +19,7 @@ import (
 // The predecessor has gone while the waiter was away for longer than its trust. The
 // session is alive, the event comes: but it has to be proven before the grant.
 func TestNoGrantWithoutProof(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout, answer = 30 * time.Second, 2 * time.Second
 		holder, waiter := fixture.TwoClients(t, srv, timeout)
@@ -48,7 +49,7 @@ func TestNoGrantWithoutProof(t *testing.T) {
 
 // The same, but the proof says that the znode is gone: a new place at the tail.
 func TestNoGrantWhenTheProofFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
@@ -74,7 +75,7 @@ func TestNoGrantWhenTheProofFails(t *testing.T) {
 
 // A create whose answer takes longer than the trust it gives is no grant either.
 func TestSlowCreateIsProvenFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))
@@ -92,7 +93,7 @@ func TestSlowCreateIsProvenFirst(t *testing.T) {
 // A waiter that has lost its session joins again at the tail, and its context goes on
 // bounding it.
 func TestExpiryWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, waiter := fixture.TwoClients(t, srv, 6*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
@@ -115,7 +116,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 
 // The own znode deleted by someone while waiting: never two holders.
 func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		_, e, turn := fixture.OneBehind(t, srv)
 		for _, name := range srv.Children("/m") {
@@ -135,7 +136,7 @@ func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 // The server does not take back the watches of a waiter that reconnects, and on an adopted
 // connection nothing can be done about that: what went while it was away is seen all the same.
 func TestReconnectWithoutWatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder := fixture.Connect(t, srv.Config(6*time.Second, srv.B))
 		waiter, _ := fixture.Adopt(t, srv, 6*time.Second) // on server A
@@ -156,7 +157,7 @@ func TestReconnectWithoutWatches(t *testing.T) {
 
 // On a connection of its own it tries again: what goes after it has looked is heard of, too.
 func TestReconnectWithWatchesRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		_, e, turn := fixture.OneBehind(t, srv)
 		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
@@ -175,7 +176,7 @@ func TestReconnectWithWatchesRefused(t *testing.T) {
 // While we are away somebody puts a znode in the place of ours, under its very name: it is
 // another session's, and no hold of ours.
 func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, e, turn := fixture.OneBehind(t, srv)
 		queue := srv.Children("/m")
@@ -198,7 +199,7 @@ func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
 // watch tells: an event of the predecessor is no turn without another look.
 func TestOwnZnodeDeletedBeforeItIsWatched(t *testing.T) {
 	const slow = 50 * time.Millisecond
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, waiter := fixture.TwoClients(t, srv, 6*time.Second)
 		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
@@ -222,7 +223,7 @@ func TestOwnZnodeDeletedBeforeItIsWatched(t *testing.T) {
 // on the wire or ours, we are not granted without a znode.
 func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
 	for _, ownFirst := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			holder, e, turn := fixture.OneBehind(t, srv)
 			fixture.Settle()

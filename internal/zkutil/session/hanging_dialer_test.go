@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -31,7 +32,7 @@ func stubborn(dial zk.Dialer, stuck func(address string) <-chan struct{}) zk.Dia
 func TestCloseWhileADialerHangs(t *testing.T) {
 	for name, connected := range map[string]bool{"on the first connection": false, "on another": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				released := make(chan struct{})
 				var stuck atomic.Bool
@@ -79,7 +80,7 @@ func TestCloseWhileADialerHangs(t *testing.T) {
 // A dialer that hangs for one server keeps nobody from another one, and not from that one
 // for ever. However often it is tried, few dials hang at a time.
 func TestDialerHangsForOneServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		released := make(chan struct{})
 		var bad atomic.Value
@@ -143,7 +144,7 @@ func (h *stubbornHosts) Connected() {
 func TestCloseWhileAHostProviderHangs(t *testing.T) {
 	for _, method := range []string{"Next", "Len", "Connected"} {
 		t.Run(method, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				provider := &stubbornHosts{HostProvider: &twoTries{}, released: make(chan struct{})}
 				cfg := srv.Config(6 * time.Second)
@@ -181,7 +182,7 @@ func (c stubbornConn) Close() error {
 // Close is bounded even where the user's connection can't be closed. If it hangs in a goroutine
 // of zk.Conn's that nobody waits for, Close does not notice.
 func TestCloseWhileAConnectionHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		released := make(chan struct{})
 		cfg := srv.Config(6 * time.Second)
@@ -221,7 +222,7 @@ func (c hangingConn) SetDeadline(t time.Time) error {
 // Close is bounded.
 func TestHoldEndsWhileADialledConnectionHangs(t *testing.T) {
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		released, hangs := make(chan struct{}), new(atomic.Bool)
 		cfg := srv.Config(timeout)

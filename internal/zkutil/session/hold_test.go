@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -19,7 +20,7 @@ import (
 type valueKey struct{}
 
 func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -52,7 +53,7 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 // The context of an entry that was given back does not enter again, even while
 // the hold lives on in another entry: the tree below it is over.
 func TestReentryThroughAnEndedEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -68,7 +69,7 @@ func TestReentryThroughAnEndedEntry(t *testing.T) {
 
 // Ownership is keyed by session, path and recipe.
 func TestAnotherQueueDoesNotReenter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, other := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -89,7 +90,7 @@ func TestAnotherQueueDoesNotReenter(t *testing.T) {
 
 // The context of a hold keeps the values of the one that acquired, not its end.
 func TestContextOfAHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Second)
@@ -113,7 +114,7 @@ func TestLateKeeper(t *testing.T) {
 		"reenter": func(q *queue.Queue, e *session.Entry) error { _, err := q.Reenter(e.Context()); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(6*time.Second))
 				q := fixture.MutexOn(s, "/m")
@@ -130,7 +131,7 @@ func TestLateKeeper(t *testing.T) {
 // Leave without a connection: an error that says so after the operation timeout, and
 // the deletion goes on behind it.
 func TestLeaveWithoutAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(60 * time.Second)
 		cfg.OperationTimeout = 5 * time.Second
@@ -154,7 +155,7 @@ func TestLeaveWithoutAServer(t *testing.T) {
 // A delete whose answer is lost is repeated until the server says that nothing is left.
 func TestLostDeleteAnswer(t *testing.T) {
 	for _, lost := range []zktest.Loss{zktest.ReplyLost, zktest.RequestLost} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(30*time.Second))
 			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -168,7 +169,7 @@ func TestLostDeleteAnswer(t *testing.T) {
 
 // The refusal of a delete is reported, and the attempts go on: an ACL may change.
 func TestRefusedDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(30 * time.Second)
 		cfg.OperationTimeout = 3 * time.Second
@@ -188,7 +189,7 @@ func TestRefusedDelete(t *testing.T) {
 
 // Each delete that is refused is a transaction, so the pauses between them grow to 30 s.
 func TestRefusedDeletesBecomeRare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -210,7 +211,7 @@ func TestRefusedDeletesBecomeRare(t *testing.T) {
 
 // Many goroutines enter and leave one hold: the znode goes exactly once.
 func TestConcurrentEntries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -234,7 +235,7 @@ func TestConcurrentEntries(t *testing.T) {
 }
 
 func TestHoldEndsWithItsZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")

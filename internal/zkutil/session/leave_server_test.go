@@ -5,11 +5,11 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -21,7 +21,7 @@ import (
 func leaveFrozenServer(t *testing.T, stuckWrites bool) {
 	t.Helper()
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
 		srv.Put("/big", nil)
@@ -75,7 +75,7 @@ func (c *stuckConn) Write(b []byte) (int, error) {
 // The client leaves a server to which it can't even write a ping, and keeps its lease.
 func TestLeaveWithAStuckPing(t *testing.T) {
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(timeout, srv.A, srv.B)
 		var latest atomic.Pointer[stuckConn]
@@ -108,7 +108,7 @@ func TestLeaveWithAStuckPing(t *testing.T) {
 func TestSyncOnALeftLineProvesNothing(t *testing.T) {
 	const timeout = 6 * time.Second
 	for phase := time.Millisecond; phase < listsOf(timeout); phase += 100 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := listening(t, timeout, phase)
 			srv.Stop(srv.B)
 			s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
@@ -147,7 +147,7 @@ func TestSyncOnALeftLineProvesNothing(t *testing.T) {
 // A late answer on the connection that was left must not lengthen the trust that a handshake with
 // a lower bound, whose answer was lost, has shortened.
 func TestLeftLineDoesNotUndoALostHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		var lost atomic.Bool
 		cfg := srv.Config(30*time.Second, srv.A, srv.B)
@@ -195,7 +195,7 @@ func TestLeftLineDoesNotUndoALostHandshake(t *testing.T) {
 // longer than the session lives.
 func TestLostAnswerOfMuchLowerBounds(t *testing.T) {
 	for _, least := range []time.Duration{6 * time.Second, 5 * time.Second, 4 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			loseAnswerOfLowerBound(t, fixture.NewEnsemble(t), least)
 		})
 	}
@@ -204,7 +204,7 @@ func TestLostAnswerOfMuchLowerBounds(t *testing.T) {
 // After a suspension of the machine that the session has outlived, no grant is made for T/4. The
 // client does not try all the time.
 func TestProofsNearAGapArePaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(30 * time.Second)
 		var jump atomic.Int64
@@ -227,7 +227,7 @@ func TestProofsNearAGapArePaced(t *testing.T) {
 func TestHolderLeavesAServerThatSendsEventsAlone(t *testing.T) {
 	const timeout, watched = 6 * time.Second, 12
 	path := func(i int) string { return fmt.Sprintf("/watched-%d", i) }
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
 		for i := range watched {

@@ -3,11 +3,11 @@ package session_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
@@ -15,7 +15,7 @@ import (
 // Deletions that begin together are awaited for one operation timeout in all, or until the caller stops. One that has ended since
 // is a success, however late somebody asks.
 func TestDeletionsThatBeginTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(60 * time.Second)
 		s := fixture.Connect(t, cfg)

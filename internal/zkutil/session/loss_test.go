@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,7 @@ func listening(t *testing.T, timeout, phase time.Duration) *fixture.Ensemble {
 // nanosecond, and a margin before the server can give the lock away.
 func silencedAt(t *testing.T, timeout, offset time.Duration) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := listening(t, timeout, offset%listsOf(timeout)+time.Millisecond)
 		s := fixture.Connect(t, srv.Config(timeout))
 		id := fixture.SessionID(s)
@@ -68,7 +67,7 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 	const timeout = 12 * time.Second
 	for offset := time.Duration(0); offset < timeout/3; offset += testkit.Shorter(100*time.Millisecond, 400*time.Millisecond) {
 		for phase := time.Millisecond; phase < listsOf(timeout); phase += 300 * time.Millisecond {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := listening(t, timeout, phase)
 				s := fixture.Connect(t, srv.Config(timeout))
 				fixture.Pass(2*timeout + offset)
@@ -88,7 +87,7 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 func TestIsolatedServerIsNoProof(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 30 * time.Second} {
 		for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(timeout))
 				q := fixture.MutexOn(s, "/m")
@@ -113,7 +112,7 @@ func TestIsolatedServerIsNoProof(t *testing.T) {
 func TestSecondServerKeepsTheLease(t *testing.T) {
 	const timeout = 6 * time.Second
 	for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
 			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -147,7 +146,7 @@ func TestSecondServerKeepsTheLease(t *testing.T) {
 // After an outage that the session survives a hold is over for good: its znode is
 // deleted, and the context that carried it says why.
 func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 30 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))
@@ -173,7 +172,7 @@ func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
 // The server says that the session is over: the hold ends at once, the next acquire
 // of the same queue works.
 func TestExpiredSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		q := fixture.MutexOn(s, "/m")
@@ -191,7 +190,7 @@ func TestExpiredSession(t *testing.T) {
 
 // Standard policy: the connection ends a hold, whatever the session does.
 func TestSuspendedEndsTheHoldUnderStandardPolicy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.SuspendEnds = true
@@ -209,7 +208,7 @@ func TestSuspendedEndsTheHoldUnderStandardPolicy(t *testing.T) {
 
 // A lost connection that comes back in time costs no lease.
 func TestReconnectKeepsTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -226,7 +225,7 @@ func TestReconnectKeepsTheHold(t *testing.T) {
 // A reconnection shortly before the deadline is in time: the overdue heartbeat goes
 // out at once.
 func TestReconnectJustBeforeTheDeadlineKeepsTheHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))

@@ -2,12 +2,12 @@ package session_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -21,7 +21,7 @@ func TestParentsMadeInVainAreRemoved(t *testing.T) {
 	}
 	for name, used := range map[string]bool{"nobody uses them": false, "somebody does": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(30*time.Second))
 				srv.Put("/there/before", nil)
@@ -49,7 +49,7 @@ func TestParentsMadeInVainAreRemoved(t *testing.T) {
 
 // The parent may be refused as well, halfway down.
 func TestParentsMadeInVainHalfway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
@@ -76,7 +76,7 @@ func TestParentsMadeInVainThroughFaults(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(30*time.Second))
 				first := true

@@ -8,13 +8,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
@@ -127,7 +127,7 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 		"an event of a null path":                     {0, func([]byte) []byte { return lengthAt(deletionOf("/m"), 24, 0xffffffff) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				srv.Put("/m/child", nil)
 				cfg := srv.Config(6 * time.Second)
@@ -174,7 +174,7 @@ func TestMalformedHandshakeEndsTheConnection(t *testing.T) {
 		"a frame of a length that is not so": func(body []byte) []byte { return body[:len(body)-4] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				cfg := srv.Config(6 * time.Second)
 				var isDone atomic.Bool

@@ -3,11 +3,11 @@ package session_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -19,7 +19,7 @@ func TestHoldOutlivesASilentLeader(t *testing.T) {
 	phases := fixture.Shorter(100)
 	for _, timeout := range []time.Duration{6 * time.Second, 12 * time.Second, 30 * time.Second} {
 		for phase := range phases {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 				s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()...))
 				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -40,7 +40,7 @@ func TestHoldOutlivesASilentLeader(t *testing.T) {
 
 // With one server alone there is nothing to hurry for, and a slow handshake is better than none.
 func TestOnlyServerIsGivenTimeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		restore := srv.Hang(srv.A)
@@ -54,7 +54,7 @@ func TestOnlyServerIsGivenTimeAgain(t *testing.T) {
 
 // A server that was silent gets all the patience again after a while, so that a slow one is not shut out.
 func TestSilenceIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second, srv.A, srv.B))
 		silent := s.Conn().Server()
@@ -76,7 +76,7 @@ func TestSlowServerIsTakenBackInTime(t *testing.T) {
 	for _, before := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond} {
 		after := before * 3 / 2
 		t.Run(after.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				srv.Stop(srv.B)
 				remove := srv.Delay(zktest.OpConnect, before)

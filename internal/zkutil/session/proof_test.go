@@ -2,11 +2,11 @@ package session_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -36,7 +36,7 @@ func TestHoldOnALimitedProofEndsWithItsTrust(t *testing.T) {
 	const timeout = 6 * time.Second
 	for stall := timeout / 2; stall < timeout*13/20; stall += timeout / 20 {
 		for phase := time.Duration(0); phase < timeout/6; phase += timeout / 24 {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv, s, got := grantAfterStall(t, timeout, stall, phase)
 				until := got.Entry.TrustedUntil()
 				srv.Partition(fixture.SessionID(s))
@@ -53,7 +53,7 @@ func TestHoldOnALimitedProofIsKept(t *testing.T) {
 	const timeout = 6 * time.Second
 	for stall := timeout / 2; stall < timeout*6/10; stall += timeout / 20 {
 		for phase := time.Duration(0); phase < timeout/6; phase += timeout / 24 {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				_, _, got := grantAfterStall(t, timeout, stall, phase)
 				fixture.Pass(timeout)
 				require.NoError(t, got.Entry.Context().Err(), "stall %v phase %v", stall, phase)
@@ -67,7 +67,7 @@ func TestHoldOnALimitedProofIsKept(t *testing.T) {
 func TestGrantOnAProofThatIsAboutToEnd(t *testing.T) {
 	const timeout, commit = 6 * time.Second, 100 * time.Millisecond
 	for before := 10 * time.Millisecond; before < commit; before += 40 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			holder, s := fixture.TwoClients(t, srv, timeout)
 			e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))

@@ -9,9 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -31,7 +32,7 @@ func TestWaiterLeavesASilentServer(t *testing.T) {
 		"altogether": {func(srv *fixture.Ensemble, server string) { srv.Freeze(server) }, timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 				holder := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[2]))
 				s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
@@ -57,7 +58,7 @@ func TestWaiterLeavesASilentServer(t *testing.T) {
 // The answer to the list of a newcomer is lost, and the connection goes on: the client leaves that server, and looks again.
 func TestLostAnswerToAList(t *testing.T) {
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout))
 		srv.Put("/m", nil)
@@ -72,7 +73,7 @@ func TestLostAnswerToAList(t *testing.T) {
 // Grants of one session that come together need one proof.
 func TestGrantsShareAProof(t *testing.T) {
 	const timeout, many = 6 * time.Second, 50
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, s := fixture.TwoClients(t, srv, timeout)
 		var holds []*session.Entry
@@ -104,7 +105,7 @@ func TestProofGoesWithTheList(t *testing.T) {
 	const timeout, slow = 12 * time.Second, 100 * time.Millisecond
 	for name, isLong := range map[string]bool{"after a long wait": true, "after a short one": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				holder, s := fixture.TwoClients(t, srv, timeout)
 				e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
@@ -142,10 +143,10 @@ func TestHandoverAfterALongWait(t *testing.T) {
 		wait    time.Duration
 		commits time.Duration
 	}{
-		"just now": {time.Second, 1}, "2T/3": {timeout*2/3 + time.Second, 2}, "an hour": {time.Hour, 2},
+		"just now": {time.Second, 1}, "2T/3": {timeout*2/3 + time.Second, 2}, "a long time": {testkit.Shorter(time.Hour, 10*time.Minute), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				holder, s := fixture.TwoClients(t, srv, timeout)
 				e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
@@ -170,7 +171,7 @@ func TestHandoverAfterALongWait(t *testing.T) {
 // proves. As soon as something is awaited or held, it pings as often as before.
 func TestPingsOfAnIdleSession(t *testing.T) {
 	const timeout, timeouts = 6 * time.Second, 20
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout))
 		srv.Put("/m", nil)
@@ -186,7 +187,7 @@ func TestPingsOfAnIdleSession(t *testing.T) {
 		require.Greater(t, time.Until(e.TrustedUntil()), timeout*5/12)
 		start = time.Now()
 		fixture.Pass(timeouts*timeout + timeout/12)
-		require.Greater(t, len(requestsOf(srv, s, start, zktest.OpPing)), timeouts*zkutil.PingsPerTimeout)
+		require.Greater(t, len(requestsOf(srv, s, start, zktest.OpPing)), timeouts*trust.PingsPerTimeout)
 		require.Greater(t, time.Until(e.TrustedUntil()), timeout/2)
 		require.NoError(t, e.Leave())
 	})
@@ -196,7 +197,7 @@ func TestPingsOfAnIdleSession(t *testing.T) {
 // left, and T/2 after T/3 as in any other lease.
 func TestLeaseAfterAnIdleTime(t *testing.T) {
 	const timeout, phases = 6 * time.Second, 60
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout))
 		srv.Put("/m", nil)

@@ -12,7 +12,7 @@ import (
 // Everybody who asks for a key gets one value for as long as somebody uses it. Then nothing is kept.
 func TestShare(t *testing.T) {
 	type value struct{ name string }
-	s := newSession(Config{})
+	s := newSession(Config{}, false)
 	share := func(key, name string) *value { return Share(s, key, func() *value { return &value{name} }) }
 	first := share("a", "first")
 	runtime.GC()

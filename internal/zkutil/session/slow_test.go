@@ -1,7 +1,6 @@
 package session_test
 
 import (
-	"flag"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -21,13 +20,11 @@ var slownesses = []int{8, 10, 12, 14, 16, 18, 20, 22, 24}
 
 // schedules is how many phases of the heartbeat each slowness begins in.
 func schedules() int {
-	if *exhaustive {
+	if *testkit.Exhaustive {
 		return 100
 	}
 	return testkit.Shorter(8, 2)
 }
-
-var exhaustive = flag.Bool("exhaustive", false, "try every phase: minutes")
 
 // A quorum that commits within T/3 costs no lease, whenever it becomes slow.
 func TestSlowQuorumCostsNoLease(t *testing.T) {
@@ -37,7 +34,7 @@ func TestSlowQuorumCostsNoLease(t *testing.T) {
 			t.Run(fmt.Sprintf("%d servers, %d of 48", servers, parts), func(t *testing.T) {
 				t.Parallel()
 				for phase := range schedules() {
-					synctest.Test(t, func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 						s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 						e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -70,7 +67,7 @@ func TestServedWhileSlow(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %d servers, %d of 48", name, servers, parts), func(t *testing.T) {
 					t.Parallel()
 					for phase := range schedules() {
-						synctest.Test(t, func(t *testing.T) {
+						testkit.Bubble(t, func(t *testing.T) {
 							srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 							holder := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 							idle := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
@@ -110,7 +107,7 @@ func lateBy(timeout time.Duration, parts int) time.Duration {
 // what it was not told have no answer, because they are behind a write.
 func TestWaiterLeavesNoSlowServer(t *testing.T) {
 	const timeout = 6 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 		holder, waiter := fixture.Connect(t, srv.Config(timeout, srv.A)), fixture.Connect(t, srv.Config(timeout, srv.Addrs()...))
 		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
@@ -135,7 +132,7 @@ func TestWaiterLeavesNoSlowServer(t *testing.T) {
 // If the second server does not answer a heartbeat either, the quorum is slow, and a third one is not tried.
 func TestSlowQuorumCostsOneConnection(t *testing.T) {
 	const timeout = 12 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 		s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()...))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -157,7 +154,7 @@ func TestServedAfterALoss(t *testing.T) {
 			t.Run(fmt.Sprintf("%d servers, %d of 48", servers, parts), func(t *testing.T) {
 				t.Parallel()
 				for phase := range schedules() {
-					synctest.Test(t, func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 						s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 						srv.Put("/b", nil)
@@ -183,7 +180,7 @@ func TestServedAfterALoss(t *testing.T) {
 
 // The list of a search is sent behind the sync, without a wait for its answer.
 func TestSearchCostsOneAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(12*time.Second))
 		srv.Put("/m", nil)
@@ -213,7 +210,7 @@ func TestSearchCostsOneAnswer(t *testing.T) {
 // The time that a proof took counts for the pause after it: see place.turn.
 func TestSlowProofsAreNotPaced(t *testing.T) {
 	const timeout = 30 * time.Second
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(timeout)
 		var jump atomic.Int64
@@ -229,4 +226,71 @@ func TestSlowProofsAreNotPaced(t *testing.T) {
 		srv.SlowCommits(0)
 		require.NoError(t, e.Leave())
 	})
+}
+
+// A server that answers one write after the other costs no lease as long as each answer takes no more than T/4, whenever it becomes slow:
+// heartbeats don't queue up behind each other.
+func TestServerThatAnswersInTurnCostsNoLease(t *testing.T) {
+	const timeout = 4 * time.Second
+	for _, servers := range []int{1, 3} {
+		for _, parts := range []int{6, 8, 9, 10, 11, 12} { // of 48
+			t.Run(fmt.Sprintf("%d servers, %d of 48", servers, parts), func(t *testing.T) {
+				t.Parallel()
+				for phase := range schedules() {
+					testkit.Bubble(t, func(t *testing.T) {
+						srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
+						s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
+						e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+						fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
+						restore := srv.Delay(zktest.OpMulti, lateBy(timeout, parts))
+						fixture.Pass(30 * timeout)
+						require.NoError(t, e.Context().Err(), "phase %d", phase)
+						restore()
+						require.NoError(t, e.Leave())
+					})
+				}
+			})
+		}
+	}
+}
+
+// The same on an adopted connection, where a write proves less, with answers of T/6.
+func TestServerThatAnswersInTurnCostsNoAdoptedLease(t *testing.T) {
+	const timeout = 6 * time.Second
+	for _, parts := range []int{6, 7, 8} { // of 48
+		for phase := range schedules() {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s, _ := fixture.Adopt(t, srv, timeout)
+				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
+				restore := srv.Delay(zktest.OpMulti, lateBy(timeout, parts))
+				fixture.Pass(30 * timeout)
+				require.NoError(t, e.Context().Err(), "%d of 48, phase %d", parts, phase)
+				restore()
+				require.NoError(t, e.Leave())
+			})
+		}
+	}
+}
+
+// A holder that sends one heartbeat at a time, because each answer takes T/4, is not caught by commits of T/3.
+func TestQuorumThatBecomesSlowerCostsNoLease(t *testing.T) {
+	const timeout = 6 * time.Second
+	for _, parts := range []int{8, 10, 12} { // of 48
+		for phase := range schedules() {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(timeout))
+				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				srv.SlowCommits(lateBy(timeout, parts))
+				fixture.Pass(5*timeout + timeout/3*time.Duration(phase)/time.Duration(schedules()))
+				srv.SlowCommits(timeout / 3)
+				fixture.Pass(10 * timeout)
+				require.NoError(t, e.Context().Err(), "%d of 48, phase %d", parts, phase)
+				srv.SlowCommits(0)
+				require.NoError(t, e.Leave())
+			})
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
@@ -29,7 +31,7 @@ func drained(states <-chan session.State) (all []session.State) {
 }
 
 func TestStatesOfAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 30 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))
@@ -57,7 +59,7 @@ func TestStatesOfAnOutage(t *testing.T) {
 // Nobody says Lost but our own clock; the hold has ended by then. The session turns
 // out to be alive: Reconnected follows.
 func TestLostByTheLocalDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 30 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))
@@ -82,7 +84,7 @@ func TestLostByTheLocalDeadline(t *testing.T) {
 // Without a hold there is no deadline to meet, yet a client that has been away for a
 // whole session timeout is told.
 func TestLostWhileIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		states, stop := session.Subscribe[session.State](s)
@@ -102,7 +104,7 @@ func TestLostWhileIdle(t *testing.T) {
 }
 
 func TestExpiryIsLostBeforeReconnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		states, stop := session.Subscribe[session.State](s)
@@ -116,7 +118,7 @@ func TestExpiryIsLostBeforeReconnected(t *testing.T) {
 // 500 cycles without a reader: nothing blocks, every Lost is there, and what is
 // missing are pairs, so that each Suspended is still followed by its end.
 func TestSlowSubscriber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		states, stop := session.Subscribe[session.State](s)
@@ -154,8 +156,33 @@ func TestSlowSubscriber(t *testing.T) {
 	})
 }
 
+// When a subscription ends, its channel keeps 16 states of those that nobody has read: the latest, each of which follows from
+// the one before.
+func TestUnreadStatesAtTheEndOfASubscription(t *testing.T) {
+	for _, losses := range []int{4, 5, 6, 40} {
+		t.Run(fmt.Sprint(losses), func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(6*time.Second))
+				states, stop := session.Subscribe[session.State](s)
+				for range losses {
+					srv.Expire(fixture.SessionID(s))
+					fixture.Eventually(t, 5*time.Second, func() bool { return s.State() == session.Connected })
+				}
+				stop()
+				all := drained(states)
+				want := []session.State{session.Connected}
+				for range min(losses, 5) {
+					want = append(want, session.Suspended, session.Lost, session.Reconnected)
+				}
+				require.Equal(t, want, all)
+			})
+		})
+	}
+}
+
 func TestSubscribeAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		require.NoError(t, s.Close())
@@ -169,7 +196,7 @@ func TestSubscribeAfterClose(t *testing.T) {
 }
 
 func TestStopTwiceAndConcurrently(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		states, stop := session.Subscribe[session.State](s)
@@ -188,7 +215,7 @@ func TestStopTwiceAndConcurrently(t *testing.T) {
 }
 
 func TestSubscribersAndCloseRace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		var readers sync.WaitGroup

@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -17,7 +17,7 @@ import (
 // A server that accepts the session and then cuts, as a proxy or a frame limit may
 // do, is not dialled without a pause.
 func TestNoReconnectStorm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/node", nil)
@@ -36,7 +36,7 @@ func TestNoReconnectStorm(t *testing.T) {
 
 // Ten thousand attempts that came and went leave one watch on the znode ahead.
 func TestWatchesAreShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, other := fixture.Connect(t, srv.Config(time.Hour)), fixture.Connect(t, srv.Config(time.Hour))
 		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))

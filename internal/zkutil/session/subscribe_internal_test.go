@@ -7,6 +7,40 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A reader that never reads costs a bounded memory, and finds the latest Lost and the present state.
+func TestDropLosses(t *testing.T) {
+	const c, s, r, l, x = Connected, Suspended, Reconnected, Lost, Closed
+	for _, test := range []struct {
+		limit    int
+		in, want []State
+	}{
+		{0, nil, nil},
+		{0, []State{c}, []State{c}},
+		{4, []State{c, s, l, r, s, l, r}, []State{c, s, l, r}},
+		{7, []State{c, s, l, r, s, l, r}, []State{c, s, l, r, s, l, r}},
+		{6, []State{c, s, l, r, s, l, r}, []State{c, s, l, r}},
+		{0, []State{c, s, l, r, s, l, r}, []State{c, s, l, r}}, // never the latest Lost
+		{0, []State{c, s, l, r, s, l, r, s, r}, []State{c, s, l, r, s, r}},
+		{0, []State{c, s, l, r, s, l}, []State{c, s, l}},
+		{0, []State{c, l, r, s, l, x}, []State{c, s, l, x}},
+		{0, []State{s, l, x}, []State{s, l, x}},
+		{0, []State{r, s, l, r, l}, []State{r, l}},
+	} {
+		require.Equal(t, test.want, dropLosses(slices.Clone(test.in), test.limit), "%d of %v", test.limit, test.in)
+	}
+	reader := &reader{wake: make(chan struct{}, 1)}
+	for n := range 10_000 {
+		for _, state := range []State{s, l, r} {
+			reader.postLocked(state)
+		}
+		if n < maxLosses/3 {
+			require.Len(t, reader.pending, 3*(n+1), "none is missed yet")
+		}
+	}
+	require.LessOrEqual(t, len(reader.pending), maxLosses)
+	require.Equal(t, []State{s, l, r}, reader.pending[len(reader.pending)-3:])
+}
+
 func TestCompact(t *testing.T) {
 	const c, s, r, l, x = Connected, Suspended, Reconnected, Lost, Closed
 	for _, test := range []struct {

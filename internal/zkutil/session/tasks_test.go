@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -32,7 +33,7 @@ func retain(s *session.Session) (release func()) {
 // In a session with many users short tasks run a few at a time. Who waits for a slot stops with its context, and when
 // the session closes.
 func TestShortTasksOfManyUsers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
 		defer retain(s)()
 		runs, goOn, errs := make(chan struct{}, users), make(chan struct{}), make(chan error, users)
@@ -70,7 +71,7 @@ func TestShortTasksOfManyUsers(t *testing.T) {
 // Short tasks begin in the order of their calls. One that has begun is waited for when its caller's context ends, because it may use
 // what the caller has. One that has not begun never begins then.
 func TestShortTasksBeginInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
 		defer retain(s)()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +118,7 @@ func TestShortTasksBeginInOrder(t *testing.T) {
 
 // A short task that pauses before it repeats a request holds nobody up.
 func TestShortTaskThatRepeatsLeavesItsSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
 		defer retain(s)()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -159,7 +160,7 @@ func TestShortTaskThatRepeatsLeavesItsSlot(t *testing.T) {
 
 // Close ends the short tasks that pause between their repetitions, and waits for them.
 func TestCloseEndsShortTasksThatRepeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
 		defer retain(s)()
 		errs := make(chan error, users)
@@ -183,7 +184,7 @@ func TestCloseEndsShortTasksThatRepeat(t *testing.T) {
 
 // In a session with few users there is no slot to wait for.
 func TestShortTasksOfFewUsers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
 		depth := 0
 		var nested func(context.Context) error
@@ -195,5 +196,44 @@ func TestShortTasksOfFewUsers(t *testing.T) {
 		}
 		require.NoError(t, nested(t.Context()))
 		require.Equal(t, 30, depth)
+	})
+}
+
+// As many short tasks as run at a time pause, each with another one behind it: those begin, as many at a time.
+func TestShortTasksBehindThoseThatPause(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(6*time.Second))
+		defer retain(s)()
+		pause, goOn, errs := make(chan struct{}), make(chan struct{}), make(chan error, 2*session.MaxShortTasks+1)
+		began := make(chan struct{}, cap(errs))
+		run := func(fn func(ctx context.Context)) {
+			go func() { // ends with goOn; joined below
+				errs <- s.RunShortTask(t.Context(), func(ctx context.Context) error {
+					began <- struct{}{}
+					fn(ctx)
+					return nil
+				})
+			}()
+		}
+		for range session.MaxShortTasks {
+			run(func(ctx context.Context) {
+				<-pause
+				s.LeaveSlot(ctx)
+				<-goOn
+			})
+		}
+		synctest.Wait()
+		for range session.MaxShortTasks + 1 {
+			run(func(context.Context) { <-goOn })
+		}
+		synctest.Wait()
+		require.Len(t, began, session.MaxShortTasks)
+		close(pause)
+		synctest.Wait()
+		require.Len(t, began, 2*session.MaxShortTasks)
+		close(goOn)
+		for range cap(errs) {
+			require.NoError(t, <-errs)
+		}
 	})
 }

@@ -3,11 +3,11 @@ package session_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
@@ -22,7 +22,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for limit := 500 * time.Millisecond; limit < 4*time.Second; limit += 130 * time.Millisecond {
-				synctest.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					srv := fixture.NewEnsemble(t)
 					trouble(srv)
 					ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -1,20 +1,23 @@
 package session_test
 
 import (
+	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A server that executes a request just after it has ended the session may say that it does not know it (code -12, which
 // zk.Conn has no name for): the attempt goes on in the session that follows.
 func TestUnknownSessionIsNoRefusal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		refusals := 0
@@ -31,20 +34,43 @@ func TestUnknownSessionIsNoRefusal(t *testing.T) {
 	})
 }
 
-// quotaExceeded is an answer that zk.Conn has no name for, and that may be another one later.
-const quotaExceeded zktest.Refusal = -125
+// unknownCode is an answer that nobody here has a name for, and that may be another one later.
+const unknownCode zktest.Refusal = -66
+
+// A refusal that lasts until somebody acts fails an Acquire at once, and says what to do.
+func TestKnownRefusalsAreExplained(t *testing.T) {
+	for code, words := range map[zktest.Refusal]string{
+		-125: "quota of this path is exceeded", -124: "sessionRequireClientSASLAuth", -120: "localSessionsUpgradingEnabled",
+	} {
+		bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+			srv.Put("/m", nil)
+			srv.OnRequest(func(r zktest.Request) zktest.Fault {
+				if r.Op == zktest.OpCreate2 || r.Op == zktest.OpCreate {
+					return zktest.Fault{Refusal: code}
+				}
+				return zktest.Fault{}
+			})
+			start := time.Now()
+			_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
+			require.ErrorContains(t, err, words)
+			require.ErrorContains(t, err, "unknown error: "+strconv.Itoa(int(code)))
+			require.True(t, zkutil.IsRefused(err))
+			require.Less(t, time.Since(start), time.Second)
+		})
+	}
+}
 
 // An answer with an unknown code may pass. Who waits for a lock does not wait on for ever
 // because of one: after an operation timeout its caller gets it.
 func TestUnknownAnswer(t *testing.T) {
 	for name, op := range map[string]zktest.Op{"create": zktest.OpCreate2, "list": zktest.OpGetChildren2} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(6*time.Second))
 				allow := srv.OnRequest(func(r zktest.Request) zktest.Fault {
 					if r.Op == op {
-						return zktest.Fault{Refusal: quotaExceeded}
+						return zktest.Fault{Refusal: unknownCode}
 					}
 					return zktest.Fault{}
 				})
@@ -59,13 +85,13 @@ func TestUnknownAnswer(t *testing.T) {
 
 				srv.OnRequest(func(r zktest.Request) zktest.Fault {
 					if r.Op == op {
-						return zktest.Fault{Refusal: quotaExceeded}
+						return zktest.Fault{Refusal: unknownCode}
 					}
 					return zktest.Fault{}
 				})
 				start := time.Now()
 				_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
-				require.ErrorContains(t, err, "unknown error: -125")
+				require.ErrorContains(t, err, "unknown error: -66")
 				require.WithinDuration(t, start.Add(s.Config().OperationTimeout), time.Now(), s.Config().Retry.MaxInterval*3/2)
 				fixture.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
 			})

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -12,31 +13,42 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
-// Watch is a watch on one znode, which all users of the session share. On an own connection it fires when
-// the connection is replaced, because it stands at the server of one connection.
+// watches are the session's watches at its server. Guarded by Session.mu.
+type watches struct {
+	s     *Session
+	byKey map[wire.WatchKey]*Watch
+}
+
+// Watch is a watch on one znode, shared by all users of the session. On an own connection a Watch fires when
+// the connection is replaced, because the server of one connection keeps the watch.
 type Watch struct {
 	path  string
 	kind  wire.WatchKind
 	fired chan struct{} // closed when the znode changed or went, or the watch is lost
-	event zk.EventType  // what happened; set before fired is closed
+	event zk.EventType  // the event; set before fired is closed
 	err   error         // of setting the watch; set before setDone is closed
 
 	// Of the znode, if the watch was set by a read; set before setDone is closed.
 	data         []byte
 	czxid, ctime int64
-	changedBy    int64 // zxid of the latest change of the kind that the watch fires for; zero: it waits for the creation
+	owner        int64 // the session of an ephemeral znode, else 0
+	changedBy    int64 // zxid of the latest change of the kind for which the watch fires; zero: the watch waits for the creation
 
 	// Guarded by Session.mu.
+	users      int  // number of users that have not released the watch: see ReleaseWatch
+	isRemoving bool // the server was asked to remove the watch
+	isRetained bool // the session counts as in use until the watch is removed
+
 	seenAt    time.Time     // when the watch was set, or a read last showed no change since
-	checkedAt time.Time     // when the watch was set, or the leader last knew the znode
+	checkedAt time.Time     // when the watch was set, or the leader last confirmed the znode
 	setDone   chan struct{} // closed once the server has answered; nil from then on, because a watch may stand for days
 	isFirst   bool          // the znode is, or was, a hold of this session that was granted as the first of its queue
-	onFirst   chan struct{} // closed when isFirst is set; nil: nobody has asked for it
+	onFirst   chan struct{} // closed when isFirst is set; nil: nobody has asked for the channel
 }
 
 func (w *Watch) lastSeenAt() time.Time { return w.seenAt }
 
-// lastCheckedAt is zero for a watch that no audit can check.
+// lastCheckedAt returns checkedAt, zero for a watch that no audit can check.
 func (w *Watch) lastCheckedAt() time.Time {
 	if w.kind != wire.WatchData {
 		return time.Time{}
@@ -57,18 +69,21 @@ func (w *Watch) HasFired() bool {
 // Fired returns a channel that is closed when the znode has changed or gone, or the watch is lost.
 func (w *Watch) Fired() <-chan struct{} { return w.fired }
 
-// Node returns the znode as it was when the watch was set, with the czxid and the ctime of its stat. It is zero if
-// the watch was not set by a read.
-func (w *Watch) Node() Node { return Node{w.data, zk.Stat{Czxid: w.czxid, Ctime: w.ctime}} }
+// Node returns the znode at the time when the watch was set, with the czxid, the ctime and the owner of its
+// stat. The Node is zero if the watch was not set by a read.
+func (w *Watch) Node() Node {
+	return Node{w.data, zk.Stat{Czxid: w.czxid, Ctime: w.ctime, EphemeralOwner: w.owner}}
+}
 
-// TellsChange reports whether the watch has fired because of an event, not because it was lost.
+// TellsChange reports whether the watch has fired because of an event, not because the watch was lost.
 func (w *Watch) TellsChange() bool { return w.HasFired() && w.event != zk.EventNotWatching }
 
-// IsGone reports whether an event has told that the znode was deleted.
+// IsGone reports whether an event has reported the znode as deleted.
 func (w *Watch) IsGone() bool { return w.HasFired() && w.event == zk.EventNodeDeleted }
 
-// Watch returns a watch on the data of path, which has not fired when Watch is called. It sends a
-// request only if the session has none yet. zk.ErrNoNode means that the znode does not exist.
+// Watch returns a watch on the data of path that has not fired at the time of the call. The caller has to
+// release the watch. Watch sends a request only if the session has no such watch yet. zk.ErrNoNode means that
+// the znode does not exist.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	p, err := s.StartWatch(ctx, path)
 	if err != nil {
@@ -77,7 +92,7 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	return p.Wait(ctx)
 }
 
-// PendingWatch is a Watch whose request was sent, if there had to be one.
+// PendingWatch is a Watch whose request, if needed, was sent.
 type PendingWatch struct {
 	s     *Session
 	found *Watch // nil: read was sent
@@ -86,44 +101,70 @@ type PendingWatch struct {
 
 // StartWatch is Watch without the wait for the answer.
 func (s *Session) StartWatch(ctx context.Context, path string) (PendingWatch, error) {
-	if w := s.findWatch(wire.WatchKey{Path: path, Kind: wire.WatchData}); w != nil {
+	if w := s.watches.find(wire.WatchKey{Path: path, Kind: wire.WatchData}); w != nil {
 		return PendingWatch{s: s, found: w}, nil
 	}
-	read, err := s.startWatchedRead(ctx, path)
+	read, err := s.watches.startRead(ctx, path)
 	return PendingWatch{s: s, read: read}, err
 }
 
 // Wait returns the watch.
 func (p PendingWatch) Wait(ctx context.Context) (*Watch, error) {
 	if p.found != nil {
-		return p.found, p.s.awaitWatch(ctx, p.found)
+		return p.s.watches.awaitUsed(ctx, p.found)
 	}
 	_, w, err := p.read.wait(ctx)
 	return w, err
 }
 
-// StandingWatch returns the watch on the data of a contender's own znode that somebody else of the session has
-// set, such as its successor, nil if there is none. Heartbeats check the znode from then on, as after a read.
+// Abandon replaces Wait for a caller that no longer needs the watch.
+func (p PendingWatch) Abandon() {
+	if p.found != nil {
+		p.s.ReleaseWatch(p.found)
+		return
+	}
+	p.read.abandon()
+}
+
+// StandingWatch returns the watch on the data of a contender's own znode set by another user of the session,
+// such as the contender's successor, nil if none. Heartbeats check the znode from then on, as after a read.
 func (s *Session) StandingWatch(path string) *Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.watches[wire.WatchKey{Path: path, Kind: wire.WatchData}]
+	w := s.watches.byKey[wire.WatchKey{Path: path, Kind: wire.WatchData}]
 	if w == nil || w.setDone != nil { // or the server has not answered yet
 		return nil
 	}
-	s.live.nodes[path] = struct{}{}
+	if !s.watches.useLocked(w) {
+		return nil
+	}
+	s.keeper.nodes[path] = struct{}{}
 	return w
 }
 
-// findWatch returns the watch of the session for key, nil if there is none.
-func (s *Session) findWatch(key wire.WatchKey) *Watch {
+// find returns the session's watch for key, nil if none. The caller has to release the watch.
+func (ws *watches) find(key wire.WatchKey) *Watch {
+	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.watches[key]
+	if w := ws.byKey[key]; w != nil && ws.useLocked(w) {
+		return w
+	}
+	return nil
 }
 
-// awaitWatch blocks until the server has answered whether the watch is set.
-func (s *Session) awaitWatch(ctx context.Context, w *Watch) error {
+// awaitUsed is await for a watch returned by find. On failure awaitUsed releases the watch.
+func (ws *watches) awaitUsed(ctx context.Context, w *Watch) (*Watch, error) {
+	if err := ws.await(ctx, w); err != nil {
+		ws.s.ReleaseWatch(w)
+		return nil, err
+	}
+	return w, nil
+}
+
+// await blocks until the server has answered whether the watch is set.
+func (ws *watches) await(ctx context.Context, w *Watch) error {
+	s := ws.s
 	s.mu.Lock()
 	setDone := w.setDone
 	s.mu.Unlock()
@@ -139,7 +180,7 @@ func (s *Session) awaitWatch(ctx context.Context, w *Watch) error {
 	return w.err
 }
 
-// watchKey is the key of the watch that a call sets.
+// watchKey returns the key of the watch that a call sets.
 func (c *call) watchKey() wire.WatchKey {
 	switch c.Op {
 	case proto.OpGetChildren2:
@@ -151,54 +192,64 @@ func (c *call) watchKey() wire.WatchKey {
 	}
 }
 
-// attachWatch has a call set a watch, unless the session has it already: then it returns that one.
-func (s *Session) attachWatch(c *call) (shared *Watch) {
+// attach has a call set a watch, unless the session already has the watch: then attach returns the existing
+// one. A watch being removed is not usable: the caller has to repeat the call.
+func (ws *watches) attach(c *call) (shared *Watch, isUsable bool) {
+	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := c.watchKey()
-	if shared, isShared := s.watches[key]; isShared {
-		return shared
+	if shared, isShared := ws.byKey[key]; isShared {
+		return shared, ws.useLocked(shared)
 	}
-	c.watch = &Watch{path: key.Path, kind: key.Kind, fired: make(chan struct{}), setDone: make(chan struct{})}
+	c.watch = &Watch{path: key.Path, kind: key.Kind, users: 1, fired: make(chan struct{}), setDone: make(chan struct{})}
 	c.IsWatch = true
-	if hold := s.holds[key.Path]; hold != nil && hold.isFirst {
+	if hold := s.holds.byPath[key.Path]; hold != nil && hold.isFirst {
 		c.watch.noteFirstLocked()
 	}
-	s.watches[key] = c.watch
-	return nil
+	ws.byKey[key] = c.watch
+	return nil, true
 }
 
-// WatchArrival returns a watch that fires when a child of dir is created, or dir itself if it is
-// missing.
+// WatchArrival returns a watch that fires when a child of dir is created, or, if dir is missing, when dir is
+// created. The caller has to release the watch.
 func (s *Session) WatchArrival(ctx context.Context, dir string) (*Watch, error) {
-	w, err := s.watchDir(ctx, proto.OpGetChildren2, dir)
+	w, err := s.watches.watchDir(ctx, proto.OpGetChildren2, dir)
 	if errors.Is(err, zk.ErrNoNode) {
-		return s.watchDir(ctx, proto.OpExists, dir)
+		return s.watches.watchDir(ctx, proto.OpExists, dir)
 	}
 	return w, err
 }
 
 // watchDir sets a watch on the children of a directory, or on its creation.
-func (s *Session) watchDir(ctx context.Context, op int32, dir string) (*Watch, error) {
-	c := &call{Request: wire.Request{Op: op, Path: dir}, what: "list the children of", where: dir}
-	if w := s.findWatch(c.watchKey()); w != nil {
-		return w, s.awaitWatch(ctx, w)
+func (ws *watches) watchDir(ctx context.Context, op int32, dir string) (*Watch, error) {
+	s := ws.s
+	for {
+		c := &call{Request: wire.Request{Op: op, Path: dir}, what: "list the children of", where: dir}
+		if w := ws.find(c.watchKey()); w != nil {
+			return ws.awaitUsed(ctx, w)
+		}
+		t, err := s.gate.enter(ctx, 1, false)
+		if err != nil {
+			return nil, err
+		}
+		shared, isUsable := ws.attach(c)
+		s.gate.sendAdmitted(t, c)
+		_, err = c.wait(ctx)
+		switch {
+		case shared == nil && err != nil:
+			s.ReleaseWatch(c.watch)
+			return nil, err
+		case shared == nil:
+			return c.watch, nil
+		case isUsable: // somebody has just set the watch
+			return ws.awaitUsed(ctx, shared)
+		}
 	}
-	t, err := s.enterGate(ctx, 1, false)
-	if err != nil {
-		return nil, err
-	}
-	shared := s.attachWatch(c)
-	s.sendAdmitted(t, c)
-	_, err = c.wait(ctx)
-	if shared != nil { // somebody has just set it
-		return shared, s.awaitWatch(ctx, shared)
-	}
-	return c.watch, err
 }
 
-// watchError returns why a call has set no watch, from the error of its answer. A call that asks for the
-// creation of a znode has to find none: otherwise its watch is on the data of the znode.
+// watchError returns why a call has set no watch, from the error of the answer. A call that waits for the
+// creation of a znode has to find none: otherwise the watch is on the data of the znode.
 func (c *call) watchError(err error) error {
 	switch {
 	case c.Op != proto.OpExists:
@@ -212,18 +263,18 @@ func (c *call) watchError(err error) error {
 	}
 }
 
-// onWatchSetLocked records the server's answer to a request that sets a watch. On an adopted connection
-// the event is read from zk.Conn's channel of that watch, because the channel of the
-// connection may lose events.
-func (s *Session) onWatchSetLocked(c *call, a wire.Answer) {
+// onSetLocked records the server's answer to a request that sets a watch. On an adopted connection the event is
+// read from zk.Conn's channel for the watch, because the channel of the connection may lose events.
+func (ws *watches) onSetLocked(c *call, a wire.Answer) {
+	s := ws.s
 	w, key := c.watch, c.watchKey()
-	w.err, w.data, w.seenAt = a.Err, a.Data, s.clock.now()
+	w.err, w.data, w.seenAt = a.Err, a.Data, s.clock.Now()
 	w.checkedAt = w.seenAt
-	w.czxid, w.ctime, w.changedBy = a.Stat.Czxid, a.Stat.Ctime, w.latestChange(a)
+	w.czxid, w.ctime, w.owner, w.changedBy = a.Stat.Czxid, a.Stat.Ctime, a.Stat.EphemeralOwner, w.latestChange(a)
 	close(w.setDone)
 	w.setDone = nil
-	if a.Err != nil && s.watches[key] == w {
-		delete(s.watches, key)
+	if a.Err != nil && ws.byKey[key] == w {
+		ws.dropLocked(key, w)
 	}
 	if a.Err != nil || a.Events == nil {
 		return
@@ -231,16 +282,17 @@ func (s *Session) onWatchSetLocked(c *call, a wire.Answer) {
 	s.backgroundLocked(func(ctx context.Context) {
 		select {
 		case event := <-a.Events:
-			s.fireWatches(key.Path, event.Type)
+			ws.fire(key.Path, event.Type)
 		case <-ctx.Done():
 		}
 	})
 }
 
-// fireWatches fires the watches on path that an event uses up, and ends the hold of a znode that is
-// gone. A znode that is gone, or whose watch is lost, is not checked by heartbeats until it is read
-// again. fireWatches is called by the reader of a connection, partly from zk.Conn's event callback.
-func (s *Session) fireWatches(path string, event zk.EventType) {
+// fire fires the watches on path used up by an event, and ends the hold of a deleted znode. After a deletion or
+// a lost watch, heartbeats do not check the znode until the next read. fire is called by the reader of a
+// connection, partly from zk.Conn's event callback, and by tasks of the session.
+func (ws *watches) fire(path string, event zk.EventType) {
+	s := ws.s
 	kinds := wire.FiredBy(int32(event))
 	if event == zk.EventNotWatching {
 		kinds = wire.FiredBy(proto.EventDeleted)
@@ -249,30 +301,160 @@ func (s *Session) fireWatches(path string, event zk.EventType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if isDeleted || event == zk.EventNotWatching {
-		delete(s.live.nodes, path)
+		delete(s.keeper.nodes, path)
 	}
-	if hold := s.holds[path]; isDeleted && hold != nil {
+	if hold := s.holds.byPath[path]; isDeleted && hold != nil {
 		hold.endAsDeletedLocked()
 	}
 	for _, kind := range kinds {
 		key := wire.WatchKey{Path: path, Kind: kind}
-		if w, ok := s.watches[key]; ok {
-			delete(s.watches, key)
+		if w, ok := ws.byKey[key]; ok {
+			ws.dropLocked(key, w)
 			w.event = event
 			close(w.fired)
-			if kind == wire.WatchData {
-				s.alone.forget(path)
-			}
 		}
 	}
 }
 
-// loseWatchesLocked fires all watches: they stood at the server of another connection.
-func (s *Session) loseWatchesLocked() {
-	s.alone.clear()
-	for key, w := range s.watches {
-		delete(s.watches, key)
+// loseLocked fires all watches: the server of the previous connection had them.
+func (ws *watches) loseLocked() {
+	for key, w := range ws.byKey {
+		ws.dropLocked(key, w)
 		w.event = zk.EventNotWatching
 		close(w.fired)
+	}
+}
+
+// The first znode of a queue stays the first as long as the znode exists, because later znodes have higher
+// numbers. So once a hold of this session was the first, all contenders ahead are known to be gone, without a
+// list.
+
+// IsFirst reports whether the watched znode is, or was, a hold of this session that was the first of its queue.
+// After that, no contender can be ahead.
+func (s *Session) IsFirst(w *Watch) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return w.isFirst
+}
+
+// OnFirst returns a channel that is closed when IsFirst is true.
+func (s *Session) OnFirst(w *Watch) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.onFirst == nil {
+		w.onFirst = make(chan struct{})
+		if w.isFirst {
+			close(w.onFirst)
+		}
+	}
+	return w.onFirst
+}
+
+// markFirstLocked is called when a contender of this session has become a hold that is the first of its queue.
+func (ws *watches) markFirstLocked(path string) {
+	if w := ws.byKey[wire.WatchKey{Path: path, Kind: wire.WatchData}]; w != nil {
+		w.noteFirstLocked()
+	}
+}
+
+func (w *Watch) noteFirstLocked() {
+	if !w.isFirst && w.onFirst != nil {
+		close(w.onFirst)
+	}
+	w.isFirst = true
+}
+
+// A watch belongs to its users, until each has called ReleaseWatch. The watch then stays at the server until
+// the session next re-reads all watches: a caller that returns sooner finds the watch in place. At the re-read,
+// the session has the server remove the watch instead. The session counts as in use until the removal is done.
+// Watches on contenders' own znodes are not released, because they fire when the znode goes.
+//
+// Some unused watches stay until they fire: watches of an adopted connection, because zk.Conn can't remove any;
+// watches on servers before 3.5; watches also set by a user of zk.Conn, because the server does not
+// distinguish the two; and the data watch that the server sets for a call that waits for the creation of a znode
+// and finds the znode.
+
+// ReleaseWatch gives back a watch that the caller no longer needs. The watch may be nil, or have fired.
+func (s *Session) ReleaseWatch(w *Watch) {
+	if w == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.users--
+	if w.users == 0 && s.watches.byKey[w.key()] == w && s.wire != nil && !s.gate.optional.of(proto.OpRemoveWatches).isLacking {
+		w.isRetained = true
+		s.keeper.retainLocked()
+	}
+}
+
+// useLocked gives a watch to another user, and fails for a watch being removed.
+func (ws *watches) useLocked(w *Watch) bool {
+	if w.isRemoving {
+		return false
+	}
+	w.users++
+	ws.endRetentionLocked(w)
+	return true
+}
+
+func (ws *watches) endRetentionLocked(w *Watch) {
+	if w.isRetained {
+		w.isRetained = false
+		ws.s.keeper.releaseLocked()
+	}
+}
+
+// dropLocked forgets a watch that no longer stands.
+func (ws *watches) dropLocked(key wire.WatchKey, w *Watch) {
+	delete(ws.byKey, key)
+	ws.endRetentionLocked(w)
+}
+
+func (w *Watch) key() wire.WatchKey { return wire.WatchKey{Path: w.path, Kind: w.kind} }
+
+// mayRemoveLocked reports whether to have the server remove a watch. A server without removeWatches may end the
+// connection, which must not cost holds.
+func (ws *watches) mayRemoveLocked(w *Watch) bool {
+	s := ws.s
+	if w.users > 0 || s.wire == nil {
+		return false
+	}
+	state, line := s.gate.optional.of(proto.OpRemoveWatches), s.wire.Line()
+	if state.isLacking || line.HasConnWatch(w.key()) {
+		ws.endRetentionLocked(w)
+		return false
+	}
+	return state.isKnown || !s.cfg.SuspendEnds || len(s.holds.byPath) == 0
+}
+
+// removeCallLocked returns a request to remove a watch from the server.
+func (w *Watch) removeCallLocked() *call {
+	w.isRemoving = true
+	return &call{Request: wire.Request{Op: proto.OpRemoveWatches, Path: w.path, Kind: w.kind}}
+}
+
+// onRemoveAnswered waits for the answer to a removal.
+func (ws *watches) onRemoveAnswered(ctx context.Context, w *Watch, removal *call) {
+	s := ws.s
+	_, err := removal.wait(ctx)
+	isRemoved := err == nil || zkutil.IsNoWatcher(err)
+	s.gate.optional.noteOutcome(proto.OpRemoveWatches, removal.before, err)
+	if errors.Is(err, zk.ErrBadArguments) {
+		s.gate.optional.noteLacking(proto.OpRemoveWatches, removal.before.server)
+	}
+	s.mu.Lock()
+	w.isRemoving = false
+	switch {
+	case ws.byKey[w.key()] != w: // the watch has fired
+	case isRemoved:
+		ws.dropLocked(w.key(), w)
+	case isAnswered(err): // the watch stays
+		ws.endRetentionLocked(w)
+	}
+	s.mu.Unlock()
+	if line := removal.ticket.line; isRemoved && line.HasConnWatch(w.key()) {
+		s.Log(slog.LevelWarn, "a watch of the user may have been removed: closing the connection, so that it is set again", "path", w.path)
+		_ = line.Close()
 	}
 }

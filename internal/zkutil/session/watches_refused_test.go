@@ -10,10 +10,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -98,7 +100,7 @@ func TestWatchesRefusedForGood(t *testing.T) {
 	for name, test := range tests {
 		for _, late := range []time.Duration{0, 5 * time.Millisecond, 500 * time.Millisecond} {
 			t.Run(name+" "+late.String(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					srv := fixture.NewEnsemble(t)
 					other, s := fixture.TwoClients(t, srv, timeout)
 					test(t, srv, other, s, func() {
@@ -136,7 +138,7 @@ func TestUnreadableZnodeIsDeleted(t *testing.T) {
 		for _, pace := range []time.Duration{50 * time.Millisecond, time.Minute} {
 			t.Run(name+" "+pace.String(), func(t *testing.T) {
 				for range 10 { // because a heartbeat checks one znode of the two, by chance the hidden one or the other
-					synctest.Test(t, func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t)
 						other := fixture.Connect(t, srv.Config(timeout, srv.A))
 						cfg := srv.Config(timeout, srv.B)
@@ -152,7 +154,7 @@ func TestUnreadableZnodeIsDeleted(t *testing.T) {
 						require.NoError(t, context.Cause(e.Context()))
 						srv.Delete(e.Path())
 						second := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-						fixture.Pass(2 * timeout / zkutil.BeatsPerTimeout)
+						fixture.Pass(2 * timeout / trust.BeatsPerTimeout)
 						require.ErrorIs(t, context.Cause(e.Context()), zkutil.ErrNodeDeleted)
 						require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
 						require.NoError(t, second.Leave())
@@ -166,7 +168,7 @@ func TestUnreadableZnodeIsDeleted(t *testing.T) {
 
 // One odd answer to a heartbeat costs no lease, even where the root may not be read.
 func TestHeartbeatRefusedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
@@ -187,7 +189,7 @@ func TestHeartbeatRefusedOnce(t *testing.T) {
 // A waiter on an adopted connection, whose server has refused the watches, does not hear that its own
 // znode is gone. It looks before it takes its turn.
 func TestNoTurnOnAGoneZnode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		other := fixture.Connect(t, srv.Config(time.Minute, srv.B))
 		s, _ := fixture.Adopt(t, srv, 6*time.Second) // on server A
@@ -220,7 +222,7 @@ func TestNoTurnOnAGoneZnode(t *testing.T) {
 
 // A heartbeat finds that the znode of a hold is gone, which no event has told.
 func TestHeartbeatFindsTheZnodeGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))

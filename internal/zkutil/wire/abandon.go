@@ -11,20 +11,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Abandon gives the line up for another one. zk.Conn finds its connection broken and dials again,
-// but the socket stays open for the answers to writes in flight. If the quorum is slow, and not the
-// server silent, those answers still prove the session.
+// Abandon gives the line up for a new line. zk.Conn finds its connection broken and dials again, but the socket
+// stays open for the answers to writes in flight. If the quorum is slow, rather than the server silent, such
+// answers still prove the session.
 //
 //	IN USE -- Abandon --> ABANDONED -- zk.Conn's reader ends --> HANDED OVER --> CLOSED
 //
-// What leads from one state to the next:
+// Transitions:
 //
-//   - IN USE: with no write in flight, before the handshake or in a closed wire, Abandon closes the
-//     line like Close.
+//   - IN USE: with no write in flight, before the handshake or in a closed wire, Abandon closes the line as
+//     Close does.
 //   - ABANDONED: zk.Conn's reads and writes fail, and its Close leaves the socket open.
 //     readAbandoned waits for the end of zk.Conn's reader, because a line has one reader at a time.
-//   - HANDED OVER: readAbandoned reads the answers and reports each committed write to the owner. The
-//     engine's own requests have got zk.ErrConnectionClosed before.
+//   - HANDED OVER: readAbandoned reads the answers and reports each committed write to the owner. The engine's
+//     own requests have already failed with zk.ErrConnectionClosed.
 //   - CLOSED: no write is in flight any more, T is over (a later answer proves nothing), the
 //     socket has failed, DropAbandoned has dropped the line, or the wire was closed. If zk.Conn's
 //     reader had ended before Abandon, nothing is handed over. Then one of T, DropAbandoned and the
@@ -40,7 +40,7 @@ func (l *Line) Abandon() {
 }
 
 // startAbandoning returns false if nobody needs the socket any more. The engine's own requests are given up
-// before anybody else reads their answers.
+// before another reader takes over their answers.
 func (l *Line) startAbandoning() (unsent, unanswered []sentFrame, ok bool) {
 	w := l.wire
 	w.mu.Lock()
@@ -51,7 +51,7 @@ func (l *Line) startAbandoning() (unsent, unanswered []sentFrame, ok bool) {
 	unsent, unanswered = l.out.close(), l.contact.giveUp()
 	w.abandoned = append(w.abandoned, l)
 	close(l.abandonDone)
-	// These deadlines end zk.Conn's read, which hands over, and a write that is stuck.
+	// The deadlines end zk.Conn's read, which hands over, and a stuck write.
 	_ = l.Conn.SetReadDeadline(time.Unix(1, 0))
 	_ = l.Conn.SetWriteDeadline(time.Unix(1, 0))
 	w.tasks.Go(l.readAbandoned) // ends in CLOSED
@@ -67,7 +67,7 @@ func (l *Line) isAbandoned() bool {
 	}
 }
 
-// handOver is called by zk.Conn's reader, which does not read again: readAbandoned takes its place.
+// handOver is called by zk.Conn's reader, which does not read again: readAbandoned takes over.
 func (l *Line) handOver() {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -98,8 +98,8 @@ func (l *Line) readAbandoned() {
 	}
 }
 
-// DropAbandoned drops the abandoned lines that have no write in flight from after provenAt: what
-// comes on them proves no more than is known.
+// DropAbandoned drops the abandoned lines without a write in flight that was sent after provenAt: answers on
+// such lines can't extend the proof.
 func (w *Wire) DropAbandoned(provenAt time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,14 +139,14 @@ func (l *Line) readAbandonedAnswer() error {
 		return err
 	}
 	l.frameLeft = 0
-	head, err := l.in.Peek(headerSize)
+	head, err := l.in.Peek(proto.HeaderSize)
 	if err != nil {
 		return err
 	}
 	d := proto.NewDecoder(head)
 	size, xid, _, code := d.Int32(), d.Int32(), d.Int64(), d.Int32()
 	l.frameLeft = 4 + int(size)
-	if size < headerSize-4 {
+	if size < proto.HeaderSize-4 {
 		return net.ErrClosed // malformed
 	}
 	write, ok := l.contact.noteAnswer(xid, code)
@@ -156,10 +156,10 @@ func (l *Line) readAbandonedAnswer() error {
 	return nil
 }
 
-// isRefusedMulti reports whether the next frame answers a Multi that was refused. The header of such
-// an answer reports no error, but its first part does.
+// isRefusedMulti reports whether the next frame answers a refused Multi. The header of such an answer reports
+// no error, but the first part does.
 func (l *Line) isRefusedMulti(request sentFrame, size int) bool {
-	const part = headerSize + 4
+	const part = proto.HeaderSize + 4
 	if request.op != proto.OpMulti || 4+size < part {
 		return request.op == proto.OpMulti
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // recordingConn is a connection that records whether it was closed. Reads end at once.
@@ -54,7 +55,7 @@ func (r answerChan) Receive(a Answer) { r <- a }
 // The owner abandons a line on which a request of the engine's own is in flight: the caller is told at once,
 // and not asked to wait for an answer that nobody hands over.
 func TestAbandonGivesOwnRequestsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		w := newTestWire(t, &testOwner{period: time.Second, patience: time.Second, isSaving: true}, &recordingConn{})
 		c, err := w.Dial("tcp", "x:1", 0)
 		require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// namedCodes are the codes of refusals for which zk.Conn has errors.
+// namedCodes maps the codes of refusals to zk.Conn's errors.
 var namedCodes = map[int32]error{ //nolint:gochecknoglobals // a constant table
 	proto.CodeNoNode:                  zk.ErrNoNode,
 	proto.CodeNoAuth:                  zk.ErrNoAuth,
@@ -29,7 +29,7 @@ var namedCodes = map[int32]error{ //nolint:gochecknoglobals // a constant table
 	proto.CodeReconfigDisabled:        zk.ErrReconfigDisabled,
 }
 
-// errorOf returns the error that zk.Conn has for a code.
+// errorOf returns zk.Conn's error for a code.
 func errorOf(code int32) error {
 	if code == proto.CodeOK {
 		return nil
@@ -40,8 +40,7 @@ func errorOf(code int32) error {
 	return fmt.Errorf("unknown error: %d", code) // as in zk.Conn
 }
 
-// decodeAnswer reads what follows the header of an answer. It keeps nothing of body. ok is false for
-// a body that is malformed.
+// decodeAnswer decodes the body of an answer, and keeps no reference to body. ok is false for a malformed body.
 func decodeAnswer(op, code int32, body []byte) (a Answer, ok bool) {
 	a.Refused = -1
 	if a.Err = errorOf(code); a.Err != nil {
@@ -62,16 +61,14 @@ func decodeAnswer(op, code int32, body []byte) (a Answer, ok bool) {
 		a.Stat = d.Stat()
 		return a, a.Children != nil && d.Err() == nil
 	case proto.OpMulti:
-		ok = decodeChecks(d, &a) // before a is returned: Go does not say which comes first in one statement
-		return a, ok
-	case proto.OpMultiRead:
-		ok = decodeReads(d, &a)
+		ok = decodeParts(d, &a) // before a is returned: Go does not say which comes first in one statement
 		return a, ok
 	}
 	return a, d.Err() == nil
 }
 
-// decodeTexts reads a list of texts, which share one copy of the frame; nil: it is malformed.
+// decodeTexts reads a list of texts, which share one copy of the frame. decodeTexts returns nil for a malformed
+// list.
 func decodeTexts(d *proto.Decoder, frame string) []string {
 	n := int(d.Int32())
 	if n < 0 || n > d.Len()/4 {
@@ -88,8 +85,8 @@ func decodeTexts(d *proto.Decoder, frame string) []string {
 	return texts
 }
 
-// takeAnswer reads an answer to one of the engine's own requests, and hands it over. The frame begins with
-// the header that was looked at.
+// takeAnswer reads the answer to one of the engine's own requests, and passes the answer to the receiver. The
+// caller has peeked at the header of the frame.
 func (l *Line) takeAnswer(request sentFrame, zxid int64, code int32) error {
 	if l.frameLeft-4 > MaxFrame {
 		failAll([]sentFrame{request}, zk.ErrConnectionClosed)
@@ -113,20 +110,20 @@ func (l *Line) takeAnswer(request sentFrame, zxid int64, code int32) error {
 	switch {
 	case !ok:
 		return l.failMalformed()
-	case code == proto.CodeSessionExpired: // the next handshake tells whether it is true
+	case code == proto.CodeSessionExpired: // the next handshake tells whether the session has really expired
 		l.failWith(errExpired)
 		return errExpired
 	}
 	return nil
 }
 
-// readBody reads the current frame without its header. What it returns is valid until the next frame.
+// readBody reads the current frame without the header. The result is valid until the next frame.
 func (l *Line) readBody() ([]byte, error) {
-	if l.frameLeft <= l.in.Buffered() { // mostly, and then without a copy
+	if l.frameLeft <= l.in.Buffered() { // the usual case, without a copy
 		frame, err := l.in.Peek(l.frameLeft)
 		_, _ = l.in.Discard(l.frameLeft)
 		l.frameLeft = 0
-		return frame[headerSize:], err
+		return frame[proto.HeaderSize:], err
 	}
 	frame := slices.Grow(l.body[:0], l.frameLeft)[:l.frameLeft]
 	for n := 0; n < len(frame); {
@@ -139,7 +136,7 @@ func (l *Line) readBody() ([]byte, error) {
 	if l.body = nil; len(frame) <= maxSpare {
 		l.body = frame
 	}
-	return frame[headerSize:], nil
+	return frame[proto.HeaderSize:], nil
 }
 
 // noteZxid keeps the latest zxid of the session.
@@ -149,8 +146,8 @@ func (w *Wire) noteZxid(zxid int64) {
 	w.lastZxid = max(w.lastZxid, zxid)
 }
 
-// withLastZxid returns the request of a handshake with the latest zxid that any answer of the session had:
-// the server must not be behind that. zk.Conn knows only of the answers to its own requests.
+// withLastZxid returns the request of a handshake with the latest zxid in any answer of the session: the server
+// must not be behind that zxid. zk.Conn knows only the answers to its own requests.
 func withLastZxid(frame []byte, lastZxid int64) []byte {
 	const at, end, sessionAt = 8, 16, 20 // behind the length and the version; then the timeout and the session
 	if len(frame) < sessionAt+8 || binary.BigEndian.Uint64(frame[sessionAt:]) == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // dataAnswer is the answer to a request for a znode's data.
@@ -23,7 +24,7 @@ func dataAnswer(xid int32, data []byte) []byte {
 // Answers to own requests, and events of watches that zk.Conn has not set, are taken out of the stream. zk.Conn gets
 // everything else.
 func TestAnswersAreTakenOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.ask("/1")
 		s.next()
@@ -52,7 +53,7 @@ func TestAnswersAreTakenOut(t *testing.T) {
 
 // A zk.Conn that sets watches of kinds which the wire does not know gets all events.
 func TestEventsOfUnknownWatchesPass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		go func() { _, _ = s.Write(requestFrame(5, proto.OpAddWatch, "/user", false)) }()
 		s.next()
@@ -65,7 +66,7 @@ func TestEventsOfUnknownWatchesPass(t *testing.T) {
 
 // zk.Conn has acted on an event before an answer behind it is handed over: it reads on only then.
 func TestEventComesBeforeTheAnswerBehindIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
 		go s.deliver(handshakeFrame(7))
 		_, err := readWhole(s.Line)
@@ -93,9 +94,9 @@ func TestEventComesBeforeTheAnswerBehindIt(t *testing.T) {
 
 // A body comes in pieces, is larger than the buffer, or as large as is allowed.
 func TestBodiesOfAnySize(t *testing.T) {
-	for _, test := range []struct{ size, piece int }{{10, 1}, {5 << 10, 7}, {16 << 10, 4 << 10}, {100 << 10, 1000}, {MaxFrame - headerSize - 68, 1 << 20}} {
+	for _, test := range []struct{ size, piece int }{{10, 1}, {5 << 10, 7}, {16 << 10, 4 << 10}, {100 << 10, 1000}, {MaxFrame - proto.HeaderSize - 68, 1 << 20}} {
 		t.Run(fmt.Sprintf("%d by %d", test.size, test.piece), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openScript(t)
 				s.ask("/1", "/2")
 				s.next()
@@ -138,7 +139,7 @@ func TestMalformedAnswersEndTheLine(t *testing.T) {
 		"no header":                {proto.NewEncoder().Int32(firstXid).Frame(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openScript(t)
 				s.ask("/1", "/2")
 				s.next()
@@ -166,7 +167,7 @@ func TestMalformedAnswersEndTheLine(t *testing.T) {
 // A server that does not know an operation says so at once, before the answers to earlier requests
 // (UnimplementedRequestProcessor), and ends the connection.
 func TestUnknownOperationIsAnsweredOutOfOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.request(proto.OpMulti, "/beat")
 		s.request(proto.OpCreate2, "/1")
@@ -186,7 +187,7 @@ func TestUnknownOperationIsAnsweredOutOfOrder(t *testing.T) {
 // Answers to own requests come all the time, and nothing for zk.Conn: its deadline does not end the
 // line.
 func TestOwnAnswersExtendTheReadDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const timeout = 4 * time.Second
 		s := openScript(t)
 		go func() { // takes pings and does not answer
@@ -214,7 +215,7 @@ func TestOwnAnswersExtendTheReadDeadline(t *testing.T) {
 
 // The bytes of a long answer extend the deadline as well.
 func TestBytesOfAnOwnAnswerExtendTheReadDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const timeout = 4 * time.Second
 		s := openScript(t)
 		s.ask("/1")
@@ -241,7 +242,7 @@ func TestBytesOfAnOwnAnswerExtendTheReadDeadline(t *testing.T) {
 // A server that says that the session has expired mostly ends the connection, too. If it does not, the line does: the
 // next handshake tells whether it is true.
 func TestExpiredSessionEndsTheLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.ask("/1", "/2")
 		s.next()

@@ -7,33 +7,35 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
-// contact records which requests one connection has sent and which answers have come. From that
-// follows when the server may have received nothing: see Gap.
+// contact records the requests sent on a connection and the answers received. The record shows when the server
+// may have received nothing: see Gap.
 type contact struct {
 	now       func() time.Time
 	isHolding *atomic.Bool  // the session holds something
 	writing   chan struct{} // a slot for one frame at a time, so that inFlight has the order of the connection
 
-	mu              sync.Mutex // protects what is below
+	mu              sync.Mutex // protects the fields below
 	timeout         time.Duration
 	inFlight        framesInFlight
 	sentAt          time.Time // when the latest frame was sent
 	answeredSentAt  time.Time // when the latest frame that was answered had been sent
 	writeAnsweredAt time.Time // when the latest write was answered
-	lateAnswerAt    time.Time // when the latest write was answered, if that was late; else zero
-	byteAt          time.Time // when bytes of an answer came last
-	gaps            Gaps
-	isDown          bool // giveUp was called
+	lateAnswerAt    time.Time // when the latest write was answered, if late; else zero
+	byteAt          time.Time // when the latest bytes of an answer came
+	gaps            trust.Gaps
+	isDown          bool      // giveUp was called
+	isBound         bool      // see Wire.IsBound
+	writeSentAt     time.Time // when the latest request was sent that isCommittedLocked
 }
 
 // sentFrame is a request without an answer yet.
 type sentFrame struct {
 	xid, op int32
 	sentAt  time.Time // shortly before it was sent
-	to      Receiver  // of one of the engine's own; nil: zk.Conn's, or given up
+	to      Receiver  // of the engine's own requests; nil: zk.Conn's, or given up
 }
 
 // IsProof reports whether a positive answer to an operation means that the quorum has committed something.
@@ -63,16 +65,17 @@ func newContact(now func() time.Time, isHolding *atomic.Bool) *contact {
 	return &contact{now: now, isHolding: isHolding, writing: make(chan struct{}, 1)}
 }
 
-// noteHandshake begins the record at the start of a handshake that has been answered, because a
-// handshake reaches the leader.
+// noteHandshake begins the record at the start of an answered handshake, because a handshake reaches the
+// leader.
 func (c *contact) noteHandshake(beganAt time.Time, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.timeout, c.sentAt, c.answeredSentAt = timeout, beganAt, beganAt
+	c.writeSentAt = beganAt
 	c.noteGapLocked(c.sentAt)
 }
 
-// sendRequest records a request of zk.Conn's, and calls write to send it.
+// sendRequest records a request of zk.Conn's, and calls write to send the request.
 func (c *contact) sendRequest(xid, op int32, write func() error) error {
 	c.writing <- struct{}{}
 	defer func() { <-c.writing }()
@@ -80,8 +83,8 @@ func (c *contact) sendRequest(xid, op int32, write func() error) error {
 	return err
 }
 
-// sendInTurn records requests, and calls write to send them. The caller has the slot c.writing. isRefused
-// means that the connection was given up before: then nothing was recorded.
+// sendInTurn records requests, and calls write to send the requests. The caller has the slot c.writing.
+// isRefused means that the connection was given up before: then nothing was recorded.
 func (c *contact) sendInTurn(frames []sentFrame, write func() error) (isRefused bool, err error) {
 	c.mu.Lock()
 	if c.isDown && frames[0].to != nil {
@@ -89,9 +92,9 @@ func (c *contact) sendInTurn(frames []sentFrame, write func() error) (isRefused 
 		return true, nil
 	}
 	sentAt := c.now()
-	c.noteGapLocked(c.sentAt)
+	c.noteGapLocked(c.reachedAtLocked())
 	for _, f := range frames {
-		if f.op != proto.OpAuth { // its answer comes out of order
+		if f.op != proto.OpAuth { // the answer comes out of order
 			f.sentAt = sentAt
 			c.inFlight.add(f)
 		}
@@ -100,27 +103,30 @@ func (c *contact) sendInTurn(frames []sentFrame, write func() error) (isRefused 
 	err = write()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noteGapLocked(c.sentAt) // the process may have been stopped before the frame was sent
+	c.noteGapLocked(c.reachedAtLocked()) // the process may have been stopped before the frame was sent
 	c.sentAt = sentAt
+	if slices.ContainsFunc(frames, c.isCommittedLocked) {
+		c.writeSentAt = sentAt
+	}
 	return false, err
 }
 
 // noteGapLocked notes a gap if nothing has reached the server since startAt for longer than T/8.
 func (c *contact) noteGapLocked(startAt time.Time) {
-	if now := c.now(); c.timeout > 0 && now.Sub(startAt) > c.timeout/zkutil.GapsPerTimeout {
-		c.gaps.Add(Gap{StartAt: startAt, EndAt: now}, c.timeout)
+	if now := c.now(); c.timeout > 0 && now.Sub(startAt) > c.timeout/trust.GapsPerTimeout {
+		c.gaps.Add(trust.Gap{StartAt: startAt, EndAt: now}, c.timeout)
 	}
 }
 
-// noteAnswer notes an answer, and returns its request. Answers come in the order of the requests: ok is
-// false for one that is not expected, or that comes before the answer to a request of our own.
+// noteAnswer notes an answer, and returns the request. Answers come in the order of the requests: ok is false
+// for an unexpected answer, or if an earlier request of the engine's own has no answer yet.
 //
-// A server that does not know an operation says so out of order, as soon as it has read the request
+// A server answers an unknown operation out of order, as soon as the server has read the request
 // (UnimplementedRequestProcessor).
 func (c *contact) noteAnswer(xid, code int32) (request sentFrame, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noteGapLocked(c.sentAt)
+	c.noteGapLocked(c.reachedAtLocked())
 	inFlight := c.inFlight.all()
 	i := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.xid == xid })
 	if i < 0 {
@@ -133,13 +139,13 @@ func (c *contact) noteAnswer(xid, code int32) (request sentFrame, ok bool) {
 		}
 		return request, ok
 	}
-	// A slow quorum delays a write and everything behind it. If anything else is answered late,
-	// the request may have stood still on its way to the server.
-	hasWaitedForQuorum := slices.ContainsFunc(inFlight[:i+1], sentFrame.isWrite) || c.writeAnsweredAt.After(request.sentAt)
+	// A slow quorum delays a write and all later answers. If any other request is answered late, the request
+	// may have been stuck on the way to the server.
+	hasWaitedForQuorum := slices.ContainsFunc(inFlight[:i+1], c.isCommittedLocked) || c.writeAnsweredAt.After(request.sentAt)
 	switch {
 	case !hasWaitedForQuorum:
 		c.noteGapLocked(c.answeredSentAt)
-	case request.isWrite():
+	case c.isCommittedLocked(request):
 		c.judgeLateWriteLocked(request)
 	}
 	c.inFlight.removeFirst(i + 1)
@@ -150,21 +156,21 @@ func (c *contact) noteAnswer(xid, code int32) (request sentFrame, ok bool) {
 	return request, true
 }
 
-// judgeLateWriteLocked decides, when a write is answered late, whether the connection stood still or
-// the quorum is slow. A connection that stood still delivers everything at once. If a write that was
-// sent after that is late again, the quorum is slow.
+// judgeLateWriteLocked decides, when a write is answered late, whether the connection was stuck or the quorum
+// is slow. A connection that was stuck then delivers everything at once. If a write sent after the late answer
+// is late again, the quorum is slow.
 //
-// While something is held, every late answer counts as the quorum's. A gap could cost the lease, and
-// a holder does not wait for a silent server to answer again: it tries another server. A late answer
-// says nothing of the quorum if the process was stopped meanwhile.
+// While the session holds something, every late answer is blamed on the quorum. A gap could cost the lease, and
+// a holder does not wait for a silent server to answer again, but tries another server. A late answer says
+// nothing about the quorum if the process was stopped meanwhile.
 func (c *contact) judgeLateWriteLocked(w sentFrame) {
 	now := c.now()
-	isLate := now.Sub(w.sentAt) > c.timeout/zkutil.GapsPerTimeout && !c.gaps.hasStopSince(w.sentAt)
+	isLate := now.Sub(w.sentAt) > c.timeout/trust.GapsPerTimeout && !c.gaps.HasStopSince(w.sentAt)
 	switch {
 	case isLate && !c.lateAnswerAt.IsZero() && !w.sentAt.Before(c.lateAnswerAt):
-		c.gaps.dropLateWrites()
-	case now.Sub(c.answeredSentAt) > c.timeout/zkutil.GapsPerTimeout && !c.isHolding.Load() && c.timeout > 0:
-		c.gaps.Add(Gap{StartAt: c.answeredSentAt, EndAt: now, isLateWrite: true}, c.timeout)
+		c.gaps.DropLateWrites()
+	case now.Sub(c.answeredSentAt) > c.timeout/trust.GapsPerTimeout && !c.isHolding.Load() && c.timeout > 0:
+		c.gaps.Add(trust.Gap{StartAt: c.answeredSentAt, EndAt: now, IsLateWrite: true}, c.timeout)
 	}
 	if c.lateAnswerAt = now; !isLate {
 		c.lateAnswerAt = time.Time{}
@@ -178,23 +184,24 @@ func (c *contact) noteBytes() {
 	c.byteAt = c.now()
 }
 
-// lastWriteAnsweredAt returns when a write was answered last.
+// lastWriteAnsweredAt returns the time of the latest answer to a write.
 func (c *contact) lastWriteAnsweredAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writeAnsweredAt
 }
 
-// wasQuiet reports whether nothing was sent for so long that a ping has to go ahead of the next request. zk.Conn gives a
-// connection up on which no bytes come for 2T/3. A slow quorum takes T/2 of that, if the request is a write.
+// wasQuiet reports whether nothing was sent for so long that a ping has to go ahead of the next request.
+// zk.Conn gives a connection up if no bytes come for 2T/3, and a slow quorum may take T/2 to answer a write. Where
+// pings are transactions, the quorum would delay the ping as well.
 func (c *contact) wasQuiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.timeout > 0 && c.now().Sub(c.sentAt) > c.timeout/zkutil.GapsPerTimeout
+	return c.timeout > 0 && !c.isBound && c.now().Sub(c.sentAt) > c.timeout/trust.GapsPerTimeout
 }
 
-// readSentAt returns when the oldest request of the engine's own was sent that has no answer, zero if there is none, and
-// while a write is in flight, which the quorum may hold up.
+// readSentAt returns when the oldest unanswered request of the engine's own was sent. readSentAt returns zero
+// without such a request, and while a write is in flight, which a slow quorum may delay.
 func (c *contact) readSentAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,26 +213,30 @@ func (c *contact) readSentAt() time.Time {
 	return inFlight[i].sentAt
 }
 
-// isAnswerLost is asked when a ping was answered ahead of an earlier request. It reports whether the answer to a request of the
-// engine's own is lost: answers come in order. But no other client relies on that for pings, so the request has T/3 first.
+// isAnswerLost reports, after a ping was answered ahead of an earlier request, whether the answer to a request
+// of the engine's own is lost. Answers come in order, but no other client relies on the order of pings, so the
+// request gets T/3 first.
 func (c *contact) isAnswerLost() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	inFlight := c.inFlight.all()
 	own := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.to != nil })
 	ping := slices.IndexFunc(inFlight, func(f sentFrame) bool { return f.op == proto.OpPing })
-	return own >= 0 && own < ping && c.now().Sub(inFlight[own].sentAt) > zkutil.ReadPatience(c.timeout)
+	return own >= 0 && own < ping && c.now().Sub(inFlight[own].sentAt) > trust.ReadPatience(c.timeout)
 }
 
-// isPingDue reports whether an idle session has to ping now, and not only after another interval: T/4 without a
-// frame is too long.
+// isPingDue reports whether an idle session has to ping now, because another interval without a frame would
+// exceed T/4. A bound session that saves pings has to after T/3 without a write or a ping.
 func (c *contact) isPingDue(interval, timeout time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now().Add(interval).Sub(c.sentAt) > timeout/zkutil.IdlesPerTimeout
+	if c.isBound {
+		return c.now().Sub(c.writeSentAt) >= timeout/trust.BoundPingsPerTimeout
+	}
+	return c.now().Add(interval).Sub(c.sentAt) > timeout/trust.IdlesPerTimeout
 }
 
-// lastByteAt returns when bytes of an answer came last.
+// lastByteAt returns when the latest bytes of an answer came.
 func (c *contact) lastByteAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,17 +250,17 @@ func (c *contact) lifetime() time.Duration {
 	return c.timeout
 }
 
-// hasProofInFlightAfter reports whether a write that was sent after a moment has not been answered yet.
+// hasProofInFlightAfter reports whether a write sent after the given time has no answer yet.
 func (c *contact) hasProofInFlightAfter(after time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.inFlight.all(), func(f sentFrame) bool { return f.isProof() && f.sentAt.After(after) })
 }
 
-// proofLimit is Line.ProofLimit.
+// proofLimit implements Line.ProofLimit.
 func (c *contact) proofLimit(sentAt time.Time, horizon, timeout time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.noteGapLocked(c.sentAt)
+	c.noteGapLocked(c.reachedAtLocked())
 	return c.gaps.Limit(sentAt, horizon, timeout)
 }

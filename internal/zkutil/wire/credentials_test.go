@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 func credentialFrame(xid int32, id string) []byte {
@@ -90,7 +91,7 @@ func TestOwnRequestsComeBehindTheCredentials(t *testing.T) {
 		}, []string{"a:a", "b:b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openScript(t)
 				s = test.first(s).reconnect()
 				s.ask("/1")
@@ -112,7 +113,7 @@ func TestOwnRequestsComeBehindTheCredentials(t *testing.T) {
 func TestCredentialsThatAreNotPresentedAgain(t *testing.T) {
 	ping := proto.NewEncoder().Int32(proto.XidPing).Int32(proto.OpPing).Frame()
 	for _, frame := range [][]byte{ping, requestFrame(9, proto.OpGetData, "/user", false)} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			s := openScript(t)
 			s.present(1, "a:a", 0)
 			s.present(2, "b:b", 0)
@@ -131,7 +132,7 @@ func TestCredentialsThatAreNotPresentedAgain(t *testing.T) {
 
 // A credential is refused when it is presented again: zk.Conn closes the connection, and nothing was sent.
 func TestCredentialIsRefusedAfterAReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.present(1, "a:a", 0)
 		s.present(2, "b:b", 0)
@@ -173,7 +174,7 @@ func TestHandshakeCarriesTheLatestZxid(t *testing.T) {
 		require.Len(t, frame, len(sent))
 		return next, lastZxidOf(t, frame)
 	}
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.ask("/1", "/2", "/3")
 		for i, zxid := range []int64{50, 70, -1} {

@@ -7,16 +7,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// headerSize is the size of the header of an answer or event: length, xid, zxid, code.
-const headerSize = 4 + 16
-
 // MaxFrame bounds a frame of the server: a listing of about 280,000 waiters.
 const MaxFrame = 16 << 20
 
-// beginFrame blocks until a frame for zk.Conn comes, and finds out what it means. The consequences are
-// left to onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before
-// it reads on, so the wire and zk.Conn take the same steps in the same order. Answers to the engine's own
-// requests, and the events of its own watches, are taken out.
+// beginFrame blocks until a frame for zk.Conn comes, and interprets the frame. The frame takes effect in
+// onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before reading on, so
+// the wire and zk.Conn take the same steps in the same order. Answers to the engine's own requests, and the
+// events of its own watches, are taken out.
 func (l *Line) beginFrame() error {
 	for {
 		isOwn, err := l.beginAnyFrame()
@@ -35,20 +32,23 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		return false, err
 	}
 	size := int(binary.BigEndian.Uint32(head))
-	l.frameLeft, l.isAnswer, l.layout = 4+size, false, layout{}
+	l.frameLeft, l.isAnswer, l.layout = 4+size, false, proto.Layout{}
 	if !l.isOpen() {
 		return false, l.peekHandshake(size)
 	}
-	if size < headerSize-4 {
+	if size < proto.HeaderSize-4 {
 		return false, l.failMalformed()
 	}
-	if head, err = l.in.Peek(headerSize); err != nil {
+	if head, err = l.in.Peek(proto.HeaderSize); err != nil {
 		l.frameLeft = 0
 		return false, err
 	}
 	d := proto.NewDecoder(head[4:])
 	xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
 	l.isAnswer = xid >= 0
+	if code == proto.CodeLoginRequired {
+		l.noteLineFailure(errLoginRequired)
+	}
 	var request sentFrame
 	var isExpected bool
 	if xid != proto.XidEvent {
@@ -56,7 +56,7 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 	}
 	switch {
 	case xid == proto.XidEvent:
-		l.layout = newLayout(headerSize, size-(headerSize-4), eventParts)
+		l.layout = proto.EventLayout(size)
 		return l.peekEvent(size)
 	case isOwnXid(xid):
 		if !isExpected {
@@ -69,7 +69,7 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		return false, l.failMalformed() // while a write is in flight, nothing else ends the wait
 	case xid >= 0:
 		if code == proto.CodeOK {
-			l.layout = newLayout(headerSize, size-(headerSize-4), answerParts(request.op))
+			l.layout = proto.AnswerLayout(request.op, size)
 		}
 		return false, l.passAnswer(xid, zxid, code, head)
 	}
@@ -87,24 +87,27 @@ func (l *Line) passAnswer(xid int32, zxid int64, code int32, head []byte) error 
 		}
 	}
 	if isCredential || l.isClosing() {
-		// zk.Conn must take no zxid from an answer that was not held back. Some servers fill in
-		// the zxid of the answer to a credential.
+		// zk.Conn must take no zxid from an answer that was not held back. Some servers set the zxid in the
+		// answer to a credential.
 		clear(head[8:16])
 	}
 	if code != proto.CodeOK && l.isSetWatches(xid) {
 		l.restore.noteRefusal()
 	}
+	if code == proto.CodeOK {
+		l.noteSessionEnd(xid)
+	}
 	l.onFrameRead = func() { l.registerWatch(xid, code) }
 	return nil
 }
 
-// failMalformed ends the connection because of a malformed frame. zk.Conn gets nothing of its rest.
+// failMalformed ends the connection because of a malformed frame. zk.Conn does not get the rest of the frame.
 func (l *Line) failMalformed() error {
 	l.frameLeft, l.onFrameRead = 0, nil
 	if !l.isOpen() {
 		return errNotZooKeeper
 	}
-	l.wire.noteFailure(l.Address, errMalformed)
+	l.attempt.NoteFailure(errMalformed)
 	_ = l.Close()
 	return errMalformed
 }
@@ -122,23 +125,33 @@ func (l *Line) peekHandshake(size int) error {
 	}
 	d := proto.NewDecoder(frame[8:])
 	timeout, id := time.Duration(d.Int32())*time.Millisecond, d.Int64()
-	if d.Buffer(); d.Err() != nil || id != 0 && timeout <= 0 {
+	password := d.Buffer()
+	if d.Err() != nil || id != 0 && timeout <= 0 {
 		return l.failMalformed()
 	}
-	l.onFrameRead = func() { l.finishHandshake(id, timeout) }
+	if id != 0 && l.wire.mechanism != nil {
+		if err := l.logIn(4 + size); err != nil {
+			l.frameLeft = 0
+			return err
+		}
+	}
+	l.onFrameRead = func() {
+		l.wire.setBound(id != 0 && isEmptyPassword(password))
+		l.finishHandshake(id, timeout)
+	}
 	return nil
 }
 
-// peekEvent reads a watch event: type, state and path follow the header. One of which zk.Conn has no watch is of
-// the engine's own watches alone, and is taken out. If the path is longer than the buffer, the event passes, its
-// watch stays in the list, and a reconnect may wait for a setWatches in vain.
+// peekEvent reads a watch event: type, state and path follow the header. An event without a watch of zk.Conn
+// belongs to the engine's own watches alone, and is taken out. If the path is longer than the buffer, the event
+// passes, the watch stays in the list, and a reconnect may wait for a setWatches in vain.
 func (l *Line) peekEvent(size int) (isOwn bool, err error) {
 	frame, err := l.in.Peek(min(4+size, l.in.Size()))
 	if err != nil {
 		l.frameLeft = 0
 		return false, err
 	}
-	d := proto.NewDecoder(frame[headerSize:])
+	d := proto.NewDecoder(frame[proto.HeaderSize:])
 	kind, _, path := d.Int32(), d.Int32(), d.String()
 	isWhole := d.Err() == nil
 	if isWhole && d.Len() == 0 && !l.hasConnWatch(kind, path) {

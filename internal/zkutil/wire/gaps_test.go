@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // simulation is a client and a server that reports to its leader, with a clock of their own. The
@@ -77,7 +78,7 @@ func (sim *simulation) schedule(at time.Time, do func()) {
 
 // run simulates three lifetimes.
 func (sim *simulation) run() {
-	sim.later(lifetime/zkutil.PingsPerTimeout, sim.ping)
+	sim.later(lifetime/trust.PingsPerTimeout, sim.ping)
 	sim.idle = simulationStart.Add(sim.upTo(2*lifetime) - lifetime/2)
 	stops := 3
 	if sim.isQuick {
@@ -99,7 +100,7 @@ func (sim *simulation) run() {
 }
 
 func (sim *simulation) ping() {
-	const interval = lifetime / zkutil.PingsPerTimeout
+	const interval = lifetime / trust.PingsPerTimeout
 	if !sim.at.Before(sim.idle) || sim.isPingDue(interval, lifetime) {
 		sim.request(proto.OpPing)
 	}
@@ -146,7 +147,7 @@ func (sim *simulation) request(op int32) {
 
 // arrive returns when a request that is sent now reaches the server. While the quorum is slow, the
 // first request that the connection delays is neither a write nor behind one, because nobody can tell
-// that case from a slow quorum: see docs/guarantees.md.
+// that case from a slow quorum: see docs/evidence/guarantees-tests.md.
 func (sim *simulation) arrive(op int32) time.Time {
 	now := sim.at.Sub(simulationStart)
 	if now >= sim.stall[0] && now < sim.stall[1] {
@@ -197,7 +198,9 @@ func TestProofEndsBeforeTheSession(t *testing.T) {
 			if sim.isQuick { // a gap may be longer than it looks, by as much as a commit takes
 				least = lifetime / 48
 			}
-			require.GreaterOrEqual(t, margin, least, "seed %d, reports every %v, a write at %v", seed, every, w.sentAt.Sub(simulationStart))
+			if margin < least { // before require, which is slow: there are 190,000 writes
+				require.GreaterOrEqual(t, margin, least, "seed %d, reports every %v, a write at %v", seed, every, w.sentAt.Sub(simulationStart))
+			}
 			checked++
 			if until.Before(naive) {
 				shortened++
@@ -219,7 +222,7 @@ func TestProofIsWholeWithoutPauses(t *testing.T) {
 		sim := newSimulation(seed, func(sim *simulation, w sentFrame, _ time.Time) {
 			require.Equal(t, w.sentAt.Add(lifetime*2/3), sim.proofLimit(w.sentAt, lifetime*2/3, lifetime), "seed %d", seed)
 		})
-		sim.later(lifetime/zkutil.PingsPerTimeout, sim.ping)
+		sim.later(lifetime/trust.PingsPerTimeout, sim.ping)
 		sim.isHolding.Store(true)
 		sim.random = rand.New(always(31)) // never stopped in the middle of sending
 		for i := range 30 {
@@ -241,18 +244,18 @@ func (a always) Uint64() uint64 { return uint64(a)<<32 | uint64(a) }
 // A gap limits the writes that were sent less than T/4 after it. It is forgotten after T.
 func TestGaps(t *testing.T) {
 	at := func(ms int) time.Time { return simulationStart.Add(time.Duration(ms) * time.Millisecond) }
-	var g Gaps
-	g.Add(Gap{StartAt: at(0), EndAt: at(700)}, lifetime)
-	g.Add(Gap{StartAt: at(0), EndAt: at(800)}, lifetime)
-	require.Equal(t, Gaps{{StartAt: at(0), EndAt: at(800)}}, g, "the same gap, longer")
+	var g trust.Gaps
+	g.Add(trust.Gap{StartAt: at(0), EndAt: at(700)}, lifetime)
+	g.Add(trust.Gap{StartAt: at(0), EndAt: at(800)}, lifetime)
+	require.Equal(t, trust.Gaps{{StartAt: at(0), EndAt: at(800)}}, g, "the same gap, longer")
 	limit := func(ms int) time.Time { return g.Limit(at(ms), lifetime*2/3, lifetime) }
 	require.Equal(t, at(1100), limit(800))
 	require.Equal(t, at(1100), limit(1099))
 	require.Equal(t, at(1900), limit(1100))
 	require.Equal(t, at(900), limit(100), "a gap never prolongs a proof")
-	g.Add(Gap{StartAt: at(850), EndAt: at(1500)}, lifetime)
+	g.Add(trust.Gap{StartAt: at(850), EndAt: at(1500)}, lifetime)
 	require.Len(t, g, 2)
-	g.Add(Gap{StartAt: at(2100), EndAt: at(2500)}, lifetime)
+	g.Add(trust.Gap{StartAt: at(2100), EndAt: at(2500)}, lifetime)
 	require.Len(t, g, 2)
 }
 

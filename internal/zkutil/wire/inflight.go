@@ -2,15 +2,15 @@ package wire
 
 import "slices"
 
-// framesInFlight are the requests without an answer, in the order in which they were sent. Mostly the first
-// one is answered, so its place is left free until all are answered, or room is needed: a thousand answers to
-// a thousand requests move no request a thousand times.
+// framesInFlight are the requests without an answer, in the order of sending. Usually the first request is
+// answered, so the slot stays free until all requests are answered, or space is needed: a thousand answers to a
+// thousand requests do not move any request a thousand times.
 type framesInFlight struct {
 	frames   []sentFrame
 	answered int // of the first frames, which are zero
 }
 
-// all returns the requests. They may be changed until the next call of another method.
+// all returns the requests. The caller may change them until the next call of another method.
 func (q *framesInFlight) all() []sentFrame { return q.frames[q.answered:] }
 
 func (q *framesInFlight) add(f sentFrame) {

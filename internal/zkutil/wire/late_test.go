@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // lateOwner records late proofs.
@@ -53,7 +54,7 @@ func TestLateAnswersToOwnWrites(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openScript(t)
 				late := &lateOwner{testOwner: s.owner}
 				s.wire.owner = late
@@ -83,7 +84,7 @@ func TestLateAnswersToOwnWrites(t *testing.T) {
 // The line is abandoned in the middle of an answer to an own request, and zk.Conn's reader gives it up. What comes
 // behind is still read.
 func TestAbandonInTheMiddleOfAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		late := &lateOwner{testOwner: s.owner}
 		s.wire.owner = late
@@ -110,7 +111,7 @@ func TestAbandonInTheMiddleOfAnAnswer(t *testing.T) {
 
 // Own requests are of the record from which gaps follow: an abandoned line is read for as long as T at most.
 func TestAbandonedLineWithoutAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.request(proto.OpDelete, "/1")
 		s.next()
@@ -121,6 +122,32 @@ func TestAbandonedLineWithoutAnAnswer(t *testing.T) {
 		_, err := s.server.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.Equal(t, 4*time.Second, time.Since(start))
+		s.wire.Close()
+	})
+}
+
+// An abandoned line is dropped as soon as a later write has proven the session: its socket is closed in that instant, not when T is
+// over. One whose write was sent after that proof is still read.
+func TestAbandonedLineIsDroppedByALaterProof(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s := openScript(t)
+		s.request(proto.OpDelete, "/1")
+		s.next()
+		sentAt := time.Now()
+		s.Abandon()
+		require.Error(t, <-s.ended)
+		_ = s.Close()
+		closed := make(chan time.Time, 1)
+		go func() { // ends with the socket; joined below
+			_, _ = s.server.Read(make([]byte, 1))
+			closed <- time.Now()
+		}()
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		s.wire.DropAbandoned(sentAt.Add(-time.Nanosecond))
+		synctest.Wait()
+		require.Empty(t, closed, "its write may still prove more")
+		s.wire.DropAbandoned(sentAt)
+		require.Equal(t, sentAt.Add(time.Second), <-closed)
 		s.wire.Close()
 	})
 }

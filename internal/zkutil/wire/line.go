@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 var (
@@ -22,24 +25,29 @@ var (
 	errWatchesRefused = errors.New("the server does not set the watches again")
 	// errExpired: a server has refused a request because the session has expired, and has not ended the connection.
 	errExpired = errors.New("the server says that the session has expired")
+	// errLoginRequired: a server has refused a request, and hangs up, because it demands a login first.
+	errLoginRequired = zkutil.Explained(errorOf(proto.CodeLoginRequired))
+	// errHasLeft: the connection was abandoned because the server has left the ensemble.
+	errHasLeft = errors.New("the server has left the ensemble")
 	// errAbandoned: the connection was abandoned for another one.
 	errAbandoned = errors.New("the server did not answer in time")
 )
 
-// Line is one connection of a wire. As any net.Conn under zk.Conn it has one reader and one writer
-// at a time.
+// Line is a connection of a wire. Like any net.Conn under zk.Conn, a Line has one reader and one writer at a
+// time.
 type Line struct {
 	net.Conn
-	wire            *Wire
-	Address         string // as it was dialled
-	hasFullPatience bool   // the handshake may take all of the owner's patience
-	in              *bufio.Reader
-	dialledAt       time.Time
-	beganAt         time.Time // when the handshake began, by the owner's clock
-	contact         *contact
-	out             outbox
-	restore         watchRestore
-	isPrompt        atomic.Bool // the writer has begun, and whoever sends may write: see writeAtOnce
+	wire     *Wire
+	attempt  *dial.Attempt // the dial, and the handshake
+	Server   string        // as Next has returned it
+	in       *bufio.Reader
+	beganAt  time.Time // when the handshake began, by the owner's clock
+	deadline time.Time // of the handshake, login included
+	contact  *contact
+	out      outbox
+	claim    claim // of zk.Conn's handshake, which writes and reads in one goroutine
+	restore  watchRestore
+	isPrompt atomic.Bool // the writer has begun, and senders may write: see writeAtOnce
 
 	closeOnce       sync.Once
 	closeDone       chan struct{} // closed by Close
@@ -49,36 +57,37 @@ type Line struct {
 	dropDone        chan struct{} // closed when an abandoned line is dropped
 
 	// Of the reader alone.
-	frameLeft    int    // bytes of the current frame that zk.Conn has not got yet
-	isAnswer     bool   // the current frame answers a request
-	isHandedOver bool   // handOver was called
-	layout       layout // of the current frame
-	onFrameRead  func() // takes effect once zk.Conn has got the current frame
-	body         []byte // a buffer for answers to the engine's own requests
+	frameLeft    int          // bytes of the current frame still to pass to zk.Conn
+	isAnswer     bool         // the current frame answers a request
+	isHandedOver bool         // handOver was called
+	layout       proto.Layout // of the current frame
+	onFrameRead  func()       // takes effect once zk.Conn has got the current frame
+	body         []byte       // a buffer for answers to the engine's own requests
 
 	// Guarded by Wire.mu.
 	state           lineState
 	sessionID       int64
-	readTimeout     time.Duration        // for how long zk.Conn waits for bytes; 0 stands for ever
-	watchRequests   map[int32]WatchKey   // requests that ask for a watch, by xid
-	credentials     map[int32]credential // requests that present a credential, by xid; "": not for the first time
-	credentialsLeft []credential         // which zk.Conn has yet to present again
+	readTimeout     time.Duration        // the time for which zk.Conn waits for bytes; 0: forever
+	watchRequests   map[int32]WatchKey   // requests for a watch, by xid
+	credentials     map[int32]credential // presented credentials, by xid; "": not for the first time
+	credentialsLeft []credential         // still to be presented again by zk.Conn
 	isPresented     bool                 // credentialsDone is closed
-	failure         error                // why the line has failed after the handshake; nil: it has not, or was closed
+	failure         error                // the reason of a failure after the handshake; nil: none, or closed
 }
 
-// lineState is how far a line has come.
+// lineState is the progress of a line.
 type lineState struct {
-	isHandshakeSent bool // the request of the handshake was sent
-	isOpen          bool // the handshake was answered
-	isClosing       bool // the session's end has been requested
+	isHandshakeSent bool  // the request of the handshake was sent
+	isOpen          bool  // the handshake was answered
+	isClosing       bool  // the session's end has been requested
+	closeXid        int32 // of that request
 }
 
 // newLine returns the line over a connection whose handshake begins.
-func newLine(w *Wire, conn net.Conn, address string, dialledAt time.Time, hasFullPatience bool) *Line {
+func newLine(w *Wire, conn net.Conn, attempt *dial.Attempt) *Line {
 	l := &Line{
-		Conn: conn, wire: w, Address: address, hasFullPatience: hasFullPatience,
-		in: bufio.NewReaderSize(conn, 16<<10), dialledAt: dialledAt, beganAt: w.owner.Now(),
+		Conn: conn, wire: w, attempt: attempt, Server: attempt.Server(),
+		in: bufio.NewReaderSize(conn, 16<<10), beganAt: w.owner.Now(),
 		contact: newContact(w.owner.Now, &w.isHolding), out: newOutbox(),
 		closeDone: make(chan struct{}), credentialsDone: make(chan struct{}),
 		abandonDone: make(chan struct{}), handOverDone: make(chan struct{}), dropDone: make(chan struct{}),
@@ -88,8 +97,17 @@ func newLine(w *Wire, conn net.Conn, address string, dialledAt time.Time, hasFul
 	return l
 }
 
-// Close may be called more than once, from anywhere but under a lock that a Receiver takes. It does not
-// wait for another Close. The socket of an abandoned line stays open: closeAbandoned closes it.
+// Peer returns the server for an error: with the name if the name was resolved, else the socket's remote
+// address, because the user's dialer may have connected elsewhere.
+func (l *Line) Peer() string {
+	if l.attempt.IsResolved() {
+		return l.Server
+	}
+	return l.RemoteAddr().String()
+}
+
+// Close may be called more than once, from anywhere but under a lock that a Receiver takes. Close does not wait
+// for another Close. The socket of an abandoned line stays open until closeAbandoned.
 func (l *Line) Close() error {
 	isFirst := false
 	l.closeOnce.Do(func() {
@@ -109,6 +127,15 @@ func (l *Line) Close() error {
 	}
 }
 
+// HasLeft reports whether the server has left the ensemble: see [dial.Attempt.HasLeft].
+func (l *Line) HasLeft() bool { return l.attempt.HasLeft() }
+
+// Leave is Abandon for a server that has left the ensemble.
+func (l *Line) Leave() {
+	l.noteLineFailure(errHasLeft)
+	l.Abandon()
+}
+
 func (l *Line) readState() lineState {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -119,18 +146,38 @@ func (l *Line) isOpen() bool { return l.readState().isOpen }
 
 func (l *Line) isClosing() bool { return l.readState().isClosing }
 
-// Write sends one frame, because zk.Conn passes each in a single call. It never fails: a failure
-// shows at the next read alone.
+// noteSessionEnd notes that the server has ended the session, if xid answers the request to close the session.
+func (l *Line) noteSessionEnd(xid int32) {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	if l.state.isClosing && l.state.closeXid == xid {
+		l.wire.isSessionEnded = true
+	}
+}
+
+// Write sends a frame, because zk.Conn passes each frame in a single call. Write never fails: a failure shows
+// only at the next read.
 func (l *Line) Write(frame []byte) (int, error) {
 	if !l.isOpen() {
 		l.wire.mu.Lock()
 		l.state.isHandshakeSent = true
 		lastZxid := l.wire.lastZxid
 		l.wire.mu.Unlock()
-		_, _ = l.Conn.Write(withLastZxid(frame, lastZxid))
+		sent := withLastZxid(frame, lastZxid)
+		if l.claim = claimOf(sent); l.claim.sessionID != 0 && l.wire.IsBound() {
+			l.answerEnded()
+			return len(frame), nil
+		}
+		_, _ = l.Conn.Write(sent)
 		return len(frame), nil
 	}
 	xid, op := l.noteRequest(frame)
+	if op == proto.OpPing && l.contact.savesPings() {
+		return len(frame), nil // sendPings sends the pings that are needed
+	}
+	if op == proto.OpCloseSession {
+		l.wire.owner.OnCloseSession()
+	}
 	err := l.sendFrame(xid, op, frame)
 	switch {
 	case err != nil:
@@ -144,7 +191,7 @@ func (l *Line) Write(frame []byte) (int, error) {
 	return len(frame), nil
 }
 
-// sendFrame sends a frame of zk.Conn's on an open line.
+// sendFrame sends a frame of zk.Conn on an open line.
 func (l *Line) sendFrame(xid, op int32, frame []byte) error {
 	return l.contact.sendRequest(xid, op, func() error { return l.writeBytes(frame) })
 }
@@ -153,7 +200,7 @@ func (l *Line) sendFrame(xid, op int32, frame []byte) error {
 func (l *Line) Read(p []byte) (int, error) {
 	n, err := 0, errAbandoned
 	isRestBuffered := l.frameLeft > 0 && l.in.Buffered() >= l.frameLeft
-	if isRestBuffered || !l.isAbandoned() { // zk.Conn gets the rest of a frame that it has begun to read
+	if isRestBuffered || !l.isAbandoned() { // zk.Conn gets the rest of a partly read frame
 		n, err = l.readFrame(p)
 	}
 	if err != nil && l.isAbandoned() {
@@ -165,13 +212,15 @@ func (l *Line) Read(p []byte) (int, error) {
 	case err == nil:
 	case l.isOpen():
 		l.noteLineFailure(err)
+	case l.answerForgotten(err):
+		return l.readFrame(p)
 	default:
 		l.noteFailedHandshake(err)
 	}
 	return n, err
 }
 
-// noteLineFailure notes why an open line has failed. The first reason counts: the later ones follow from it.
+// noteLineFailure notes why an open line has failed. The first reason counts: later failures are consequences.
 func (l *Line) noteLineFailure(err error) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -186,7 +235,7 @@ func (l *Line) failWith(err error) {
 	_ = l.Close()
 }
 
-// Failure returns why the line has failed after its handshake, nil if it has not.
+// Failure returns the reason for a failure of the line after the handshake, nil without a failure.
 func (l *Line) Failure() error {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -195,11 +244,10 @@ func (l *Line) Failure() error {
 
 // noteFailedHandshake is called when the answer to the handshake did not come.
 func (l *Line) noteFailedHandshake(err error) {
-	l.wire.noteTimeout(l.Address, l.hasFullPatience, err)
 	if l.readState().isHandshakeSent {
 		l.wire.owner.OnLostHandshake(l.beganAt)
 	}
-	l.wire.noteFailure(l.Address, fmt.Errorf("handshake with %s: %w", l.RemoteAddr(), explainHangUp(err)))
+	l.attempt.NoteFailure(fmt.Errorf("handshake with %s: %w", l.Peer(), l.explainRefusal(err)))
 }
 
 func (l *Line) readFrame(p []byte) (int, error) {
@@ -213,7 +261,7 @@ func (l *Line) readFrame(p []byte) (int, error) {
 	if l.isAnswer && l.frameLeft > 0 {
 		l.extendReadDeadline()
 	}
-	if !l.layout.accept(p[:n]) {
+	if !l.layout.Accept(p[:n]) {
 		return 0, l.failMalformed()
 	}
 	if l.frameLeft == 0 && l.onFrameRead != nil {
@@ -227,14 +275,18 @@ func (l *Line) readFrame(p []byte) (int, error) {
 // expired session.
 func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	w := l.wire
-	lifetime := w.noteHandshake(id, timeout, l.beganAt)
+	var lifetime time.Duration
+	if id != 0 {
+		lifetime = w.owner.OnHandshake(id, timeout, l.beganAt)
+	}
+	l.attempt.NoteAnswer(id == 0)
+	l.contact.setBound(w.IsBound())
 	l.contact.noteHandshake(l.beganAt, lifetime)
 	period := w.owner.Period()
 	w.mu.Lock()
-	l.state.isOpen, l.sessionID, w.lastHandshakeTook = true, id, time.Since(l.dialledAt)
-	if id != 0 {
-		w.slowHandshakes = 0
-	} else {
+	l.state.isOpen, l.sessionID = true, id
+	w.refusals = refusals{}
+	if id == 0 {
 		clear(w.watches) // zk.Conn gives its watches up with the session
 		w.lastZxid = 0
 	}
@@ -250,8 +302,81 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	_ = l.SetDeadline(time.Time{}) // the next read fails on a dead socket
 }
 
-// ProofLimit returns until when a committed write of this line proves the session, if it was sent at
-// sentAt. That is the horizon after sentAt, or less because of a gap before the write.
+// ProofLimit returns until when a committed write of this line, sent at sentAt, proves the session: the horizon
+// after sentAt, or less because of a gap before the write.
 func (l *Line) ProofLimit(sentAt time.Time, horizon, timeout time.Duration) time.Time {
 	return l.contact.proofLimit(sentAt, horizon, timeout)
 }
+
+// SetReadDeadline is ignored during the handshake, which has a deadline of its own. The time counts from the
+// last received byte, not from the call, because an answer may be long and the connection slow.
+func (l *Line) SetReadDeadline(t time.Time) error {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	l.readTimeout = 0
+	if !t.IsZero() {
+		l.readTimeout = time.Until(t)
+	}
+	if !l.state.isOpen || l.isAbandoned() {
+		return nil
+	}
+	return l.Conn.SetReadDeadline(t)
+}
+
+// extendReadDeadline begins the time of SetReadDeadline anew, because bytes of an answer have come.
+func (l *Line) extendReadDeadline() {
+	l.contact.noteBytes()
+	l.renewReadDeadline()
+}
+
+// renewReadDeadline begins the time of SetReadDeadline anew. A server may send events, and answer nothing.
+func (l *Line) renewReadDeadline() {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	if l.readTimeout > 0 && l.state.isOpen && !l.isAbandoned() {
+		_ = l.Conn.SetReadDeadline(time.Now().Add(l.readTimeout)) // the next read fails on a dead socket
+	}
+}
+
+// SetWriteDeadline is ignored during the handshake, which has a deadline of its own.
+func (l *Line) SetWriteDeadline(t time.Time) error {
+	if !l.isOpen() {
+		return nil
+	}
+	return l.Conn.SetWriteDeadline(t)
+}
+
+// sendPings keeps the session active at the server. An idle session pings only if nothing else was sent for
+// almost T/4. zk.Conn takes the answers for answers to its own pings.
+func (l *Line) sendPings(timeout time.Duration) {
+	interval := timeout / trust.PingsPerTimeout
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if l.contact.savesPings() || !l.wire.isInUse.Load() {
+				if !l.contact.isPingDue(interval, timeout) {
+					continue
+				}
+			}
+			if err := l.sendFrame(proto.XidPing, proto.OpPing, pingFrame()); err != nil {
+				return // zk.Conn notices the failure
+			}
+		case <-l.abandonDone:
+			return
+		case <-l.closeDone:
+			return
+		}
+	}
+}
+
+// pingInTurn sends a ping. The caller has the slot contact.writing.
+func (l *Line) pingInTurn() error {
+	ping := []sentFrame{{xid: proto.XidPing, op: proto.OpPing}}
+	_, err := l.contact.sendInTurn(ping, func() error { return l.writeBytes(pingFrame()) })
+	return err
+}
+
+// pingFrame returns the frame of a ping: length, xid −2, operation.
+func pingFrame() []byte { return []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, proto.OpPing} }

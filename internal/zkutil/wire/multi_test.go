@@ -9,30 +9,31 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// zk.Conn has no MultiRead. Real servers answer the same frames in own.txt of the conformance cases.
-func TestMultiRead(t *testing.T) {
-	frame := appendFrame(nil, firstXid, &Request{Op: proto.OpMultiRead, Reads: []string{"/a", "/b"}})
-	read := func(e *proto.Encoder, path string) *proto.Encoder {
-		return e.Int32(proto.OpGetChildren).Bool(false).Int32(-1).String(path).Bool(false)
-	}
-	end := func(e *proto.Encoder) *proto.Encoder { return e.Int32(proto.OpError).Bool(true).Int32(-1) }
-	require.Equal(t, end(read(read(body().Int32(firstXid).Int32(proto.OpMultiRead), "/a"), "/b")).Frame(), frame)
+// The answer names the check that was refused. One that ends early, or has a part that was not asked for, is malformed.
+func TestAnswerToChecks(t *testing.T) {
+	part := func(e *proto.Encoder, op, code int32) *proto.Encoder { return e.Int32(op).Bool(false).Int32(code) }
+	refused := func(e *proto.Encoder, code int32) *proto.Encoder { return part(e, proto.OpError, code).Int32(code) }
+	end := func(e *proto.Encoder) []byte { return e.Int32(proto.OpError).Bool(true).Int32(unused).Body() }
 
-	found := func(e *proto.Encoder) *proto.Encoder {
-		return e.Int32(proto.OpGetChildren).Bool(false).Int32(0).Strings([]string{"x", ""})
-	}
-	refused := func(e *proto.Encoder, code int32) *proto.Encoder {
-		return e.Int32(proto.OpError).Bool(false).Int32(code).Int32(code)
-	}
-	answer := end(refused(found(refused(body(), proto.CodeNoNode)), proto.CodeNoAuth)).Body()
-	a, ok := decodeAnswer(proto.OpMultiRead, proto.CodeOK, answer)
+	a, ok := decodeAnswer(proto.OpMulti, proto.CodeOK, end(part(part(body(), proto.OpCheck, 0), proto.OpCheck, 0)))
 	require.True(t, ok)
-	require.Equal(t, []error{zk.ErrNoNode, nil, zk.ErrNoAuth}, a.Reads)
 	require.NoError(t, a.Err)
+	require.Equal(t, -1, a.Refused)
+
+	answer := end(refused(refused(refused(body(), proto.CodeOK), proto.CodeNoNode), proto.CodeRuntimeInconsistency))
+	a, ok = decodeAnswer(proto.OpMulti, proto.CodeOK, answer)
+	require.True(t, ok)
+	require.Equal(t, zk.ErrNoNode, a.Err)
+	require.Equal(t, 1, a.Refused)
 	for n := range answer {
-		_, ok := decodeAnswer(proto.OpMultiRead, proto.CodeOK, answer[:n])
+		_, ok := decodeAnswer(proto.OpMulti, proto.CodeOK, answer[:n])
 		require.False(t, ok, "an answer of %d bytes, which is cut", n)
 	}
-	_, ok = decodeAnswer(proto.OpMultiRead, proto.CodeOK, end(body().Int32(proto.OpGetACL).Bool(false).Int32(0)).Body())
-	require.False(t, ok, "a part that was not asked for")
+	for name, kind := range map[string]int32{"a write without its stat": proto.OpSetData, "a part that was not asked for": proto.OpDelete} {
+		_, ok = decodeAnswer(proto.OpMulti, proto.CodeOK, end(part(body(), kind, 0)))
+		require.False(t, ok, name)
+	}
+	a, ok = decodeAnswer(proto.OpMulti, proto.CodeOK, end(part(part(body(), proto.OpCheck, 0), proto.OpSetData, 0).Stat(zk.Stat{Version: 7})))
+	require.True(t, ok)
+	require.EqualValues(t, 7, a.Stat.Version)
 }

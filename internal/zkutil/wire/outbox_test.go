@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // countingConn counts writes.
@@ -30,7 +31,7 @@ func (c *countingConn) Write(p []byte) (int, error) {
 
 // Requests that are sent together, or while a write goes on, leave in one write, in their order.
 func TestRequestsLeaveTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		writes := &countingConn{Conn: s.Conn}
 		s.Conn = writes
@@ -102,7 +103,7 @@ func TestOneAnswerWhateverHappens(t *testing.T) {
 		"the wire is closed":                  {func(s *script) { s.ask("/1"); s.next(); s.wire.Close(); s.ask("/2") }, []error{closed, unsent}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openScript(t)
 				test.end(s)
 				synctest.Wait()
@@ -130,7 +131,7 @@ func (brokenConn) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 
 // Requests on a line that never comes up were not sent.
 func TestRequestsBeforeTheHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
 		s.ask("/1")
 		synctest.Wait()
@@ -142,7 +143,7 @@ func TestRequestsBeforeTheHandshake(t *testing.T) {
 
 // The server answers that the session has expired. zk.Conn does not close that connection: the next dial does.
 func TestRequestsOnTheConnectionOfAnExpiredSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
 		go s.readAll()
 		s.deliver(handshakeFrame(0))
@@ -167,7 +168,7 @@ func (c stuckConn) Write([]byte) (int, error) { <-c.release; return 0, net.ErrCl
 
 // A write of zk.Conn's never returns, not even when the line is closed. Requests behind it get their answers.
 func TestRequestsBehindAStuckWriteOfTheConn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		stuck := stuckConn{s.Conn, make(chan struct{})}
 		s.Conn = stuck
@@ -184,7 +185,7 @@ func TestRequestsBehindAStuckWriteOfTheConn(t *testing.T) {
 
 // A request that is longer than zk.Conn's buffer would end the connection, again and again. It is refused as by zk.Conn.
 func TestOverlongRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		to := receiver{s.answer, "/long"}
 		s.Send(&Request{Op: proto.OpGetData, Path: "/1", To: receiver{s.answer, "/1"}},
@@ -227,7 +228,7 @@ func (s *script) endAsConn(abandon bool) {
 func TestManySendersWhileTheLineEnds(t *testing.T) {
 	const senders, each = 2000, 3
 	for _, abandon := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			s := openScript(t)
 			go s.answerDeletes(senders)
 			var all sync.WaitGroup
@@ -255,7 +256,7 @@ func TestManySendersWhileTheLineEnds(t *testing.T) {
 
 // After the least number the xids begin anew.
 func TestXidsBeginAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const least = -1 << 31
 		s := openScript(t)
 		s.out.xid = least + 1

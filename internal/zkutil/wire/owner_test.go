@@ -2,8 +2,11 @@ package wire
 
 import (
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 )
 
 // testOwner is an owner with fixed times, which records the handshakes.
@@ -11,7 +14,11 @@ type testOwner struct {
 	period, patience time.Duration
 	isSaving         bool
 	handshakes       []time.Duration // the timeouts granted
+	forgottenBy      []string        // the servers that have forgotten the session
+	failure          error           // the latest of a dial or a handshake
 	events           []ownEvent      // those of watches that zk.Conn has not set
+	closes           atomic.Int32    // calls of OnCloseSession
+	conn             net.Conn        // that newTestWire's dialer returns
 }
 
 func (*testOwner) Now() time.Time                                   { return time.Now() }
@@ -22,7 +29,11 @@ func (*testOwner) RoundPause() time.Duration                        { return 0 }
 func (o *testOwner) IsSaving() bool                                 { return o.isSaving }
 func (*testOwner) OnLostHandshake(time.Time)                        {}
 func (*testOwner) OnLateProof(SentWrite)                            {}
-func (*testOwner) OnFailure(error, bool)                            {}
+func (o *testOwner) OnFailure(err error, _ bool)                    { o.failure = err }
+func (o *testOwner) GiveUpAfter() time.Duration                     { return 6 * o.period }
+func (o *testOwner) OnForgotten(server string)                      { o.forgottenBy = append(o.forgottenBy, server) }
+func (*testOwner) OnPanic(any, []byte)                              {}
+func (o *testOwner) OnCloseSession()                                { o.closes.Add(1) }
 func (o *testOwner) OnEvent(event int32, path string) {
 	o.events = append(o.events, ownEvent{event, path})
 }
@@ -38,10 +49,11 @@ type ownEvent struct {
 	path  string
 }
 
-// newTestWire returns a wire of o that dials conn each time.
+// newTestWire returns a wire of o. Each dial returns o.conn, at first conn.
 func newTestWire(tb testing.TB, o *testOwner, conn net.Conn) *Wire {
 	tb.Helper()
-	w := New(tb.Context(), Config{Dialer: func(string, string, time.Duration) (net.Conn, error) { return conn, nil }}, o)
+	o.conn = conn
+	w := New(tb.Context(), dial.Config{Dialer: func(string, string, time.Duration) (net.Conn, error) { return o.conn, nil }}, o)
 	tb.Cleanup(w.Close)
 	return w
 }

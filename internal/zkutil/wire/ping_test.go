@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // The answer to a ping ahead of one to an earlier request shows that this one is lost, once it is T/3 late. A server that answers
@@ -15,7 +16,7 @@ import (
 func TestPingAnsweredAheadOfARequest(t *testing.T) {
 	const timeout = 4 * time.Second
 	for until, isLost := range map[time.Duration]bool{timeout / 4: false, timeout / 3: true} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			s := openScript(t)
 			s.wire.SetInUse(true)
 			s.ask("/1")

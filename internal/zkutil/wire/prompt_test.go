@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // promptPipe claims that it writes promptly, and shows who writes: its writes block until the server reads.
@@ -80,7 +81,7 @@ func TestWhoWrites(t *testing.T) {
 		"of an unknown connection":   {func(s *script) { s.isPrompt.Store(writesPromptly(s.server)) }, "/1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openPromptScript(t)
 				test.before(s)
 				require.Equal(t, test.isBySender, s.isWrittenBySender(func() { s.ask(test.path) }))
@@ -98,7 +99,7 @@ func TestSentDuringAWrite(t *testing.T) {
 		"of zk.Conn's": func(s *script) { s.conn(requestFrame(1, proto.OpGetData, "/0", false)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := openPromptScript(t)
 				require.True(t, s.isWrittenBySender(func() { write(s) }))
 				require.False(t, s.isWrittenBySender(func() { s.ask("/1") }))
@@ -137,7 +138,7 @@ func TestWhenNobodyWrites(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s := prepare(dialPromptScript(t))
 				require.False(t, s.isWrittenBySender(func() { s.ask("/1") }))
 				s.requireHeldBack()
@@ -152,7 +153,7 @@ func TestWhenNobodyWrites(t *testing.T) {
 
 // A sender's write fails: the line ends, and each request gets one answer.
 func TestSenderFailsToWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openPromptScript(t)
 		s.Conn = brokenConn{s.Conn}
 		s.ask("/1", "/2")
@@ -168,7 +169,7 @@ func TestSenderFailsToWrite(t *testing.T) {
 
 // After a quiet time the sender's request comes behind a ping, as the writer's does.
 func TestSenderPingsAfterAQuietTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openPromptScript(t)
 		s.contact.mu.Lock()
 		s.contact.sentAt = s.contact.sentAt.Add(-time.Hour)
@@ -184,7 +185,7 @@ func TestSenderPingsAfterAQuietTime(t *testing.T) {
 // A sender who pings after a quiet time leaves what others send meanwhile to the writer, if it is long: its own write must
 // not block.
 func TestSenderLeavesWhatOthersAdd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openPromptScript(t)
 		s.contact.mu.Lock()
 		s.contact.sentAt = s.contact.sentAt.Add(-time.Hour)

@@ -9,51 +9,51 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Request is one request of the engine's own. Which fields count depends on Op.
+// Request is a request of the engine's own. Op decides which fields count.
 type Request struct {
 	Op      int32
 	Path    string
 	Data    []byte
 	ACL     []zk.ACL
 	Flags   int32
-	Version int32    // −1: any
-	IsWatch bool     // a read that also sets a watch
-	Checks  []string // paths that a Multi checks
-	Reads   []string // paths whose children a MultiRead lists
+	Version int32     // −1: any
+	IsWatch bool      // a read that also sets a watch
+	Checks  []string  // paths to check in a Multi; Path, if set, is then written with Data at Version
+	Kind    WatchKind // of the watch to remove with RemoveWatches
 
 	To Receiver
 }
 
-// Receiver gets the answer to a request, exactly once. Receive runs on the goroutine that reads the
-// connection, or on the one that ends it: so it must not block, and must not wait for a request.
+// Receiver gets the answer to a request, exactly once. Receive runs on the goroutine that reads or ends the
+// connection, and so must not block, and must not wait for a request.
 type Receiver interface {
 	Receive(a Answer)
 }
 
-// Answer is what became of a request. Which fields are set depends on the operation.
+// Answer is the outcome of a request. The operation decides which fields are set.
 type Answer struct {
-	// Err is nil for a success. A refusal by the server is the error that zk.Conn has for its code.
-	// After zk.ErrNoServer and zk.ErrShortBuffer the request was not sent. After any other error, such as
-	// zk.ErrConnectionClosed, it may have been executed.
+	// Err is nil for a success. For a refusal by the server, Err is zk.Conn's error for the code. After
+	// zk.ErrNoServer and zk.ErrShortBuffer the request was not sent. After any other error, such as
+	// zk.ErrConnectionClosed, the server may have executed the request.
 	Err      error
-	SentAt   time.Time // shortly before it was sent
-	Path     string    // of the znode that was created
+	SentAt   time.Time // shortly before sending
+	Path     string    // of the created znode
 	Data     []byte
 	Stat     zk.Stat
 	Children []string
-	Reads    []error         // why each read of a MultiRead was refused; nil: it was not
-	Refused  int             // index of the check that was the cause of Err, −1 if that is not known
-	Events   <-chan zk.Event // of the watch, where zk.Conn has set it
+	Refused  int             // index of the check that caused Err, −1 if unknown
+	IsBehind bool            // the connection has ended with an earlier request unanswered, which may be why
+	Events   <-chan zk.Event // of the watch, if set by zk.Conn
 }
 
-// firstXid is the highest xid of our own requests: zk.Conn's are positive, and the special ones of the
-// protocol are above −1000. Servers treat any other xid alike (FinalRequestProcessor).
+// firstXid is the highest xid of the engine's own requests: zk.Conn's xids are positive, and the protocol's
+// special xids are above −1000. Servers treat all other xids alike (FinalRequestProcessor).
 const firstXid = -1001
 
-// isOwnXid reports whether a request or an answer is one of the engine's own.
+// isOwnXid reports whether xid belongs to a request of the engine's own.
 func isOwnXid(xid int32) bool { return xid <= firstXid }
 
-// nextXid returns the xid after one of our own.
+// nextXid returns the xid after xid for the engine's next request.
 func nextXid(xid int32) int32 {
 	if xid-1 > xid { // below the least number
 		return firstXid
@@ -66,12 +66,9 @@ func appendFrame(b []byte, xid int32, r *Request) []byte {
 	start := len(b)
 	e := proto.Extend(append(b, 0, 0, 0, 0))
 	e.Int32(xid).Int32(r.Op)
-	switch r.Op {
-	case proto.OpMulti:
-		appendChecks(&e, r.Checks)
-	case proto.OpMultiRead:
-		appendReads(&e, r.Reads)
-	default:
+	if r.Op == proto.OpMulti {
+		appendParts(&e, r)
+	} else {
 		appendFields(&e, r)
 	}
 	b = e.Bytes()
@@ -90,6 +87,8 @@ func appendFields(e *proto.Encoder, r *Request) {
 		e.Buffer(r.Data).Int32(r.Version)
 	case proto.OpGetData, proto.OpExists, proto.OpGetChildren2:
 		e.Bool(r.IsWatch)
+	case proto.OpRemoveWatches:
+		e.Int32(r.Kind.watchers())
 	case proto.OpSync: // the path alone
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // quiet drops what zk.Conn logs.
@@ -144,7 +145,7 @@ func TestRequestsAreThoseOfTheConn(t *testing.T) {
 	for name, op := range operations() {
 		for _, code := range []int32{proto.CodeOK, proto.CodeNoNode, proto.CodeNoAuth} {
 			t.Run(fmt.Sprintf("%s %d", name, code), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					conn, server := playServer(t)
 					type result struct {
 						answer Answer
@@ -168,7 +169,7 @@ func TestRequestsAreThoseOfTheConn(t *testing.T) {
 					_, err = server.Write(sent)
 					require.NoError(t, err)
 					want := <-done
-					got, ok := decodeAnswer(op.request.Op, code, sent[headerSize:])
+					got, ok := decodeAnswer(op.request.Op, code, sent[proto.HeaderSize:])
 					require.True(t, ok)
 					require.Equal(t, want.err, got.Err)
 					if op.request.Op == proto.OpMulti && code == proto.CodeOK {
@@ -191,7 +192,7 @@ func TestRequestsAreThoseOfTheConn(t *testing.T) {
 
 // A code of the server's means the same error as in zk.Conn.
 func TestErrorsAreThoseOfTheConn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		conn, server := playServer(t)
 		for code := int32(-200); code <= 5; code++ {
 			done := make(chan error, 1)

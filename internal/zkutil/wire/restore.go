@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// watchRestore holds answers back on one line until zk.Conn has asked the server to set its watches
-// again. That request, setWatches, says "my watches stand since zxid x". zk.Conn reads x when it
-// builds the request, in a goroutine of its own, and each answer that it reads raises x. If an
-// answer passed too early, a znode that changed before that answer would never be reported.
+// watchRestore holds answers back on a line until zk.Conn has asked the server to set the watches again. The
+// request, setWatches, says "my watches have been set since zxid x". zk.Conn reads x while building the
+// request, in a goroutine of its own, and each answer read by zk.Conn raises x. If an answer passed too early,
+// changes before that answer would never be reported.
 //
 //	                     handshake answered
 //	                             |
@@ -26,21 +26,20 @@ import (
 //	                            REFUSED -- one period later --> line closed (d)
 //
 //	(a) settlingTime is over, a setWatches was written, or the session's end was requested.
-//	(b) A setWatches was written that an earlier line has left in zk.Conn's queue, where it
-//	    comes before the one of this line. The wait goes on for nextSetWatchesWait at most.
+//	(b) A setWatches was written that an earlier line has left in zk.Conn's queue, ahead of this line's setWatches. The wait goes on for nextSetWatchesWait at most.
 //	(c) The last queued setWatches was written, the session's end was requested, or one period
 //	    is over.
-//	(d) Unless the session's end has been requested: its answer may still come.
+//	(d) Unless the session's end has been requested: the answer may still come.
 //
-// In SETTLING and AWAITING SETWATCHES the reader stops at the first answer that has a zxid; what
-// comes behind that answer waits with it. If the line is closed or abandoned meanwhile, the answer
-// is lost. Pings and watch events pass, because zk.Conn takes no zxid from them. The answer to a
-// credential passes with its zxid set to 0, because zk.Conn sends nothing else before it comes. In the
-// same way all answers pass after the session's end was requested, because zk.Conn sends nothing more.
+// In SETTLING and AWAITING SETWATCHES the reader stops at the first answer with a zxid, and so delays all later
+// frames. If the line is closed or abandoned meanwhile, the answer is lost. Pings and watch events pass,
+// because zk.Conn takes no zxid from a ping or event. The answer to a credential passes with the zxid set to 0,
+// because zk.Conn sends nothing else before the answer comes. In the same way all answers pass after the
+// session's end was requested, because zk.Conn sends nothing more.
 //
-// In REFUSED, zk.Conn goes on as if it had its watches. So does the wire, for one period: a server
-// that throttles and goes on refusing can serve everything else in that time. Then the line is closed: the
-// next connection tries again. That concerns the watches of zk.Conn alone, because the engine sets its own
+// In REFUSED, zk.Conn goes on as if the watches were set. So does the wire, for one period: a server that
+// throttles and keeps refusing can serve everything else meanwhile. Then the line is closed: the next
+// connection tries again. Only the watches of zk.Conn are concerned, because the engine sets its own watches
 // anew on each connection.
 type watchRestore struct {
 	line *Line
@@ -50,12 +49,12 @@ type watchRestore struct {
 	waitLimit   *time.Timer   // ends the wait for releaseDone
 }
 
-// settlingTime is how long zk.Conn may take after a handshake to find that it has no watches. If an
-// answer registered a watch before that, zk.Conn would set it again. On a busy machine zk.Conn's
-// goroutine may not run for some milliseconds.
+// settlingTime is how long zk.Conn may take after a handshake to find that no watches exist. If an answer
+// registered a watch earlier, zk.Conn would set the watch again. On a busy machine zk.Conn's goroutine may not
+// run for some milliseconds.
 const settlingTime = 10 * time.Millisecond
 
-// nextSetWatchesWait is how long to wait for a second setWatches, which zk.Conn may have dropped.
+// nextSetWatchesWait is the maximum wait for a second setWatches, which zk.Conn may have dropped.
 const nextSetWatchesWait = 50 * time.Millisecond
 
 // holdAnswersLocked begins to hold answers back, at the end of the handshake.
@@ -94,7 +93,7 @@ func (r *watchRestore) noteSetWatches() {
 	}
 }
 
-// awaitRelease blocks until answers may pass. It returns an error if the line ends first.
+// awaitRelease blocks until answers may pass. awaitRelease returns an error if the line ends first.
 func (r *watchRestore) awaitRelease() error {
 	l := r.line
 	l.wire.mu.Lock()
@@ -117,7 +116,7 @@ func (r *watchRestore) awaitRelease() error {
 	return nil
 }
 
-// noteRefusal is called when the server has refused setWatches. It schedules the end of the line.
+// noteRefusal schedules the end of the line after the server has refused setWatches.
 func (r *watchRestore) noteRefusal() {
 	l, w := r.line, r.line.wire
 	period := w.owner.Period()
@@ -133,7 +132,7 @@ func (r *watchRestore) noteRefusal() {
 			return
 		}
 		if !l.isClosing() {
-			w.noteFailure(l.Address, errWatchesRefused)
+			l.attempt.NoteFailure(errWatchesRefused)
 			l.noteLineFailure(errWatchesRefused)
 			_ = l.Close()
 		}

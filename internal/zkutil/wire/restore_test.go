@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // openLine returns a line after the handshake, while zk.Conn has some watches to set again. One answer
@@ -54,7 +55,7 @@ var setWatches2 = proto.NewEncoder().Int32(7).Int32(105).Int64(98).
 // new connection.
 func TestAnswersWaitForSetWatches(t *testing.T) {
 	for _, request := range [][]byte{setWatches, setWatches2} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			l, delivered := readAnswer(t, 1)
 			pass(900 * time.Millisecond)
 			require.Empty(t, delivered)
@@ -80,7 +81,7 @@ func TestAnswersPassThatMustNotWait(t *testing.T) {
 		proto.NewEncoder().Int32(5).Int32(proto.OpAuth).Int32(0).String("digest").String("a:a").Frame(),
 		proto.NewEncoder().Int32(6).Int32(proto.OpCloseSession).Frame(),
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			start := time.Now()
 			l := openLine(t, 1)
 			_, err := l.Write(request)
@@ -96,7 +97,7 @@ func TestAnswersPassThatMustNotWait(t *testing.T) {
 
 // An answer that is held back passes when the session's end is requested.
 func TestCloseReleasesAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l, delivered := readAnswer(t, 1)
 		pass(900 * time.Millisecond)
 		require.Empty(t, delivered)
@@ -108,9 +109,21 @@ func TestCloseReleasesAnswers(t *testing.T) {
 	})
 }
 
+// The owner knows of the request that closes the session before a byte of it has left.
+func TestOwnerIsToldBeforeTheSessionIsClosed(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s := openScript(t)
+		require.Zero(t, s.owner.closes.Load())
+		go func() { _, _ = s.Write(proto.NewEncoder().Int32(6).Int32(proto.OpCloseSession).Frame()) }()
+		synctest.Wait() // the server has read nothing
+		require.EqualValues(t, 1, s.owner.closes.Load())
+		s.wire.Close()
+	})
+}
+
 // The setWatches of a line that ended early is written first. It does not release the answers.
 func TestAnswersWaitForTheSetWatchesOfTheirLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l, delivered := readAnswer(t, 1)
 		l.wire.mu.Lock()
 		l.wire.queuedSetWatches++
@@ -130,7 +143,7 @@ func TestAnswersWaitForTheSetWatchesOfTheirLine(t *testing.T) {
 // The time for which an answer is held back is bounded. No answer passes on a line that was closed.
 func TestAnswersWaitForALimitedTime(t *testing.T) {
 	for watches, limit := range []time.Duration{settlingTime, time.Second} {
-		synctest.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			start := time.Now()
 			l, delivered := readAnswer(t, watches)
 			require.NoError(t, <-delivered)
@@ -138,7 +151,7 @@ func TestAnswersWaitForALimitedTime(t *testing.T) {
 			l.wire.Close()
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l, delivered := readAnswer(t, 1)
 		synctest.Wait()
 		l.wire.Close()
@@ -158,7 +171,7 @@ func TestLargeFramesPass(t *testing.T) {
 
 // The session's end was requested before the refusal came: the line stays open for its answer.
 func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l, o := newLineReading(t, slices.Concat(handshakeFrame(7), answerFrame(7, 99, proto.CodeOperationTimeout), answerFrame(8, 100, proto.CodeOK)))
 		l.wire.watches[WatchKey{"/a", WatchData}] = struct{}{}
 		o.patience = time.Second
@@ -180,7 +193,7 @@ func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
 // zk.Conn goes on without the watches that the server has refused to set again. So the line ends after one period,
 // in which the server can serve everything else.
 func TestRefusedWatchesEndTheLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		s.wire.watches[WatchKey{"/a", WatchData}] = struct{}{}
 		next := s.reconnect()

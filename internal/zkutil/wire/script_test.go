@@ -173,7 +173,7 @@ func isUnanswered(err error) bool { return errors.Is(err, zk.ErrConnectionClosed
 func (s *script) redial() *script {
 	s.t.Helper()
 	client, server := net.Pipe()
-	s.wire.dial = func(string, string, time.Duration) (net.Conn, error) { return client, nil }
+	s.owner.conn = client
 	return dialAgain(s.t, s.wire, s.owner, server)
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// The wire keeps the list of watches that zk.Conn keeps, because zk.Conn does not tell it whether
-// there are any to set again after a reconnect.
+// The wire mirrors zk.Conn's list of watches, because zk.Conn does not expose whether any watches have to be
+// set again after a reconnect.
 
-// WatchKind is one of zk.Conn's three tables of watches.
+// WatchKind is a table of watches in zk.Conn.
 type WatchKind uint8
 
 // The tables of zk.Conn.
@@ -20,14 +20,23 @@ const (
 	setWatchesKind // no table: a setWatches, which has no path
 )
 
-// WatchKey is a watch as zk.Conn files it.
+// watchers returns the type that RemoveWatches uses for watches of a kind. The server keeps data and existence
+// watches together.
+func (k WatchKind) watchers() int32 {
+	if k == WatchChildren {
+		return proto.WatchersOfChildren
+	}
+	return proto.WatchersOfData
+}
+
+// WatchKey identifies a watch in zk.Conn's tables.
 type WatchKey struct {
 	Path string
 	Kind WatchKind
 }
 
-// noteRequest notes what a request changes at its answer: it may ask for a watch, present a
-// credential or end the session. It returns the xid and the operation code.
+// noteRequest notes the effect of a request once answered: the request may ask for a watch, present a
+// credential or end the session. noteRequest returns the xid and the operation code.
 func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -50,11 +59,11 @@ func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 			l.credentials[xid] = ""
 		}
 		return xid, op
-	case proto.OpAddWatch: // no zk.Conn sends it today
+	case proto.OpAddWatch: // no zk.Conn sends AddWatch today
 		l.wire.passEvents = true
 		return xid, op
 	case proto.OpCloseSession:
-		l.state.isClosing = true
+		l.state.isClosing, l.state.closeXid = true, xid
 		l.restore.releaseLocked()
 		return xid, op
 	default:
@@ -66,14 +75,14 @@ func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 	return xid, op
 }
 
-// isSetWatches reports whether xid is a setWatches without an answer yet.
+// isSetWatches reports whether xid is an unanswered setWatches.
 func (l *Line) isSetWatches(xid int32) bool {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
 	return l.watchRequests[xid].Kind == setWatchesKind
 }
 
-// registerWatch registers the watch that a request asked for, under the same conditions as zk.Conn.
+// registerWatch registers the watch requested with xid, under the same conditions as zk.Conn.
 func (l *Line) registerWatch(xid, code int32) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -86,14 +95,14 @@ func (l *Line) registerWatch(xid, code int32) {
 		return
 	}
 	if code == proto.CodeOK && key.Kind == WatchExists {
-		key.Kind = WatchData // zk.Conn files the watch on an existing znode there
+		key.Kind = WatchData // as zk.Conn does for an existing znode
 	}
 	if code == proto.CodeOK || code == proto.CodeNoNode && key.Kind == WatchExists {
 		l.wire.watches[key] = struct{}{}
 	}
 }
 
-// FiredBy returns the kinds of watches that an event uses up, as in zk.Conn.
+// FiredBy returns the kinds of watches that an event consumes, as in zk.Conn.
 func FiredBy(event int32) []WatchKind {
 	switch event {
 	case proto.EventCreated:
@@ -109,7 +118,7 @@ func FiredBy(event int32) []WatchKind {
 	}
 }
 
-// hasConnWatch reports whether zk.Conn has a watch that an event uses up.
+// hasConnWatch reports whether zk.Conn has a watch for an event.
 func (l *Line) hasConnWatch(event int32, path string) bool {
 	kinds := FiredBy(event)
 	l.wire.mu.Lock()
@@ -120,11 +129,32 @@ func (l *Line) hasConnWatch(event int32, path string) bool {
 	})
 }
 
-// forgetFired forgets the watches that an event uses up.
+// forgetFired forgets the watches consumed by an event.
 func (l *Line) forgetFired(event int32, path string) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
 	for _, kind := range FiredBy(event) {
 		delete(l.wire.watches, WatchKey{path, kind})
 	}
+}
+
+// HasConnWatch reports whether zk.Conn has, or has asked for, a watch that the server can't distinguish from
+// the engine's watch key.
+func (l *Line) HasConnWatch(key WatchKey) bool {
+	l.wire.mu.Lock()
+	defer l.wire.mu.Unlock()
+	isSame := func(other WatchKey) bool {
+		return other.Path == key.Path && other.Kind.watchers() == key.Kind.watchers()
+	}
+	for other := range l.wire.watches {
+		if isSame(other) {
+			return true
+		}
+	}
+	for _, other := range l.watchRequests {
+		if other.Kind != setWatchesKind && isSame(other) {
+			return true
+		}
+	}
+	return l.wire.passEvents
 }

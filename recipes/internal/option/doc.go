@@ -1,3 +1,3 @@
-// Package option applies functional options, and checks the values that several packages of the
-// recipes have options for.
+// Package option applies functional options, and checks option values that several recipes have in
+// common.
 package option

@@ -7,9 +7,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Apply applies options to cfg, in their order. It returns the first error.
+// Apply applies options to cfg, in order, and returns the first error.
 func Apply[Config any, Option ~func(*Config) error](cfg *Config, opts []Option) error {
 	for _, opt := range opts {
 		if opt == nil {
@@ -22,28 +24,31 @@ func Apply[Config any, Option ~func(*Config) error](cfg *Config, opts []Option) 
 	return nil
 }
 
-// maxID is the longest id that a contender may write into its znode, in bytes.
+// maxID is the maximum length of the ID that a contender writes into its znode, in bytes.
 const maxID = 64 << 10
 
-// SetID sets the id of a contender, unless it is too long.
+// SetID sets the ID of a contender, unless the ID is too long.
 func SetID(target *[]byte, id string) error {
 	*target = []byte(id)
 	return CheckID(id)
 }
 
-// CheckID returns an error if an id is too long.
+// CheckID returns an error if an ID is too long, or has the text of a request to a contender.
 func CheckID(id string) error {
+	if _, isYield := queue.ParseYield([]byte(id)); id == session.Revocation || isYield {
+		return fmt.Errorf("id %q: this text in a znode asks its owner to give the lease up", id)
+	}
 	if len(id) > maxID {
 		return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
 	}
 	return nil
 }
 
-// maxName is the length of the longest name of a recipe, in bytes.
+// maxName is the maximum length of a recipe's name, in bytes.
 const maxName = 128
 
-// SetName sets the name of a recipe. It must be valid UTF-8, because tracing systems take no other
-// text.
+// SetName sets the name of a recipe. The name must be valid UTF-8, because tracing systems accept no
+// other text.
 func SetName(target *string, name string) error {
 	switch {
 	case name == "":
@@ -62,6 +67,24 @@ func CheckPositive(name string, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("%s: %v is not positive", name, d)
 	}
+	return nil
+}
+
+// SetMaxHold sets the longest time for which a lease may be held, unless the time is not positive.
+func SetMaxHold(target *time.Duration, d time.Duration) error {
+	*target = d
+	return CheckPositive("max hold", d)
+}
+
+// maxPriority bounds priorities, which are part of a znode's name.
+const maxPriority = 1_000_000
+
+// SetPriority sets a priority, unless it is out of bounds.
+func SetPriority(target **int, priority int) error {
+	if priority < -maxPriority || priority > maxPriority {
+		return fmt.Errorf("priority: %d is not between %d and %d", priority, -maxPriority, maxPriority)
+	}
+	*target = &priority
 	return nil
 }
 

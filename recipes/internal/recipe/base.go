@@ -4,23 +4,24 @@ import (
 	"context"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/election"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Base is the part that is the same in all recipes with a queue.
+// Base is the common part of all recipes with a queue.
 type Base struct {
-	Path  string // as the user gave it
+	Path  string // as passed by the user
 	Queue *queue.Queue
 }
 
-// New returns the base of a recipe on path, an absolute path below the client's namespace. In q
-// is what only this recipe has; New adds the session, the directory, and the markers if there are none.
-// The error is that of the recipe's own New. The queue may be changed until the recipe's New returns.
+// New returns the base of a recipe on path, an absolute path below the client's namespace. q has the
+// recipe's own fields; New adds the session, the directory, and the default markers if q has none. The
+// error is the error of the recipe's own New. The queue may be changed until the recipe's New returns.
 func New(c *recipes.Client, path string, q queue.Queue) (Base, error) {
 	b := Base{Path: path, Queue: &q}
-	own, dir, err := Attach(c, path)
+	own, dir, err := AttachAt(c, path)
 	if err != nil {
 		return b, b.InvalidArgument("new", err)
 	}
@@ -31,18 +32,18 @@ func New(c *recipes.Client, path string, q queue.Queue) (Base, error) {
 	return b, nil
 }
 
-// OpError returns err with the operation and the path before it.
+// OpError returns err with the operation and the path as prefix.
 func (b Base) OpError(op string, err error) *recipes.OpError {
 	return &recipes.OpError{Op: b.Queue.Recipe + ": " + op, Path: b.Path, Err: err}
 }
 
-// InvalidArgument returns the OpError of an operation for which the user gave a wrong argument.
+// InvalidArgument returns the OpError for an invalid argument.
 func (b Base) InvalidArgument(op string, err error) *recipes.OpError {
 	return b.OpError(op, zkutil.Invalid(err))
 }
 
-// EndAcquisition ends an acquisition with its entries, or with err, for the traces. It returns the error for the
-// caller of op.
+// EndAcquisition ends the trace of an acquisition, with its entries or with err, and returns the error
+// for the caller of op.
 func (b Base) EndAcquisition(a *session.Acquisition, op string, isReentry bool, err error, entries ...*session.Entry) error {
 	if err != nil {
 		err = b.OpError(op, PublicError(err))
@@ -53,7 +54,7 @@ func (b Base) EndAcquisition(a *session.Acquisition, op string, isReentry bool, 
 	return nil
 }
 
-// Leader returns the first contender of the queue, and the zero Participant if it is empty.
+// Leader returns the first contender of the queue, or the zero Participant if the queue is empty.
 func (b Base) Leader(ctx context.Context) (recipes.Participant, error) {
 	first, err := b.Queue.Leader(ctx)
 	if err != nil {
@@ -76,7 +77,20 @@ func (b Base) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return participants, nil
 }
 
-// Observe returns the first contender whenever that changes: see queue.Observe.
+// SetPriority makes the candidates of the queue steered. Call SetPriority in the recipe's New.
+func (b Base) SetPriority(priority int) {
+	b.Queue.IsSteered, b.Queue.Prefix = true, queue.SteeredPrefix(priority, b.Queue.Prefix)
+}
+
+// TransferTo has the candidate with an id lead.
+func (b Base) TransferTo(ctx context.Context, id string) error {
+	if err := election.Transfer(ctx, b.Queue, id); err != nil {
+		return b.OpError("transfer", err)
+	}
+	return nil
+}
+
+// Observe returns a channel of the first contender at each change: see queue.Observe.
 func (b Base) Observe(ctx context.Context) <-chan recipes.Participant {
 	return queue.Observe(ctx, b.Queue, toParticipant)
 }

@@ -3,58 +3,87 @@ package recipe
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Lease is what Do needs of a lease.
+// Lease has the methods of a lease that Do needs.
 type Lease interface {
 	Context() context.Context
-	Release() error
 }
 
-// Do acquires a lease, calls fn, and releases the lease. See InterProcessMutex.Do, which is the same
-// for every lock. opError returns an error with the operation and the path before it.
-func Do[L Lease](
-	ctx context.Context, opError func(op string, err error) *recipes.OpError,
-	acquire func(context.Context) (L, error), fn func(context.Context, L) error,
-) (err error) {
+// Lock has the functions of a lock that Do and DoWithin need; its leases are of type L.
+type Lock[L Lease] struct {
+	OpError             func(op string, err error) *recipes.OpError // returns an error with the operation and the path as prefix
+	Acquire, TryAcquire func(context.Context) (L, error)
+	// EndWork is Release after the work of Do: see the function EndWork.
+	EndWork func(L) (await func(stop <-chan struct{}) error)
+}
+
+// Do acquires a lease, calls fn, and releases the lease. See InterProcessMutex.Do, which is the same for
+// every lock.
+func Do[L Lease](ctx context.Context, lock Lock[L], fn func(context.Context, L) error) error {
+	return lock.acquireAndWork(ctx, lock.Acquire, fn)
+}
+
+// DoWithin is Do with a separate bound for the acquisition. See InterProcessMutex.DoWithin.
+func DoWithin[L Lease](ctx context.Context, wait time.Duration, lock Lock[L], fn func(context.Context, L) error) error {
+	return lock.acquireAndWork(ctx, func(ctx context.Context) (L, error) { return lock.acquireWithin(ctx, wait) }, fn)
+}
+
+func (k Lock[L]) acquireAndWork(
+	ctx context.Context, acquire func(context.Context) (L, error), fn func(context.Context, L) error,
+) error {
 	if fn == nil {
-		return opError("do", zkutil.Invalid(errors.New("nil function")))
+		return k.OpError("do", zkutil.Invalid(errors.New("nil function")))
 	}
 	lease, err := acquire(ctx)
 	if err != nil {
 		return err
 	}
-	inner, cancel := context.WithCancelCause(lease.Context())
-	deadline, hasDeadline := ctx.Deadline()
-	unbind := context.AfterFunc(ctx, func() {
-		if !hasDeadline || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cancel(context.Cause(ctx))
-		}
-	})
-	if hasDeadline { // so that fn sees the deadline, and errors of it are DeadlineExceeded
-		var stop context.CancelFunc
-		inner, stop = context.WithDeadline(inner, deadline)
-		defer stop()
-	}
-	defer func() {
-		unbind()
-		cancel(recipes.ErrReleased)
-		err = resultOfDo(opError, err, lease.Release())
-	}()
-	return fn(inner, lease) //nolint:contextcheck // the lease's context has the values of ctx
+	return k.work(ctx, lease, fn)
 }
 
-// resultOfDo returns the error of Do, given those of its function and of Release.
-func resultOfDo(opError func(op string, err error) *recipes.OpError, err, released error) error {
-	switch {
-	case released == nil || errors.Is(released, recipes.ErrNotHeld):
-		return err // with ErrNotHeld: fn has released the lease, and its Release has returned a loss
-	case errors.Is(released, recipes.ErrNodeNotDeleted):
-		return zkutil.Both(err, released)
-	default:
-		return opError("do", zkutil.LossAndError(errors.Unwrap(released), err))
+// acquireWithin acquires a lease within wait. Without a wait it only tries.
+func (k Lock[L]) acquireWithin(ctx context.Context, wait time.Duration) (L, error) {
+	if wait <= 0 {
+		lease, err := k.TryAcquire(ctx)
+		return lease, withoutWait(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return k.Acquire(ctx)
+}
+
+// withoutWait returns the error of a TryAcquire, wrapped in a *recipes.WaitError if another contender has
+// the lock.
+func withoutWait(err error) error {
+	op, isOp := zkutil.AsType[*recipes.OpError](err)
+	if !isOp || !errors.Is(err, recipes.ErrNotAcquired) {
+		return err
+	}
+	return &recipes.OpError{Op: op.Op, Path: op.Path, Err: &recipes.WaitError{Err: op.Err}}
+}
+
+// work calls fn and releases the lease, even if fn panics. It waits until others can have the lock, but
+// no longer than until ctx ends or until a lease could not have been held any more.
+func (k Lock[L]) work(ctx context.Context, lease L, fn func(context.Context, L) error) (err error) {
+	endWatch := watchWork(lease) //nolint:contextcheck // a lease has a context of its own
+	inner, end := newWorkContext(ctx, lease.Context())
+	defer func() {
+		endWatch()
+		end(recipes.ErrReleased)
+		err = k.resultOf(err, k.EndWork(lease)(ctx.Done()))
+	}()
+	return fn(inner, lease) //nolint:contextcheck // as above
+}
+
+// resultOf returns the error of Do, given the errors of fn and of EndWork.
+func (k Lock[L]) resultOf(err, released error) error {
+	if released == nil || errors.Is(released, recipes.ErrNotHeld) {
+		return err // for ErrNotHeld: fn has released the lease, and its Release has returned any loss
+	}
+	return k.OpError("do", zkutil.LossAndError(errors.Unwrap(released), err))
 }

@@ -1,15 +1,14 @@
 package recipe
 
 import (
-	"errors"
-
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // PublicError returns err, with a queue.InterruptedError replaced by a recipes.WaitError.
 func PublicError(err error) error {
-	wait, ok := errors.AsType[*queue.InterruptedError](err)
+	wait, ok := zkutil.AsType[*queue.InterruptedError](err)
 	if !ok {
 		return err
 	}
@@ -21,11 +20,11 @@ func PublicError(err error) error {
 	}
 }
 
-// LogAttributes returns the attributes of the log record of an error: the path, the error, and
-// for a panic its stack.
+// LogAttributes returns the attributes of an error's log record: the path, the error, and for a panic its
+// stack.
 func LogAttributes(path string, err error) []any {
 	attributes := []any{"path", path, "err", err}
-	if panicked, ok := errors.AsType[*recipes.PanicError](err); ok {
+	if panicked, ok := zkutil.AsType[*recipes.PanicError](err); ok {
 		attributes = append(attributes, "stack", string(panicked.Stack))
 	}
 	return attributes

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
@@ -18,10 +19,10 @@ func TestNewChecksClientAndPath(t *testing.T) {
 	for _, test := range []struct {
 		client *recipes.Client
 		path   string
-	}{{nil, "/a"}, {client, "a"}, {client, ""}} {
+	}{{nil, "/a"}, {client, "a"}, {client, ""}, {client, "/lock-0000000000"}, {client, "/a/x__READ__0000000001/b"}} {
 		_, err := recipe.New(test.client, test.path, queue.Queue{Recipe: "barrier"})
 		require.ErrorIs(t, err, recipes.ErrInvalidArgument)
-		op, isOp := errors.AsType[*recipes.OpError](err)
+		op, isOp := zkutil.AsType[*recipes.OpError](err)
 		require.True(t, isOp)
 		require.Equal(t, "barrier: new", op.Op)
 		require.Equal(t, test.path, op.Path)

@@ -14,7 +14,7 @@ func (b Base) String() string {
 	return b.Queue.Recipe + " " + b.Path
 }
 
-// LogValue returns a group with the recipe, path and id, the name if there is one, and more.
+// LogValue returns a group with the recipe, path and ID, the name if set, and more.
 func (b Base) LogValue(more ...slog.Attr) slog.Value {
 	if b.Queue == nil {
 		return slog.StringValue(b.String())
@@ -26,6 +26,6 @@ func (b Base) LogValue(more ...slog.Attr) slog.Value {
 	return slog.GroupValue(append(attributes, more...)...)
 }
 
-// WriteTo writes the text of a recipe for fmt, for every verb. Without that package fmt would read what other
-// goroutines write, and print secrets of the client.
+// WriteTo writes the text of a recipe for fmt, whatever the verb. Without this method, package fmt would
+// read fields while other goroutines write them, and print secrets of the client.
 func WriteTo(f fmt.State, recipe fmt.Stringer) { _, _ = io.WriteString(f, recipe.String()) }

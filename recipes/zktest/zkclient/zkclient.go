@@ -7,17 +7,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Connect returns a client that is connected to a server, and closes it at the end of
-// the test. It works in a bubble of testing/synctest and outside, because it goes through
-// [zktest.Server.Dialer]; it knows all servers of an ensemble. Options come after those.
-// The test fails if there is no connection, or if the client can't be closed because a
-// callback does not return.
+// Connect returns a client that is connected to server, and closes the client at the end of the test.
+// It connects through [zktest.Server.Dialer], and so works inside and outside a bubble of
+// testing/synctest. The client knows all servers of an ensemble. opts are applied last. The test fails
+// if no connection is established, or if the client can't be closed because a callback does not return.
 func Connect(tb testing.TB, server *zktest.Server, opts ...recipes.Option) *recipes.Client {
 	tb.Helper()
 	return ConnectTo(tb, server, server.Addrs(), opts...)
 }
 
-// ConnectTo is Connect for a client that knows only some servers of the ensemble.
+// ConnectTo is Connect for a client that knows only the servers at addresses.
 func ConnectTo(tb testing.TB, server *zktest.Server, addresses []string, opts ...recipes.Option) *recipes.Client {
 	tb.Helper()
 	opts = append([]recipes.Option{recipes.WithDialer(server.Dialer())}, opts...)

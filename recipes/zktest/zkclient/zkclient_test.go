@@ -3,29 +3,29 @@ package zkclient_test
 import (
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// everywhere runs a test outside a bubble and in one.
+// everywhere runs a test inside and outside a bubble.
 func everywhere(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Run("real time", test)
-	t.Run("virtual time", func(t *testing.T) { synctest.Test(t, test) })
+	t.Run("virtual time", func(t *testing.T) { testkit.Bubble(t, test) })
 }
 
 func TestConnect(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		t.Helper()
 		server := zktest.NewServer(t)
-		t.Cleanup(func() { // runs behind the client's
+		t.Cleanup(func() { // runs after the client's cleanup
 			require.Empty(t, server.Sessions(), "closed at the end of the test")
 		})
 		client := zkclient.Connect(t, server, recipes.WithSessionTimeout(5*time.Second))
@@ -52,9 +52,9 @@ func TestConnectToOneOfSeveral(t *testing.T) {
 	})
 }
 
-// Nothing listens in a bubble; who dials all the same is told what to do.
+// Nothing listens in a bubble; the error of a dial names the Dialer.
 func TestAddressInABubbleTellsToUseTheDialer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
 		_, err := net.Dial("tcp", server.Addr())
 		require.ErrorContains(t, err, "use-Server.Dialer")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -26,13 +27,10 @@ type Command struct {
 }
 
 // Event is a change of the command's process.
-type Event int
-
-// The events.
-const (
-	Stopped Event = iota // by a signal such as SIGTSTP; it may have been continued since
-	Exited               // it has ended; what it has started may live
-)
+type Event struct {
+	HasExited bool           // what it has started may live
+	StoppedBy syscall.Signal // if it has not exited; it may have been continued since
+}
 
 // Child is a command that was started. Its methods are for one goroutine.
 type Child struct {
@@ -44,7 +42,7 @@ type Child struct {
 }
 
 // Start starts the command in a group of its own, guarded by a watchdog. If this process is in the
-// terminal's foreground, the group gets it. The watchdog kills the group at until, unless it is told
+// terminal's foreground and alone in its group, the command gets the terminal. The watchdog kills the group at until, unless it is told
 // another time.
 func Start(cmd Command, until boottime.Time) (*Child, error) {
 	dog, err := watchdog.Start()
@@ -58,7 +56,7 @@ func Start(cmd Command, until boottime.Time) (*Child, error) {
 	t := openTerminal()
 	t.allowOutputStops()
 	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if t.isOurs() {
+	if t.isToGive() {
 		sys.Foreground, sys.Ctty, t.isGiven = true, t.fd(), true
 	}
 	p, err := os.StartProcess(cmd.Path, cmd.Args, &os.ProcAttr{
@@ -94,13 +92,14 @@ func watchProcess(pid int, events chan<- Event) {
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			events <- Exited // not our child: can't be
+			events <- Event{HasExited: true} // not our child: can't be
 			return
 		case info.Code == cldStopped:
 			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // so that it is told once
-			events <- Stopped
+			by := (*childInfo)(unsafe.Pointer(&info)).child.status
+			events <- Event{StoppedBy: syscall.Signal(by)}
 		default:
-			events <- Exited
+			events <- Event{HasExited: true}
 			return
 		}
 	}
@@ -109,11 +108,28 @@ func watchProcess(pid int, events chan<- Event) {
 // cldStopped is CLD_STOPPED of siginfo.h.
 const cldStopped = 5
 
+// childInfo is the part of unix.Siginfo that the kernel fills for SIGCHLD.
+type childInfo struct {
+	_     [3]int32
+	child struct {
+		_      [0]uintptr // aligns the union
+		pid    int32
+		uid    uint32
+		status int32
+	}
+}
+
 // Signal sends a signal to the group.
 func (c *Child) Signal(s syscall.Signal) { _ = unix.Kill(-c.pid, s) } // fails if all have ended
 
+// SignalLeavers sends a signal to the processes that have left the group and still have the tag.
+func (c *Child) SignalLeavers(s syscall.Signal) { process.SignalTagged(c.pid, c.tag, s) }
+
 // Kill kills the group, and all processes with the tag.
 func (c *Child) Kill() { process.KillAll(c.pid, c.tag) }
+
+// KillGroup kills the group alone.
+func (c *Child) KillGroup() { process.KillAll(c.pid, "") }
 
 // IsStopped reports whether the command is stopped. The event Stopped may be late or missing.
 func (c *Child) IsStopped() bool { return process.IsStopped(c.pid) }
@@ -124,8 +140,14 @@ func (c *Child) IsAlive() bool { return process.IsAlive(c.pid) }
 // IsGroupAlive reports whether anybody in the group lives.
 func (c *Child) IsGroupAlive() bool { return process.IsGroupAlive(c.pid) }
 
+// ReapOrphans collects what has ended of the command's descendants, if this process is the first of a container.
+func (c *Child) ReapOrphans() { process.ReapOrphans(c.pid, c.Watchdog.PID()) }
+
+// HasLeavers reports whether a process lives that has left the group and still has the tag.
+func (c *Child) HasLeavers() bool { return process.IsTaggedAlive(c.pid, c.tag) }
+
 // Finish gives the terminal back, dismisses the watchdog and returns how the command has ended. Call it
-// after the event Exited, when nobody of the group lives.
+// after the command's exit, when nobody of the group lives.
 func (c *Child) Finish() syscall.WaitStatus {
 	c.terminal.takeBack()
 	c.terminal.close()
@@ -134,22 +156,8 @@ func (c *Child) Finish() syscall.WaitStatus {
 	for {
 		_, err := syscall.Wait4(c.pid, &status, 0, nil)
 		if err != syscall.EINTR {
+			c.endLoan(status)
 			return status
 		}
 	}
-}
-
-// StopSelf stops this process, in place of which the shell gets the terminal. It returns when the
-// process continues. The group, which has to be stopped by then, is not continued.
-func (c *Child) StopSelf() {
-	c.terminal.takeBack()
-	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
-}
-
-// Continue gives the terminal to the group, if this process is in its foreground, and continues it.
-func (c *Child) Continue() {
-	if c.terminal.isOurs() {
-		c.terminal.give(c.pid)
-	}
-	c.Signal(syscall.SIGCONT)
 }

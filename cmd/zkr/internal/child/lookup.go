@@ -2,21 +2,25 @@ package child
 
 import (
 	"bufio"
+	"debug/elf"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
 // LookUp returns the file of a command. The error has the code that a shell would exit with: 127 if
-// there is no such file, 126 if it can't be executed.
-func LookUp(name string) (path string, err error) {
+// there is no such file, 126 if it can't be executed. Call it from the main thread.
+func LookUp(command []string) (path string, err error) {
+	name := command[0]
 	path, err = find(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound):
@@ -24,10 +28,47 @@ func LookUp(name string) (path string, err error) {
 	case err != nil:
 		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, reason(err))
 	}
-	if err := checkExecutable(path); err != nil {
+	err = checkExecutable(path)
+	if err == nil {
+		err = tryToExecute(path, command)
+	}
+	if err != nil {
 		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, err)
 	}
 	return path, nil
+}
+
+// tryToExecute lets the kernel execute a command, and ends it before its first instruction: a traced process stops
+// there. The kernel knows more than any look at the file: other machines, registered interpreters, file systems
+// from which nothing may be executed. Where tracing is forbidden, the answer is nil.
+func tryToExecute(path string, command []string) error {
+	p, err := os.StartProcess(path, command, &os.ProcAttr{
+		Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	})
+	switch {
+	case err == nil:
+		_ = p.Kill()
+		_, _ = p.Wait() // it was killed
+		return nil
+	case errors.Is(err, unix.ENOEXEC):
+		return errors.New(unix.ENOEXEC.Error() + builtFor(path))
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("its interpreter does not exist")
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.E2BIG), errors.Is(err, unix.ELIBBAD), errors.Is(err, unix.ETXTBSY):
+		return reason(err)
+	default:
+		return nil
+	}
+}
+
+// builtFor names the machine for which a program was built, "" if it is no program.
+func builtFor(path string) string {
+	file, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	return ": built for " + file.Machine.String()
 }
 
 // find looks in PATH for a name without a slash, and finds files there that can't be executed as well.
@@ -88,6 +129,9 @@ func checkFormat(path string) error {
 	switch {
 	case isScript:
 		line, _, _ = strings.Cut(line, "\n")
+		if strings.HasSuffix(line, "\r") {
+			return errors.New("its first line ends with CR LF, of which the kernel takes the CR for a part of the interpreter's name or argument")
+		}
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
 			return unix.ENOEXEC
@@ -115,7 +159,7 @@ func isText(start []byte) bool {
 
 // reason is an error without the operation and the path.
 func reason(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
+	if e, ok := zkutil.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}
 	return err

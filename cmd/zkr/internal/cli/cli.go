@@ -2,32 +2,32 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 )
 
-// Main runs zkr with arguments, without the name of the program. It returns the code of the process.
+// Main runs zkr with arguments, without the name of the program. It returns the code of the process, or ends the
+// process by the signal that has ended the guarded command or the wait for it.
 func Main(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	root.SetOut(os.Stdout)
+	root.SetOut(output{os.Stdout})
 	root.SetErr(os.Stderr)
 	err := root.Execute()
-	flush()
 	code := exit.CodeOf(err)
-	if e, ok := errors.AsType[*exit.Error](err); err != nil && (!ok || e.Err != nil) {
-		fmt.Fprintln(os.Stderr, "zkr:", err)
+	if err != nil && !exit.IsSilent(err) {
+		say("%v", err)
 		if code == exit.Usage {
-			fmt.Fprintln(os.Stderr, "see zkr --help")
+			stderr.queue("see zkr --help\n")
 		}
+	}
+	stderr.flush()
+	if s := exit.SignalOf(err); s != 0 {
+		process.DieOf(s)
 	}
 	return code
 }
@@ -50,7 +50,7 @@ func newRoot() *cobra.Command {
 	g := &globals{}
 	g.define(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exit.Error{Code: exit.Usage, Err: err} })
-	root.AddCommand(newLock(g), newElect(g), newList(g), newTop(g), newRevoke(g), newKick(g), newDoctor(g), newVersion())
+	root.AddCommand(newLock(g), newOnce(g), newElect(g), newList(g), newTop(g), newRevoke(g), newKick(g), newDoctor(g), newWho(g), newDev(g), newVersion())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -80,6 +80,7 @@ Exit codes, besides those of the guarded command and 128+n for its signal:
   1    nothing there: no such path or znode, nobody holds
   64   wrong usage
   69   no server, wrong credentials or no permission
+  71   output can't be written, or no process can be started
   74   the lock was lost while the command ran
   75   held by another, or not acquired within the time
   126  the command can't be executed
@@ -110,45 +111,4 @@ func splitAtDash(c *cobra.Command, args []string) (before, behind []string) {
 		return args, nil
 	}
 	return args[:at], args[at:]
-}
-
-// said is what say has still to write. A goroutine writes, so that a reader of stderr that hangs does not
-// keep the caller from watching over its lock.
-var said struct { //nolint:gochecknoglobals // stderr is one as well
-	sync.Once
-
-	lines   chan string
-	written sync.WaitGroup
-}
-
-// say writes a line to stderr. It does not block. If hundreds have not been written, it drops the line.
-func say(format string, args ...any) {
-	said.Do(func() {
-		said.lines = make(chan string, 256)
-		go func() { // ends with the process
-			for line := range said.lines {
-				fmt.Fprintln(os.Stderr, line)
-				said.written.Done()
-			}
-		}()
-	})
-	said.written.Add(1)
-	select {
-	case said.lines <- "zkr: " + strings.TrimSuffix(fmt.Sprintf(format, args...), "\n"):
-	default:
-		said.written.Done()
-	}
-}
-
-// flush waits a moment until everything is written.
-func flush() {
-	written := make(chan struct{})
-	go func() { // ends with the last line, or with the process
-		said.written.Wait()
-		close(written)
-	}()
-	select {
-	case <-written:
-	case <-time.After(time.Second):
-	}
 }

@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -14,7 +14,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -29,20 +32,23 @@ type globals struct {
 	tlsKey         string
 	isVerbose      bool
 
+	login
+
 	timeoutErr error // of the environment
 }
 
 func (g *globals) define(flags *pflag.FlagSet) {
 	timeout := 30 * time.Second
 	if text := os.Getenv("ZKR_SESSION_TIMEOUT"); text != "" {
-		if timeout, g.timeoutErr = time.ParseDuration(text); g.timeoutErr != nil {
+		if timeout, g.timeoutErr = parseDuration(text); g.timeoutErr != nil {
 			g.timeoutErr = exit.Errorf(exit.Usage, "ZKR_SESSION_TIMEOUT: %w", g.timeoutErr)
 		}
 	}
 	flags.StringVar(&g.servers, "servers", environment("ZKR_SERVERS", "127.0.0.1:2181"), "servers, host:port with commas between (ZKR_SERVERS)")
 	flags.StringVar(&g.namespace, "namespace", os.Getenv("ZKR_NAMESPACE"), "path in front of all paths (ZKR_NAMESPACE)")
-	flags.DurationVar(&g.sessionTimeout, "session-timeout", timeout, "session timeout to ask for (ZKR_SESSION_TIMEOUT)")
+	durationVar(flags, &g.sessionTimeout, "session-timeout", "", timeout, "session timeout to ask for (ZKR_SESSION_TIMEOUT)")
 	flags.StringVar(&g.authFile, "auth-file", os.Getenv("ZKR_AUTH_FILE"), "file with lines scheme:credential (ZKR_AUTH_FILE)")
+	g.login.define(flags)
 	flags.StringVar(&g.tlsCA, "tls-ca", "", "file with the certificates that servers are checked by")
 	flags.StringVar(&g.tlsCert, "tls-cert", "", "file with our certificate")
 	flags.StringVar(&g.tlsKey, "tls-key", "", "file with our key")
@@ -62,16 +68,21 @@ func (g *globals) options() ([]recipes.Option, error) {
 	if g.isVerbose {
 		level = slog.LevelDebug
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	logger := slog.New(slog.NewTextHandler(&stderr, &slog.HandlerOptions{Level: level}))
 	options := []recipes.Option{recipes.WithSessionTimeout(g.sessionTimeout), recipes.WithLogger(logger)}
-	if g.namespace != "" && g.namespace != "/" {
-		options = append(options, recipes.WithNamespace(strings.Trim(g.namespace, "/")))
+	if prefix := g.prefix(); prefix != "" {
+		options = append(options, recipes.WithNamespace(prefix))
 	}
 	auth, err := readAuth(g.authFile)
 	if err != nil {
 		return nil, err
 	}
 	options = append(options, auth...)
+	login, err := g.login.options()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, login...)
 	settings, err := g.tlsSettings()
 	if err != nil {
 		return nil, err
@@ -87,23 +98,36 @@ func readAuth(path string) (options []recipes.Option, err error) {
 	if path == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(path)
+	content, err := readSecret(path)
 	if err != nil {
 		return nil, exit.Errorf(exit.Usage, "--auth-file: %w", err)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
+	n := 0
+	for line := range bytes.Lines(content) { // a bufio.Scanner would end at a long line
+		n++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
 			continue
 		}
-		scheme, credential, ok := strings.Cut(line, ":")
-		if !ok || scheme == "" { // the line is not shown: it may be a password
+		scheme, credential, ok := bytes.Cut(line, []byte(":"))
+		if !ok || len(scheme) == 0 { // the line is not shown: it may be a password
 			return nil, exit.Errorf(exit.Usage, "--auth-file: line %d is not scheme:credential", n)
 		}
-		options = append(options, recipes.WithAuth(scheme, []byte(credential)))
+		options = append(options, recipes.WithAuth(string(scheme), credential))
 	}
 	return options, nil
+}
+
+// readText returns the content of a file in UTF-8 without the byte order mark that some editors write.
+func readText(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(content, []byte{0xFF, 0xFE}) || bytes.HasPrefix(content, []byte{0xFE, 0xFF}) {
+		return nil, fmt.Errorf("%s is in UTF-16: save it in UTF-8", path)
+	}
+	return bytes.TrimPrefix(content, []byte("\uFEFF")), nil
 }
 
 // tlsSettings returns nil if no flag asks for TLS.
@@ -113,7 +137,7 @@ func (g *globals) tlsSettings() (*tls.Config, error) {
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if g.tlsCA != "" {
-		content, err := os.ReadFile(g.tlsCA)
+		content, err := readText(g.tlsCA)
 		if err != nil {
 			return nil, exit.Errorf(exit.Usage, "--tls-ca: %w", err)
 		}
@@ -128,7 +152,15 @@ func (g *globals) tlsSettings() (*tls.Config, error) {
 	if g.tlsCert == "" || g.tlsKey == "" {
 		return nil, exit.Errorf(exit.Usage, "--tls-cert and --tls-key need each other")
 	}
-	pair, err := tls.LoadX509KeyPair(g.tlsCert, g.tlsKey)
+	cert, err := readText(g.tlsCert)
+	if err != nil {
+		return nil, exit.Errorf(exit.Usage, "--tls-cert: %w", err)
+	}
+	key, err := readSecret(g.tlsKey)
+	if err != nil {
+		return nil, exit.Errorf(exit.Usage, "--tls-key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, exit.Errorf(exit.Usage, "--tls-cert: %w", err)
 	}
@@ -136,8 +168,28 @@ func (g *globals) tlsSettings() (*tls.Config, error) {
 	return settings, nil
 }
 
-// connect connects within limit, 0 for the default of package recipes.
+// connect connects within limit, 0 for the default of package recipes. If that fails, the error says of every server
+// what is wrong.
 func (g *globals) connect(ctx context.Context, limit time.Duration) (*recipes.Client, error) {
+	servers, _ := g.serverList()
+	client, err := g.connectTo(ctx, servers, limit)
+	if _, isSignal := zkutil.AsType[guard.SignalError](context.Cause(ctx)); err == nil || isSignal || exit.CodeOf(err) == exit.Usage {
+		return client, err
+	}
+	settings, settingsErr := g.tlsSettings()
+	if settingsErr != nil {
+		return nil, settingsErr
+	}
+	var text strings.Builder
+	text.WriteString(err.Error())
+	for _, f := range doctor.Probe(context.WithoutCancel(ctx), servers, settings) { // ctx may have ended
+		_, _ = fmt.Fprintf(&text, "\n  %s: %s", f.What, f.Text)
+	}
+	return nil, exit.Errorf(exit.Unavailable, "%s", &text)
+}
+
+// connectTo connects to some of the servers.
+func (g *globals) connectTo(ctx context.Context, servers []string, limit time.Duration) (*recipes.Client, error) {
 	options, err := g.options()
 	if err != nil {
 		return nil, err
@@ -145,7 +197,7 @@ func (g *globals) connect(ctx context.Context, limit time.Duration) (*recipes.Cl
 	if limit > 0 {
 		options = append(options, recipes.WithConnectTimeout(limit))
 	}
-	client, err := recipes.Connect(ctx, strings.Split(g.servers, ","), options...)
+	client, err := recipes.Connect(ctx, servers, options...)
 	switch {
 	case err == nil:
 		return client, nil
@@ -174,21 +226,38 @@ func closeClient(client *recipes.Client) {
 
 // prefix is what stands before the user's paths on the server.
 func (g *globals) prefix() string {
+	_, prefix := g.serverList()
 	if trimmed := strings.Trim(g.namespace, "/"); trimmed != "" {
-		return "/" + trimmed
+		prefix += "/" + trimmed
 	}
-	return ""
+	return prefix
+}
+
+// serverList returns the servers, and the chroot behind the last of them, "" if there is none. A path behind another
+// server stays, for the client to refuse.
+func (g *globals) serverList() (servers []string, chroot string) {
+	list := g.servers
+	if at := strings.IndexByte(list, '/'); at >= 0 && !strings.ContainsAny(list[at:], ",@") && !strings.HasPrefix(list[at:], "//") {
+		list, chroot = list[:at], strings.TrimRight(list[at:], "/")
+	}
+	return strings.Split(list, ","), chroot
 }
 
 // shown returns a path on the server as the user writes it.
 func (g *globals) shown(path string) string {
 	below, ok := strings.CutPrefix(path, g.prefix())
 	switch {
-	case !ok:
-		return path
-	case below == "":
+	case ok && below == "":
 		return "/"
+	case !ok || below[0] != '/': // /team-2 is not below /team
+		return path
 	default:
 		return below
 	}
+}
+
+// serversAlone returns the servers without the chroot.
+func (g *globals) serversAlone() []string {
+	servers, _ := g.serverList()
+	return servers
 }

@@ -15,14 +15,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/child"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/watchdog"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // job is a command to be guarded, with the flags that lock and elect share.
 type job struct {
 	*globals
+	waitFlags
 
 	grace   time.Duration
+	isGrace bool // the flag was given
 	id      string
 	path    string
 	command []string
@@ -30,7 +33,8 @@ type job struct {
 }
 
 func (j *job) define(c *cobra.Command) {
-	c.Flags().DurationVar(&j.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL")
+	j.waitFlags.define(c)
+	durationVar(c.Flags(), &j.grace, "grace", "", 5*time.Second, "time between SIGTERM and SIGKILL, at most a sixth of the session timeout")
 	c.Flags().StringVar(&j.id, "id", "", "what others see of this contender (default host/pid)")
 }
 
@@ -49,7 +53,10 @@ func (j *job) parse(c *cobra.Command, args []string) error {
 		host, _ := os.Hostname()
 		j.id = host + "/" + strconv.Itoa(os.Getpid())
 	}
-	j.path, j.command = before[0], command
+	j.path, j.command, j.isGrace = before[0], command, c.Flags().Changed("grace")
+	if err := j.check(c); err != nil {
+		return err
+	}
 	return checkPath(j.path)
 }
 
@@ -64,9 +71,10 @@ func checkPath(path string) error {
 	return nil
 }
 
-// lookUp finds the command, before anything is locked.
-func (j *job) lookUp() (err error) {
-	j.file, err = child.LookUp(j.command[0])
+// prepare finds the command, before anything is locked.
+func (j *job) prepare() (err error) {
+	surviveSIGPIPE()
+	j.file, err = child.LookUp(j.command)
 	return err
 }
 
@@ -77,12 +85,13 @@ func (j *job) guard(client *recipes.Client, lease *recipes.Lease, signals *guard
 		Lease:          lease,
 		SessionTimeout: client.SessionTimeout,
 		Grace:          j.grace,
+		IsGraceChosen:  j.isGrace,
 		Signals:        signals,
 		Say:            say,
 	}, child.Command{
 		Path: j.file,
 		Args: j.command,
-		Env:  childEnvironment(j.path, znode, lease.FencingToken()),
+		Env:  childEnvironment(j.path, znode, lease.FencingToken(), append(outerLocks(), outerLock{lease.Path(), lease.FencingToken()})),
 		Tag:  "ZKR_LOCK_ZNODE=" + znode,
 	})
 	if err != nil {
@@ -91,32 +100,37 @@ func (j *job) guard(client *recipes.Client, lease *recipes.Lease, signals *guard
 	return result, nil
 }
 
-// childEnvironment is ours with the variables of this lock, in place of those of an outer one.
-func childEnvironment(path, znode string, token int64) []string {
+// childEnvironment is that of this process with the variables of this lock, in place of those of an outer one.
+func childEnvironment(path, znode string, token int64, outer []outerLock) []string {
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return name == "ZKR_LOCK_PATH" || name == "ZKR_LOCK_ZNODE" || name == "ZKR_FENCING_TOKEN"
+		return name == "ZKR_LOCK_PATH" || name == "ZKR_LOCK_ZNODE" || name == "ZKR_FENCING_TOKEN" || name == outerVariable
 	})
 	return append(environment,
 		"ZKR_LOCK_PATH="+path,
 		"ZKR_LOCK_ZNODE="+znode,
 		"ZKR_FENCING_TOKEN="+strconv.FormatInt(token, 10),
+		outerVariable+"="+encodeOuter(outer),
 	)
 }
 
-// startError has the code of a shell for a command that could not be executed.
+// startError has the code of a shell for a command that could not be executed, or that of a machine which can't
+// start processes.
 func startError(name string, err error) error {
 	code := exit.NotExecutable
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, watchdog.ErrNotStarted), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		code = exit.Machine
+	case errors.Is(err, fs.ErrNotExist):
 		code = exit.NotFound
 	}
 	return exit.Errorf(code, "%s: %w", name, err)
 }
 
-// codeOf is the code of a shell for the end of a command.
-func codeOf(status syscall.WaitStatus) int {
+// endOf is the error with which zkr ends as the command has ended: with its code, or by its signal.
+func endOf(status syscall.WaitStatus) error {
 	if status.Signaled() {
-		return exit.Signal(status.Signal())
+		return exit.BySignal(status.Signal())
 	}
-	return status.ExitStatus()
+	return exit.Silent(status.ExitStatus())
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -28,7 +29,7 @@ work. Only its fencing token keeps it from doing harm then. Ask with revoke firs
 			if !isSure {
 				return exit.Errorf(exit.Usage, "kick needs --yes: the contender may still work, and the next one gets the lock")
 			}
-			return g.asObserver(func(ctx context.Context, client *recipes.Client) error {
+			return g.asObserver(observeTime, func(ctx context.Context, client *recipes.Client) error {
 				return g.kick(ctx, client, znode)
 			})
 		},
@@ -43,7 +44,7 @@ func (g *globals) kick(ctx context.Context, client *recipes.Client, znode string
 	if err != nil {
 		return err
 	}
-	if err := client.Conn().Delete(contender.Path, -1); err != nil {
+	if err := await.Do(ctx, func() error { return client.Conn().Delete(contender.Path, -1) }); err != nil {
 		return err
 	}
 	say("deleted %s", g.describe(contender))

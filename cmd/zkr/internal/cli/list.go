@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
-	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/top"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 )
@@ -31,97 +33,215 @@ type shownContender struct {
 	Since    time.Time `json:"since"`
 	Holds    bool      `json:"holds"`
 	Revoked  bool      `json:"revoked"`
+
+	NotEphemeral bool `json:"not_ephemeral,omitempty"`
+}
+
+// listFlags are those of the command ls.
+type listFlags struct {
+	*globals
+
+	isRecursive bool
+	isSummary   bool
+	format      string
+	adminPort   int
 }
 
 func newList(g *globals) *cobra.Command {
-	isRecursive, format := false, "table"
+	f := listFlags{globals: g, format: "table", adminPort: defaultAdminPort}
 	c := &cobra.Command{
 		Use:   "ls [flags] PATH",
 		Short: "Show who holds a lock and who waits for it",
-		Args:  one("PATH"),
+		Long: `Shows who holds the lock at PATH, and who waits for it, in the order of the queue. AGE is the time since the
+contender came. A lock that nobody wants is free, also if its path does not exist. On a terminal, lines are cut at
+its width. -o wide has the znodes, which kick takes, and the addresses of the clients as well.`,
+		Args: one("PATH"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if format != "table" && format != "json" {
-				return exit.Errorf(exit.Usage, "-o: %q is neither table nor json", format)
+			if f.format != "table" && f.format != "wide" && f.format != "json" {
+				return exit.Errorf(exit.Usage, "-o: %q is neither table, wide nor json", f.format)
 			}
 			if err := checkPath(args[0]); err != nil {
 				return err
 			}
-			return g.asObserver(func(ctx context.Context, client *recipes.Client) error {
-				queues, err := readQueues(ctx, client, args[0], isRecursive)
-				if err != nil {
-					return err
-				}
-				if format == "json" {
-					return g.printJSON(c.OutOrStdout(), queues)
-				}
-				return g.printTable(c.OutOrStdout(), queues)
+			return g.asObserver(listTime(f.isRecursive), func(ctx context.Context, client *recipes.Client) error {
+				return f.list(ctx, c.OutOrStdout(), client, args[0])
 			})
 		},
 	}
-	c.Flags().BoolVarP(&isRecursive, "recursive", "r", false, "all locks and elections at PATH and below")
-	c.Flags().StringVarP(&format, "output", "o", format, "table or json")
+	flags := c.Flags()
+	flags.BoolVarP(&f.isRecursive, "recursive", "r", false, "all locks and elections at PATH and below")
+	flags.BoolVar(&f.isSummary, "summary", false, "a line for each lock, with the number of waiters")
+	flags.StringVarP(&f.format, "output", "o", f.format, "table, wide or json")
+	flags.IntVar(&f.adminPort, "admin-port", f.adminPort, "for -o wide: port of the servers' admin servers, asked where cons is not allowed")
 	return c
 }
 
-// asObserver runs fn with a client, until a signal comes. A path that does not exist has a code of its own.
-func (g *globals) asObserver(fn func(ctx context.Context, client *recipes.Client) error) error {
-	ctx, stop := guard.NewSignals().EndWait(context.Background())
-	defer stop()
-	client, err := g.connect(ctx, 0)
+func (f *listFlags) list(ctx context.Context, out io.Writer, client *recipes.Client, path string) error {
+	queues, err := readQueues(ctx, client, path, f.isRecursive)
 	if err != nil {
-		return orSignal(ctx, err)
+		return err
 	}
-	defer closeClient(client)
-	err = fn(ctx, client)
-	if isMissing(err) {
-		err = &exit.Error{Code: exit.Nothing, Err: err}
+	switch {
+	case f.format == "json" && f.isSummary:
+		return printJSON(out, top.Summarize(queues, time.Now()))
+	case f.format == "json":
+		return f.printQueues(out, queues)
+	case len(queues) > 0 && f.isSummary:
+		return screen.Print(out, top.Table(top.Summarize(queues, time.Now())), f.format != "wide")
+	case len(queues) > 0:
+		var addresses map[string]string
+		if f.format == "wide" {
+			if addresses, err = f.addresses(ctx, client, queues); err != nil {
+				return err
+			}
+		}
+		return f.printTable(out, func(table io.Writer) { f.writeContenders(table, queues, addresses) })
 	}
-	return orSignal(ctx, err)
+	text := path + " is free"
+	if f.isRecursive {
+		text = "no locks below " + path
+	} else if n := countBelow(ctx, client, path); n > 0 {
+		text = fmt.Sprintf("%s: no lock here, %d below: use -r", path, n)
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
 }
 
+// countBelow returns how many locks there are below a path, as far as they can be read within a few seconds.
+func countBelow(ctx context.Context, client *recipes.Client, path string) (n int) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	for _, err := range inspect.Walk(ctx, client, path) {
+		if err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// readQueues returns the queues with contenders. A path that does not exist has none: the server removes the
+// container of a lock that nobody uses. Directories below it that may not be read are reported.
 func readQueues(ctx context.Context, client *recipes.Client, path string, isRecursive bool) ([]inspect.Queue, error) {
 	if !isRecursive {
 		queue, err := inspect.Read(ctx, client, path)
-		return []inspect.Queue{queue}, err
+		switch {
+		case isMissing(err) || err == nil && len(queue.Contenders) == 0:
+			return nil, nil
+		case err != nil:
+			return nil, err
+		default:
+			return []inspect.Queue{queue}, nil
+		}
 	}
 	var queues []inspect.Queue
+	var refused error
 	for queue, err := range inspect.Walk(ctx, client, path) {
-		if err != nil {
+		switch {
+		case err == nil:
+			queues = append(queues, queue)
+		case isMissing(err):
+		case ctx.Err() != nil:
 			return nil, err
+		case queue.Path == path:
+			return nil, err
+		default:
+			refused = err
+			say("%v", err)
 		}
-		queues = append(queues, queue)
+	}
+	if len(queues) == 0 {
+		return nil, refused
 	}
 	return queues, nil
 }
 
-func (g *globals) printJSON(out io.Writer, queues []inspect.Queue) error {
+// addresses returns the client's address by the path of a contender.
+func (f *listFlags) addresses(ctx context.Context, client *recipes.Client, queues []inspect.Queue) (map[string]string, error) {
+	var all []inspect.Contender
+	for _, queue := range queues {
+		all = append(all, queue.Contenders...)
+	}
+	found, table, err := f.addressesOf(ctx, client, all, f.adminPort)
+	if err != nil {
+		return nil, err
+	}
+	for _, refusal := range table.Refusals() {
+		say("%s", refusal)
+	}
+	addresses := map[string]string{}
+	for i, address := range found {
+		addresses[all[i].Path] = address
+	}
+	return addresses, nil
+}
+
+func (f *listFlags) printQueues(out io.Writer, queues []inspect.Queue) error {
 	shown := make([]shownQueue, len(queues))
 	for i, queue := range queues {
 		shown[i] = shownQueue{queue.Path, queue.Kind, make([]shownContender, len(queue.Contenders))}
 		for k, c := range queue.Contenders {
-			c.Path, c.Since = g.shown(c.Path), c.Since.UTC()
+			c.Path, c.Since = f.shown(c.Path), c.Since.UTC()
 			shown[i].Contenders[k] = shownContender(c)
 		}
 	}
+	return printJSON(out, shown)
+}
+
+func printJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(shown)
+	return encoder.Encode(value)
 }
 
-func (g *globals) printTable(out io.Writer, queues []inspect.Queue) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PATH\tKIND\tPOS\tSTATE\tID\tSINCE\tTOKEN\tZNODE")
+// printTable aligns the columns that write writes, and fits the lines to a terminal.
+func (f *listFlags) printTable(out io.Writer, write func(table io.Writer)) error {
+	var text bytes.Buffer
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	write(table)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return screen.Print(out, text.String(), f.format != "wide")
+}
+
+func (f *listFlags) writeContenders(table io.Writer, queues []inspect.Queue, addresses map[string]string) {
+	isWide, now := f.format == "wide", time.Now()
+	fmt.Fprint(table, "PATH\tKIND\tPOS\tSTATE\tAGE\tID\tTOKEN")
+	if isWide {
+		fmt.Fprint(table, "\tCLIENT\tSINCE\tZNODE")
+	}
+	fmt.Fprintln(table)
 	for _, queue := range queues {
-		if len(queue.Contenders) == 0 {
-			fmt.Fprintf(table, "%s\t%s\t-\tfree\t-\t-\t-\t-\n", queue.Path, queue.Kind)
-		}
 		for _, c := range queue.Contenders {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", queue.Path, queue.Kind, c.Position, stateOf(c),
-				quoted(c.ID), c.Since.Format(time.RFC3339), c.Token, g.shown(c.Path))
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%d", queue.Path, queue.Kind, c.Position, stateOf(c), age(c.Since, now), quoted(c.ID), c.Token)
+			if isWide {
+				address := addresses[c.Path]
+				if address == "" {
+					address = "-"
+				}
+				fmt.Fprintf(table, "\t%s\t%s\t%s", address, c.Since.Format(time.RFC3339), f.shown(c.Path))
+			}
+			fmt.Fprintln(table)
 		}
 	}
-	return table.Flush()
+}
+
+// age is a length of time in at most four characters or so: 7s, 3m, 5h12m, 4d.
+func age(since, now time.Time) string {
+	d := max(0, now.Sub(since)).Truncate(time.Second)
+	switch {
+	case since.IsZero():
+		return "-"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
 }
 
 func stateOf(c inspect.Contender) string {
@@ -131,6 +251,9 @@ func stateOf(c inspect.Contender) string {
 	}
 	if c.Revoked {
 		state += ",revoked"
+	}
+	if c.NotEphemeral {
+		state += ",not-ephemeral"
 	}
 	return state
 }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,12 +15,10 @@ import (
 type lockFlags struct {
 	job
 
-	isTry    bool
-	wait     time.Duration
-	busyCode int
 	isShared bool
 	isWrite  bool
 	permits  int
+	atLeast  time.Duration // from the acquisition
 }
 
 func newLock(g *globals) *cobra.Command {
@@ -33,16 +29,15 @@ func newLock(g *globals) *cobra.Command {
 		Long: `Waits for the lock at PATH, runs CMD in a process group of its own while holding it, and exits
 with its code. The group never outlives the lock: SIGTERM comes the grace before the lock can pass to
 another, SIGKILL at that time. CMD finds ZKR_LOCK_PATH, ZKR_LOCK_ZNODE and ZKR_FENCING_TOKEN in its
-environment.`,
+environment. On a terminal a wait says who is ahead. With --at-least the lock is also held after CMD for the
+rest of that time, so that hosts whose clocks are late find it held.`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	f.define(c)
 	flags := c.Flags()
-	flags.BoolVarP(&f.isTry, "no-wait", "n", false, "exit with 75 if the lock is held")
-	flags.DurationVarP(&f.wait, "wait", "w", 0, "exit with 75 if the lock is not acquired within this time")
-	flags.IntVarP(&f.busyCode, "busy-code", "E", exit.Busy, "exit with this code instead of 75")
 	flags.BoolVar(&f.isShared, "shared", false, "take the read side of a read-write lock")
 	flags.BoolVar(&f.isWrite, "write", false, "take the write side of a read-write lock")
+	durationVar(flags, &f.atLeast, "at-least", "", 0, "hold the lock for at least this time, also if CMD ends before; a signal or a revocation ends it")
 	flags.IntVar(&f.permits, "permits", 0, "take one of this many permits of a semaphore")
 	return c
 }
@@ -51,46 +46,29 @@ func (f *lockFlags) run(c *cobra.Command, args []string) error {
 	if err := f.parse(c, args); err != nil {
 		return err
 	}
-	flags := c.Flags()
-	switch {
-	case f.isTry && flags.Changed("wait"):
-		return exit.Errorf(exit.Usage, "only one of -n and -w can be given")
-	case flags.Changed("wait") && f.wait <= 0:
-		return exit.Errorf(exit.Usage, "-w: %v is not a time to wait; use -n", f.wait)
-	case f.busyCode < 0 || f.busyCode > 255:
-		return exit.Errorf(exit.Usage, "-E: %d is not between 0 and 255", f.busyCode)
-	case flags.Changed("permits") && f.permits < 1:
+	if c.Flags().Changed("permits") && f.permits < 1 {
 		return exit.Errorf(exit.Usage, "--permits: %d is not a number of permits", f.permits)
+	}
+	if c.Flags().Changed("at-least") && f.atLeast <= 0 {
+		return exit.Errorf(exit.Usage, "--at-least: %v is not a time to hold", f.atLeast)
 	}
 	m, err := newMode(f.isShared, f.isWrite, f.permits)
 	if err != nil {
 		return err
 	}
-	if err := f.lookUp(); err != nil {
+	if err := f.prepare(); err != nil {
 		return err
 	}
 	return f.lockAndRun(m)
-}
-
-// limit bounds connecting and waiting together; 0 is no limit.
-func (f *lockFlags) limit() time.Duration {
-	if f.isTry {
-		return answerTime
-	}
-	return f.wait
 }
 
 func (f *lockFlags) lockAndRun(m mode) error {
 	signals := guard.NewSignals()
 	waiting, stopWaiting := signals.EndWait(context.Background())
 	defer stopWaiting()
-	bounded := waiting
-	if limit := f.limit(); limit > 0 {
-		var stop context.CancelFunc
-		bounded, stop = context.WithTimeout(waiting, limit)
-		defer stop()
-	}
-	client, err := f.connect(bounded, f.limit())
+	bounded, stopBound := f.bound(waiting)
+	defer stopBound()
+	client, err := f.connectShown(bounded)
 	if err != nil {
 		return orSignal(waiting, err)
 	}
@@ -104,43 +82,42 @@ func (f *lockFlags) lockAndRun(m mode) error {
 	if err := orSignal(waiting, context.Cause(waiting)); exit.IsSilent(err) { // it came with the lock
 		return err
 	}
+	until := time.Now().Add(f.atLeast)
 	result, err := f.guard(client, lease, signals)
+	if err == nil && !result.IsLost && !result.IsRevoked && !result.WasToldToGo {
+		holdUntil(until, lease, signals)
+	}
 	return f.outcome(lease, result, err)
+}
+
+// holdUntil keeps the lock after the command, until a time, a signal, a revocation or the loss of the lock.
+func holdUntil(until time.Time, lease *recipes.Lease, signals *guard.Signals) {
+	rest := time.Until(until)
+	if rest <= 0 {
+		return
+	}
+	waiting, stop := signals.EndWait(context.Background())
+	defer stop()
+	select {
+	case <-time.After(rest):
+	case <-waiting.Done():
+	case <-lease.Revoked():
+	case <-lease.Context().Done():
+	}
 }
 
 func (f *lockFlags) acquire(ctx context.Context, client *recipes.Client, m mode) (*recipes.Lease, error) {
 	if err := checkKind(ctx, client, f.path, m.kind); err != nil {
 		return nil, f.orBusy(ctx, client, err)
 	}
+	if err := f.refuseOwnPath(ctx, client); err != nil {
+		return nil, f.orBusy(ctx, client, err)
+	}
 	lock, err := m.newLocker(client, f.path, f.id)
 	if err != nil {
 		return nil, err
 	}
-	acquire := lock.Acquire
-	if f.isTry {
-		acquire = lock.TryAcquire
-	}
-	lease, err := acquire(ctx)
-	if err != nil {
-		return nil, f.orBusy(ctx, client, err)
-	}
-	return lease, nil
-}
-
-// orBusy returns the error with the code for a lock that was not acquired, if err says that.
-func (f *lockFlags) orBusy(ctx context.Context, client *recipes.Client, err error) error {
-	isLate := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil
-	if !isLate && !errors.Is(err, recipes.ErrNotAcquired) {
-		return err
-	}
-	text := f.path + " is busy"
-	if isLate {
-		text = fmt.Sprintf("%s not acquired within %v", f.path, f.limit())
-	}
-	if holders := f.describeHolders(client, f.path); holders != "" { //nolint:contextcheck // ctx may have ended
-		text += ": " + holders
-	}
-	return &exit.Error{Code: f.busyCode, Err: errors.New(text)}
+	return f.acquireShown(ctx, client, lock, f.isTry)
 }
 
 // outcome returns the error with the code of zkr, and releases the lock.
@@ -155,5 +132,5 @@ func (f *lockFlags) outcome(lease *recipes.Lease, result guard.Result, err error
 	if err := lease.Release(); err != nil {
 		say("%v", err) // all of the group had ended while the lock was held
 	}
-	return exit.Silent(codeOf(result.Status))
+	return endOf(result.Status)
 }

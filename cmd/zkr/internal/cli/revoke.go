@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
@@ -31,12 +32,16 @@ request overwrites the id of the contender, so it is printed before. A contender
 			if err := checkPath(args[0]); err != nil {
 				return err
 			}
-			return g.asObserver(func(ctx context.Context, client *recipes.Client) error {
+			limit := observeTime
+			if wait > 0 {
+				limit = wait
+			}
+			return g.asObserver(limit, func(ctx context.Context, client *recipes.Client) error {
 				return g.revoke(ctx, c.OutOrStdout(), client, args[0], wait)
 			})
 		},
 	}
-	c.Flags().DurationVar(&wait, "wait", 0, "wait until they have released, for at most this time; then exit with 75")
+	durationVar(c.Flags(), &wait, "wait", "w", 0, "wait until they have released, for at most this time; then exit with 75")
 	return c
 }
 
@@ -58,13 +63,11 @@ func (g *globals) revoke(ctx context.Context, out io.Writer, client *recipes.Cli
 	if wait == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
 	for _, c := range asked {
 		if err := awaitGone(ctx, client, c.Path); errors.Is(err, context.DeadlineExceeded) {
 			return exit.Errorf(exit.Busy, "not released within %v: %s", wait, g.describe(c))
 		} else if err != nil {
-			return err
+			return fmt.Errorf("not known to be released: %s: %w", g.describe(c), err)
 		}
 	}
 	return nil
@@ -111,23 +114,39 @@ func findContender(ctx context.Context, client *recipes.Client, dir, znode strin
 // contender. The contenders of a semaphore are in directories of their own.
 func queueOf(znode string) (path string, isContender bool) {
 	at := strings.LastIndexByte(znode, '/')
-	path = max(znode[:at], "/")
-	if !inspect.IsContender(znode[at+1:]) {
+	path, name := max(znode[:at], "/"), znode[at+1:]
+	if !inspect.IsContender(name) {
 		return path, false
 	}
-	if part, ok := strings.CutSuffix(path, "/leases"); ok && strings.Contains(znode[at:], "-lease-") {
+	isPermit := strings.HasPrefix(name, "lease-") || strings.Contains(name, "-lease-")
+	if part, ok := strings.CutSuffix(path, "/leases"); ok && isPermit {
 		return max(part, "/"), true
 	}
 	return path, true
 }
 
-// awaitGone waits until a znode, with its path on the server, is gone.
+// maxUnanswered is the age of the latest answer up to which it counts as news.
+const maxUnanswered = time.Second
+
+var errUnanswered = errors.New("the servers are silent")
+
+// awaitGone waits until a znode, with its path on the server, is gone. It returns errUnanswered if ctx ends
+// while the servers are silent, and the error of ctx if the znode is still there.
 func awaitGone(ctx context.Context, client *recipes.Client, path string) error {
 	const pause = 100 * time.Millisecond
+	answeredAt := time.Now()
 	for {
-		isThere, _, err := client.Conn().Exists(path)
-		if err == nil && !isThere {
+		isThere, err := await.Call(ctx, func() (bool, error) {
+			isThere, _, err := client.Conn().Exists(path)
+			return isThere, err
+		})
+		switch {
+		case err == nil && !isThere:
 			return nil
+		case err == nil:
+			answeredAt = time.Now()
+		case ctx.Err() != nil && time.Since(answeredAt) > maxUnanswered:
+			return errUnanswered
 		}
 		select {
 		case <-time.After(pause):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 )
@@ -19,8 +20,8 @@ func isMissing(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
 // orSignal returns err, or the code of the signal that has ended ctx.
 func orSignal(ctx context.Context, err error) error {
-	if s, ok := errors.AsType[guard.SignalError](context.Cause(ctx)); ok && err != nil {
-		return exit.Silent(exit.Signal(s.Signal))
+	if s, ok := zkutil.AsType[guard.SignalError](context.Cause(ctx)); ok && err != nil {
+		return exit.BySignal(s.Signal)
 	}
 	return err
 }
@@ -52,11 +53,14 @@ func (g *globals) describeHolders(c *recipes.Client, path string) string {
 }
 
 func (g *globals) describe(c inspect.Contender) string {
-	revoked := ""
+	more := ""
 	if c.Revoked {
-		revoked = ", asked to release"
+		more = ", asked to release"
 	}
-	return fmt.Sprintf("%s at %s (token %d, since %s%s)", shownID(c), g.shown(c.Path), c.Token, c.Since.Format(time.RFC3339), revoked)
+	if c.NotEphemeral {
+		more += ", not ephemeral: stays until somebody deletes it"
+	}
+	return fmt.Sprintf("%s at %s (token %d, since %s%s)", shownID(c), g.shown(c.Path), c.Token, c.Since.Format(time.RFC3339), more)
 }
 
 // shownID is an ID in quotation marks.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -15,19 +16,18 @@ const (
 	Nothing       = 1  // there is no such path, znode or holder
 	Usage         = 64 // wrong arguments
 	Unavailable   = 69 // no server, wrong credentials, no permission
+	Machine       = 71 // output can't be written, or no process started
 	Lost          = 74 // the lock was lost while CMD ran
 	Busy          = 75 // held by another, or not acquired within the time
 	NotExecutable = 126
 	NotFound      = 127
 )
 
-// Signal returns the code for an end by a signal, as a shell has it.
-func Signal(s syscall.Signal) int { return 128 + int(s) }
-
 // Error is an error with the code of the process.
 type Error struct {
-	Code int
-	Err  error // nil: nothing is printed
+	Code   int
+	Err    error          // nil: nothing is printed
+	Signal syscall.Signal // the process ends by it, if it is not 0
 }
 
 func (e *Error) Error() string {
@@ -42,7 +42,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Errorf returns an Error.
 func Errorf(code int, format string, args ...any) error {
-	return &Error{code, fmt.Errorf(format, args...)}
+	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
 // Silent returns an Error about which nothing is printed.
@@ -53,15 +53,26 @@ func Silent(code int) error {
 	return &Error{Code: code}
 }
 
-// IsSilent reports whether err was made by Silent.
+// BySignal returns a silent Error for an end by a signal, whose code is a shell's.
+func BySignal(s syscall.Signal) error { return &Error{Code: 128 + int(s), Signal: s} }
+
+// SignalOf returns the signal of an error made by BySignal, else 0.
+func SignalOf(err error) syscall.Signal {
+	if e, ok := zkutil.AsType[*Error](err); ok {
+		return e.Signal
+	}
+	return 0
+}
+
+// IsSilent reports whether err was made by Silent or BySignal.
 func IsSilent(err error) bool {
-	e, ok := errors.AsType[*Error](err)
+	e, ok := zkutil.AsType[*Error](err)
 	return ok && e.Err == nil
 }
 
 // CodeOf returns the code for an error.
 func CodeOf(err error) int {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := zkutil.AsType[*Error](err); ok {
 		return e.Code
 	}
 	switch {

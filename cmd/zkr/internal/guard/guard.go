@@ -2,13 +2,10 @@
 //
 // Until the lease is trusted without another answer of the servers is known to this process and to the
 // watchdog. The group gets SIGTERM a grace before that moment, and SIGKILL at it. The next contender is
-// granted later than that: see docs/trust-derivation.md.
+// granted later than that: see docs/evidence/trust-derivation.md.
 package guard
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -21,7 +18,8 @@ import (
 type Config struct {
 	Lease          *recipes.Lease
 	SessionTimeout func() time.Duration // the granted one, now
-	Grace          time.Duration        // between SIGTERM and SIGKILL
+	Grace          time.Duration        // between SIGTERM and SIGKILL, at most a sixth of the session timeout
+	IsGraceChosen  bool                 // the user has to learn that the grace was cut
 	Signals        *Signals
 	Say            func(format string, args ...any) // must not block
 }
@@ -44,21 +42,26 @@ type guard struct {
 	killAt    boottime.Time // 0: not decided
 	hasExited bool          // the command; others of its group may live
 	isKilled  bool
-	isPausing bool // this process is to stop when the command has
+	isPausing bool           // this process is to stop when the command has
+	stopMates syscall.Signal // others of this process's group have not got the stop signal; 0: they have
 
-	hasProceeded bool // after a stop of this process, whose SIGCONT is still to come
-	pauseAt      boottime.Time
-	isSilent     bool // the lease was lost because the servers are
-	saidGrace    bool
-	dogEnded     <-chan struct{} // nil once no watchdog follows
+	hasProceeded  bool // after a stop of this process, whose SIGCONT is still to come
+	pauseAt       boottime.Time
+	isSilent      bool // the lease was lost because the servers are
+	saidGrace     bool
+	saidToLeavers bool            // SIGTERM was sent to those who have left the group
+	dogEnded      <-chan struct{} // nil once no watchdog follows
+	ranAt         boottime.Time   // the latest moment at which this process is known to have run
+	stall         stall
 }
 
-// Run starts a command and returns when nobody of its group lives. Call it from the main thread, with a
-// lease that is held. It does not release the lease. An error means that the command was not started.
+// Run starts a command and returns when nobody of its group lives, and after a loss or a revocation nobody
+// who has left it either. Call it from the main thread, with a lease that is held. It does not release the
+// lease. An error means that the command was not started.
 func Run(cfg Config, cmd child.Command) (Result, error) {
-	g := &guard{Config: cfg, until: boottime.Until(cfg.Lease.TrustedUntil())}
+	g := &guard{Config: cfg, until: boottime.Until(cfg.Lease.TrustedUntil()), ranAt: boottime.Now()}
 	if boottime.Now() >= g.until-boottime.Time(g.grace()) { // also for a lease that has ended
-		cfg.Say("lock lost before the command was started: %s", cfg.Lease.Path())
+		cfg.Say("lock lost before the command was started: %s: %s", cfg.Lease.Path(), whyEnded(cfg.Lease))
 		return Result{IsLost: true}, nil
 	}
 	var err error
@@ -71,36 +74,46 @@ func Run(cfg Config, cmd child.Command) (Result, error) {
 		g.await()
 	}
 	g.result.Status = g.child.Finish()
+	if !g.result.IsLost && g.child.Watchdog.HasKilled() { // in the moment in which it was told of more trust
+		g.sayLost(whySilent)
+	}
 	return g.result, nil
 }
 
-// isOver reports whether nobody of the group lives. Then it also decides whether the lease was held until
-// now.
+// isOver reports whether the command and what has to end with it have ended. Then it also decides whether
+// the lease was held until now.
 func (g *guard) isOver() bool {
 	if !g.hasExited || g.child.IsGroupAlive() {
 		return false
 	}
-	if g.Lease.Context().Err() != nil || boottime.Now() >= g.until {
-		g.result.IsLost = true
+	if !g.result.IsLost && (g.Lease.Context().Err() != nil || boottime.Now() >= g.until) {
+		g.lookAtLease()
 	}
-	return true
+	return g.isKilled || !g.endsLeavers() || !g.child.HasLeavers()
 }
 
-// grace is the grace within a third of the session timeout.
+// endsLeavers reports whether the processes that have left the group have to end, too: the lease was taken
+// away or asked for. They are left alone when the command has ended by itself.
+func (g *guard) endsLeavers() bool { return g.result.IsLost || g.result.IsRevoked }
+
+// grace is the grace within a sixth of the session timeout. The lease is trusted for half of the timeout or more
+// after the servers fall silent, so a command gets SIGTERM after a third of it at the earliest.
 func (g *guard) grace() time.Duration {
-	limit := g.SessionTimeout() / 3
+	limit := g.SessionTimeout() / 6
 	if g.Grace <= limit {
 		return g.Grace
 	}
-	if !g.saidGrace {
+	if g.IsGraceChosen && !g.saidGrace {
 		g.saidGrace = true
-		g.Say("the grace of %v is cut to %v, a third of the granted session timeout", g.Grace, limit.Round(time.Millisecond))
+		g.Say("the grace of %v is cut to %v, a sixth of the granted session timeout", g.Grace, limit.Round(time.Millisecond))
 	}
 	return limit
 }
 
 // look does what is due now.
 func (g *guard) look() {
+	g.child.Watchdog.KillIfStopped()
+	g.child.ReapOrphans()
 	g.lookAtLease()
 	now := boottime.Now()
 	if g.hasExited && g.killAt == 0 { // the rest of the group has to go before the lock does
@@ -125,6 +138,10 @@ func (g *guard) lookAtLease() {
 		return
 	}
 	if lease.Context().Err() == nil {
+		if now := boottime.Now(); now >= g.until { // the watchdog kills at that, also if an answer from before renews the trust
+			g.lose(whySilent, now)
+			return
+		}
 		// A lease that ends between the two readings is noticed the next time.
 		g.until = boottime.Until(lease.TrustedUntil())
 		if err := g.child.Watchdog.Until(g.until); err != nil {
@@ -133,24 +150,34 @@ func (g *guard) lookAtLease() {
 		}
 		if boottime.Now() >= g.until-boottime.Time(g.grace()) {
 			g.isSilent = true
-			g.lose("the servers are silent", g.until)
+			g.lose(whySilent, g.until)
 		}
 		return
 	}
-	now, cause := boottime.Now(), lossOf(lease)
+	now, cause := boottime.Now(), whyEnded(lease)
 	if now >= g.until {
 		g.lose(cause, now)
 		return
 	}
 	// Somebody else has deleted the znode or ended the session, so another may hold the lock by now. The
 	// fencing token decides.
-	g.lose(cause, min(g.until, now.Add(min(g.grace(), g.SessionTimeout()/6))))
+	g.lose(cause, min(g.until, now.Add(g.grace())))
 }
 
+// lose ends the command because the lease is lost, or because its trust is about to end. Why is the reason if
+// this process has been running.
 func (g *guard) lose(why string, killAt boottime.Time) {
-	g.result.IsLost = true
-	g.Say("lock lost: %s: %s", g.Lease.Path(), why)
+	g.sayLost(why)
 	g.terminate(killAt)
+}
+
+func (g *guard) sayLost(why string) {
+	g.result.IsLost = true
+	what := "lost"
+	if g.isSilent && boottime.Now() < g.until {
+		what = "given up"
+	}
+	g.Say("lock %s: %s: %s", what, g.Lease.Path(), g.reason(why))
 }
 
 // terminate sends SIGTERM, unless it was sent before, and SIGKILL follows at killAt at the latest.
@@ -159,25 +186,36 @@ func (g *guard) terminate(killAt boottime.Time) {
 	if isFirst || killAt < g.killAt {
 		g.killAt = killAt
 	}
-	switch {
-	case g.result.IsLost && g.child.IsStopped():
-		g.kill() // it is not continued without the lock
-	case isFirst:
+	if isFirst {
 		g.child.Signal(syscall.SIGTERM)
+	}
+	if g.endsLeavers() && !g.saidToLeavers {
+		g.saidToLeavers, g.isKilled = true, false
+		g.child.SignalLeavers(syscall.SIGTERM)
+	}
+	if g.result.IsLost && g.child.IsStopped() {
+		g.kill() // it is not continued without the lock
 	}
 	if g.result.IsLost {
 		_ = g.child.Watchdog.Until(g.killAt) // this process kills too
 	}
 }
 
+// kill kills the group, and those who have left it if they have to end as well.
 func (g *guard) kill() {
 	g.isKilled = true
-	g.child.Kill()
+	if g.endsLeavers() {
+		g.child.Kill()
+	} else {
+		g.child.KillGroup()
+	}
 }
 
 // await waits until something happens or it is time to look again.
 func (g *guard) await() {
-	timer := time.NewTimer(g.pauseToLook())
+	g.noteRun(0)
+	pause := g.pauseToLook()
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	leaseDone, revoked := g.Lease.Context().Done(), g.Lease.Revoked()
 	if g.result.IsLost {
@@ -186,20 +224,27 @@ func (g *guard) await() {
 	if g.result.IsRevoked {
 		revoked = nil
 	}
+	react := func() {}
 	select {
 	case <-timer.C:
 	case <-leaseDone:
 	case <-revoked:
-		g.result.IsRevoked = true
-		g.Say("asked to release %s", g.Lease.Path())
-		g.terminate(boottime.Now().Add(g.grace()))
+		react = g.onRevoked
 	case event := <-g.child.Events:
-		g.hasExited = g.hasExited || event == child.Exited
+		react = func() { g.onChild(event) }
 	case s := <-g.Signals.c:
-		g.onSignal(s.(syscall.Signal)) // on Linux it is one
+		react = func() { g.onSignal(s.(syscall.Signal)) } // on Linux it is one
 	case <-g.dogEnded:
-		g.onWatchdogEnded()
+		react = g.onWatchdogEnded
 	}
+	g.noteRun(pause)
+	react()
+}
+
+func (g *guard) onRevoked() {
+	g.result.IsRevoked = true
+	g.Say("asked to release %s", g.Lease.Path())
+	g.terminate(boottime.Now().Add(g.grace()))
 }
 
 // pauseToLook is the time until look has to be called again at the latest.
@@ -224,7 +269,7 @@ func (g *guard) onWatchdogEnded() {
 	g.dogEnded = nil
 	if g.child.Watchdog.HasKilled() {
 		if !g.result.IsLost {
-			g.lose("the watchdog has killed the command, because this process was not running", boottime.Now())
+			g.lose("the watchdog has killed the command, because this process got no processor", boottime.Now())
 		}
 		g.kill()
 		return
@@ -234,17 +279,4 @@ func (g *guard) onWatchdogEnded() {
 		return
 	}
 	g.dogEnded = g.child.Watchdog.Ended()
-}
-
-// lossOf is the reason for the end of a lease in plain words.
-func lossOf(lease *recipes.Lease) string {
-	cause := context.Cause(lease.Context())
-	switch {
-	case errors.Is(cause, recipes.ErrNodeDeleted):
-		return "its znode was deleted"
-	case errors.Is(cause, recipes.ErrSessionLost):
-		return "the session is over"
-	default:
-		return fmt.Sprint(cause)
-	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/boottime"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/child"
 )
 
 // forwarded are the signals that go to the group.
@@ -25,8 +27,14 @@ type Signals struct {
 	c chan os.Signal
 }
 
-// NewSignals returns a value that gets no signals yet.
-func NewSignals() *Signals { return &Signals{c: make(chan os.Signal, 16)} }
+// NewSignals returns a value that gets no signals yet. A script starts a background job without SIGINT and SIGQUIT,
+// of which the runtime of Go leaves the former as it was: the latter is ignored here.
+func NewSignals() *Signals {
+	if signal.Ignored(syscall.SIGINT) {
+		signal.Ignore(syscall.SIGQUIT)
+	}
+	return &Signals{c: make(chan os.Signal, 16)}
+}
 
 func (s *Signals) notify(wanted ...os.Signal) {
 	for _, one := range wanted {
@@ -49,10 +57,16 @@ func (s *Signals) EndWait(ctx context.Context) (waiting context.Context, stop fu
 	waiting, cancel := context.WithCancelCause(ctx)
 	var reader sync.WaitGroup
 	reader.Go(func() { // ends with the context; joined in stop
-		select {
-		case one := <-s.c:
-			cancel(SignalError{one.(syscall.Signal)}) // on Linux it is one
-		case <-waiting.Done():
+		for {
+			select {
+			case one := <-s.c:
+				if slices.Contains(endOfWait, one) { // else it was left over by Run, such as a SIGCONT
+					cancel(SignalError{one.(syscall.Signal)}) // on Linux it is one
+					return
+				}
+			case <-waiting.Done():
+				return
+			}
 		}
 	})
 	return waiting, func() {
@@ -73,7 +87,7 @@ func (g *guard) onSignal(s syscall.Signal) {
 	switch s {
 	case syscall.SIGTSTP:
 		g.child.Signal(s)
-		g.isPausing, g.pauseAt = true, boottime.Now().Add(stopGrace)
+		g.isPausing, g.stopMates, g.pauseAt = true, 0, boottime.Now().Add(stopGrace)
 	case syscall.SIGCONT:
 		if g.hasProceeded { // the signal that has ended our own stop; the group may have been stopped again since
 			g.hasProceeded = false
@@ -88,13 +102,29 @@ func (g *guard) onSignal(s syscall.Signal) {
 	}
 }
 
-// isToPause reports whether this process has to stop: because of SIGTSTP, or because the group of a job has
-// stopped. Ctrl-Z stops the group alone, and so does its reading from a terminal in whose background it is.
-func (g *guard) isToPause(now boottime.Time) bool {
-	if g.child.IsStopped() {
-		return g.isPausing || g.child.HasTerminal()
+// onChild notices the end of the command, and its stops. A command that stops because it wants the terminal
+// borrows it; in the terminal's background, all of the job stops. A command that has the terminal has been stopped by
+// its Ctrl-Z. Any other stop concerns the command alone.
+func (g *guard) onChild(event child.Event) {
+	if event.HasExited {
+		g.hasExited = true
+		return
 	}
-	return g.isPausing && now >= g.pauseAt
+	wantsTerminal := event.StoppedBy == syscall.SIGTTIN || event.StoppedBy == syscall.SIGTTOU
+	switch {
+	case g.isPausing || !g.child.IsStopped(): // the latter: the stop was noticed otherwise, and is over
+	case g.child.HasTerminal():
+		g.isPausing, g.stopMates = true, syscall.SIGTSTP
+	case wantsTerminal && g.child.IsInBackground():
+		g.isPausing, g.stopMates = true, event.StoppedBy
+	case wantsTerminal:
+		g.child.Lend()
+	}
+}
+
+// isToPause reports whether this process has to stop: because of SIGTSTP, or because the command has stopped.
+func (g *guard) isToPause(now boottime.Time) bool {
+	return g.isPausing && (g.child.IsStopped() || now >= g.pauseAt)
 }
 
 // stopTime bounds how long the kernel takes to stop a command.
@@ -112,8 +142,7 @@ func (g *guard) pause() {
 			break // it waits for a child that has stopped between vfork and exec, and does not run either
 		}
 	}
-	g.child.StopSelf()
-	g.hasProceeded = true
+	g.hasProceeded = g.child.StopSelf(g.stopMates)
 	g.proceed()
 }
 

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,15 +27,24 @@ func KillAll(group int, tag string) {
 		return
 	}
 	for began := time.Now(); time.Since(began) < sweepTime; {
-		pids := Tagged(tag)
-		if len(pids) == 0 {
+		if !SignalTagged(0, tag, unix.SIGKILL) {
 			return
-		}
-		for _, pid := range pids {
-			_ = unix.Kill(pid, unix.SIGKILL) // fails if it has just ended
 		}
 	}
 }
+
+// SignalTagged sends a signal to each living process outside a group whose environment has tag, and reports
+// whether there was one. A group of 0 is none.
+func SignalTagged(group int, tag string, s unix.Signal) (isAny bool) {
+	for _, pid := range tagged(group, tag) {
+		isAny = true
+		_ = unix.Kill(pid, s) // fails if it has just ended
+	}
+	return isAny
+}
+
+// IsTaggedAlive reports whether a process outside a group lives whose environment has tag.
+func IsTaggedAlive(group int, tag string) bool { return len(tagged(group, tag)) > 0 }
 
 // IsGroupAlive reports whether a process of the group lives. A zombie does not.
 func IsGroupAlive(group int) bool {
@@ -60,20 +71,79 @@ func IsStopped(pid int) bool {
 	return ok && s.state == "T"
 }
 
-// Tagged returns the living processes, but not this one, whose environment has tag, a NAME=value. Of
-// processes of other users it can't tell.
-func Tagged(tag string) (pids []int) {
+// tagged returns the living processes outside a group, but not this one, whose environment has tag, a
+// NAME=value. The environment of another user's process can't be read, so such a process is missing.
+func tagged(group int, tag string) (pids []int) {
 	self := os.Getpid()
 	for _, pid := range list() {
 		if pid == self || !hasInEnvironment(pid, tag) {
 			continue
 		}
-		if s, ok := readStat(pid); ok && s.isAlive() {
+		if s, ok := readStat(pid); ok && s.isAlive() && (group == 0 || s.group != group) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
+
+// IsAloneInGroup reports whether this process leads its process group and nobody else lives in it.
+func IsAloneInGroup() bool { return unix.Getpgrp() == os.Getpid() && len(mates()) == 0 }
+
+// SignalMates sends a signal to the other processes of this process's group.
+func SignalMates(s unix.Signal) {
+	for _, pid := range mates() {
+		_ = unix.Kill(pid, s) // fails if it has just ended
+	}
+}
+
+// mates returns the other living processes of this process's group.
+func mates() (pids []int) {
+	self, group := os.Getpid(), unix.Getpgrp()
+	for _, pid := range list() {
+		if s, ok := readStat(pid); ok && pid != self && s.group == group && s.isAlive() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// IsOrphanedGroup reports whether the parent of this process, which leads its group, belongs to another session:
+// then no shell would continue it after a stop.
+func IsOrphanedGroup() bool {
+	if unix.Getpgrp() != os.Getpid() {
+		return false
+	}
+	own, _ := unix.Getsid(0)
+	parents, err := unix.Getsid(os.Getppid())
+	return err != nil || own != parents
+}
+
+// ReapOrphans collects the ended children of this process that it has not started itself, of which only the first
+// process of a container has any. Known are those that it has started.
+func ReapOrphans(known ...int) {
+	if os.Getpid() != 1 {
+		return
+	}
+	for _, pid := range list() {
+		if s, ok := readStat(pid); ok && s.state == "Z" && s.parent == 1 && !slices.Contains(known, pid) {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // its code interests nobody
+		}
+	}
+}
+
+// DieOf ends this process by a signal, as if nobody had caught it. It returns if that is not possible, as in the
+// first process of a container.
+func DieOf(s unix.Signal) {
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the dump would be of the wrong process
+	var byDefault [64]byte                               // a struct sigaction of zeros: SIG_DFL
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+	if unix.Kill(os.Getpid(), s) == nil {
+		<-time.After(maxDying)
+	}
+}
+
+// maxDying is how long another thread may take to end the process.
+const maxDying = time.Second
 
 func hasInEnvironment(pid int, tag string) bool {
 	environment, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
@@ -97,8 +167,9 @@ func list() (pids []int) {
 
 // stat is the part of /proc/PID/stat that is needed here.
 type stat struct {
-	state string
-	group int
+	state  string
+	parent int
+	group  int
 }
 
 func (s stat) isAlive() bool { return s.state != "Z" && s.state != "X" }
@@ -113,6 +184,7 @@ func readStat(pid int) (stat, bool) {
 	if len(fields) < 3 {
 		return stat{}, false
 	}
+	parent, _ := strconv.Atoi(fields[1]) // the kernel writes numbers
 	group, err := strconv.Atoi(fields[2])
-	return stat{fields[0], group}, err == nil
+	return stat{fields[0], parent, group}, err == nil
 }

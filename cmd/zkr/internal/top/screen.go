@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
 )
 
 // What a terminal does when it gets these.
@@ -20,32 +25,84 @@ const (
 	restBelow   = "\x1b[J"
 )
 
-// Screen shows the locks on a terminal until ctx ends, whose cause it then returns, or until q is typed.
+// view is a terminal that shows frames.
+type view struct {
+	in, out *os.File
+	modes   *unix.Termios // before
+}
+
+// enter takes the screen, and makes the terminal pass each key at once and not show it. Ctrl-C and Ctrl-Z remain
+// signals.
+func (v view) enter() error {
+	modes := *v.modes
+	modes.Lflag &^= unix.ICANON | unix.ECHO
+	_ = unix.IoctlSetTermios(int(v.in.Fd()), unix.TCSETS, &modes) // else q needs the enter key
+	_, err := io.WriteString(v.out, enterScreen)
+	return err
+}
+
+func (v view) leave() {
+	_ = unix.IoctlSetTermios(int(v.in.Fd()), unix.TCSETS, v.modes)
+	_, _ = io.WriteString(v.out, leaveScreen)
+}
+
+// stop stops this process with the terminal as it was before, until a shell continues it.
+func (v view) stop() error {
+	if process.IsOrphanedGroup() {
+		return nil
+	}
+	v.leave()
+	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+	return v.enter()
+}
+
+// Screen shows the locks on a terminal until ctx ends, whose cause it then returns, or until q is typed. Keys and
+// signals work while the servers are silent, too.
 func Screen(ctx context.Context, in, out *os.File, cfg Config) error {
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
-	if _, err := io.WriteString(out, enterScreen); err != nil {
+	v := view{in, out, before}
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP)
+	defer signal.Stop(stops)
+	if err := v.enter(); err != nil {
 		return err
 	}
-	defer func() {
-		_ = unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, before)
-		_, _ = io.WriteString(out, leaveScreen)
-	}()
+	defer v.leave()
 	quit := make(chan struct{})
 	go awaitQuit(in, quit) // ends with q, or with the process
+	reading, cancel := context.WithCancel(ctx)
+	frames := make(chan frame)
+	readerDone := make(chan struct{})
+	go func() { // ends with the context; joined below
+		defer close(readerDone)
+		readFrames(reading, cfg, frames)
+	}()
+	defer func() {
+		cancel()
+		<-readerDone
+	}()
+	var latest frame
+	silence := time.NewTimer(silentAfter)
+	defer silence.Stop()
 	for {
-		takeKeys(in, *before) // each time: a shell has set other modes if this process was stopped meanwhile
-		f := read(ctx, cfg)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := f.draw(out, cfg.Root); err != nil {
-			return err
-		}
 		select {
-		case <-time.After(cfg.Every):
+		case latest = <-frames:
+			silence.Reset(cfg.Every + silentAfter)
+			if err := latest.draw(out, cfg.Root); err != nil {
+				return err
+			}
+		case <-silence.C:
+			latest.err = fmt.Errorf("no answer for %v", silentAfter)
+			if err := latest.draw(out, cfg.Root); err != nil {
+				return err
+			}
+		case <-stops:
+			if err := v.stop(); err != nil {
+				return err
+			}
 		case <-quit:
 			return nil
 		case <-ctx.Done():
@@ -54,10 +111,23 @@ func Screen(ctx context.Context, in, out *os.File, cfg Config) error {
 	}
 }
 
-// takeKeys makes the terminal pass each key at once, and not show it. Ctrl-C remains a signal.
-func takeKeys(in *os.File, modes unix.Termios) {
-	modes.Lflag &^= unix.ICANON | unix.ECHO
-	_ = unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &modes) // else q needs the enter key
+// silentAfter is how long a look may take before the view says that the servers are silent.
+const silentAfter = 3 * time.Second
+
+// readFrames sends a frame for each look.
+func readFrames(ctx context.Context, cfg Config, frames chan<- frame) {
+	for ctx.Err() == nil {
+		f := read(ctx, cfg)
+		select {
+		case frames <- f:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(cfg.Every):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func awaitQuit(in io.Reader, quit chan<- struct{}) {
@@ -66,7 +136,7 @@ func awaitQuit(in io.Reader, quit chan<- struct{}) {
 		if _, err := in.Read(key[:]); err != nil {
 			return
 		}
-		if key[0] == 'q' {
+		if key[0] == 'q' || key[0] == 'Q' {
 			close(quit)
 			return
 		}
@@ -75,18 +145,17 @@ func awaitQuit(in io.Reader, quit chan<- struct{}) {
 
 // draw draws a frame in one write.
 func (f frame) draw(out *os.File, root string) error {
-	width, height := 80, 24
-	if size, err := unix.IoctlGetWinsize(int(out.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 && size.Row > 0 {
-		width, height = int(size.Col), int(size.Row)
-	}
+	width, height := screen.Size(out)
+	hasColor := screen.HasColor()
 	var text strings.Builder
 	text.WriteString(toTopLeft)
 	for i, line := range f.lines(root) {
 		if i == height-1 {
 			break
 		}
-		if runes := []rune(line); len(runes) > width {
-			line = string(runes[:width])
+		line = screen.Cut(line, width)
+		if hasColor {
+			line = screen.Paint(line, i == 1)
 		}
 		text.WriteString(line + restOfLine + "\r\n")
 	}
@@ -95,13 +164,8 @@ func (f frame) draw(out *os.File, root string) error {
 }
 
 func (f frame) lines(root string) []string {
-	lines := []string{
-		fmt.Sprintf("%s  %d locks below %s, q ends", f.at.Format(time.TimeOnly), len(f.rows), root),
-		fmt.Sprintf("%7s %10s %10s  %-9s %-30s %s", "WAITING", "LONGEST", "HELD", "KIND", "HOLDER", "PATH"),
-	}
-	for _, r := range f.rows {
-		lines = append(lines, fmt.Sprintf("%7d %10s %10s  %-9s %-30s %s", r.waiters, r.wait(), r.since(f.at), r.kind, r.holder(), r.path))
-	}
+	lines := []string{fmt.Sprintf("%s  %d locks below %s, q ends", f.at.Format(time.TimeOnly), len(f.rows), root)}
+	lines = append(lines, strings.Split(strings.TrimSuffix(Table(f.rows), "\n"), "\n")...)
 	if f.err != nil {
 		lines = append(lines, strings.ReplaceAll(f.err.Error(), "\n", " "))
 	}

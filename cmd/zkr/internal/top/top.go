@@ -2,12 +2,16 @@
 package top
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -19,97 +23,189 @@ type Config struct {
 	Client *recipes.Client
 	Root   string
 	Every  time.Duration
+	IsOnce bool
+	IsJSON bool // where there is no screen
 }
 
-// row is one lock.
-type row struct {
-	path    string
-	kind    string
-	holders []inspect.Contender
-	waiters int
-	longest time.Duration // of the waits
+// Summary is one lock.
+type Summary struct {
+	Path    string        `json:"path"`
+	Kind    string        `json:"kind"`
+	Holders []Holder      `json:"holders"`
+	Waiting int           `json:"waiting"`
+	Longest time.Duration `json:"-"` // of the waits
 }
 
-// frame is what was read at a moment.
-type frame struct {
-	at   time.Time
-	rows []row
-	err  error // of some paths, or of all
+// Holder is one of those who hold a lock.
+type Holder struct {
+	ID        string        `json:"id"`
+	IsRevoked bool          `json:"revoked"`
+	For       time.Duration `json:"-"`             // since it came to the queue; -1: not known
+	IsLasting bool          `json:"not_ephemeral"` // its znode stays until somebody deletes it
 }
 
-// read returns the locks, the longest waits first, and then by path.
-func read(ctx context.Context, cfg Config) frame {
-	f := frame{at: time.Now()}
-	for queue, err := range inspect.Walk(ctx, cfg.Client, cfg.Root) {
-		if err != nil {
-			f.err = err
-			continue
-		}
-		f.rows = append(f.rows, newRow(queue, f.at))
+// MarshalJSON has times as seconds, which programs can compare.
+func (s Summary) MarshalJSON() ([]byte, error) {
+	type shown Summary
+	return json.Marshal(struct {
+		shown
+		LongestSeconds float64 `json:"longest_seconds"`
+	}{shown(s), s.Longest.Seconds()})
+}
+
+// MarshalJSON has times as seconds.
+func (h Holder) MarshalJSON() ([]byte, error) {
+	type shown Holder
+	return json.Marshal(struct {
+		shown
+		ForSeconds float64 `json:"for_seconds"`
+	}{shown(h), max(0, h.For).Seconds()})
+}
+
+// Summarize summarizes queues, the longest waits first, then the most waiters, then by path, in which numbers count as
+// numbers.
+func Summarize(queues []inspect.Queue, now time.Time) []Summary {
+	rows := make([]Summary, 0, len(queues))
+	for _, queue := range queues {
+		rows = append(rows, summarize(queue, now))
 	}
-	slices.SortFunc(f.rows, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.longest, a.longest), cmp.Compare(a.path, b.path))
+	slices.SortFunc(rows, func(a, b Summary) int {
+		return cmp.Or(cmp.Compare(b.Longest, a.Longest), cmp.Compare(b.Waiting, a.Waiting), comparePaths(a.Path, b.Path))
 	})
-	return f
+	return rows
 }
 
-func newRow(queue inspect.Queue, now time.Time) row {
-	r := row{path: queue.Path, kind: queue.Kind}
+func summarize(queue inspect.Queue, now time.Time) Summary {
+	s := Summary{Path: queue.Path, Kind: queue.Kind, Holders: []Holder{}}
 	for _, c := range queue.Contenders {
+		age := time.Duration(-1)
+		if !c.Since.IsZero() {
+			age = max(0, now.Sub(c.Since)).Round(time.Second)
+		}
 		if c.Holds {
-			r.holders = append(r.holders, c)
+			s.Holders = append(s.Holders, Holder{c.ID, c.Revoked, age, c.NotEphemeral})
 			continue
 		}
-		r.waiters++
-		if !c.Since.IsZero() {
-			r.longest = max(r.longest, now.Sub(c.Since))
-		}
+		s.Waiting++
+		s.Longest = max(s.Longest, age)
 	}
-	return r
+	return s
+}
+
+// comparePaths compares numbers in paths by their value.
+func comparePaths(a, b string) int {
+	isDigit := func(c byte) bool { return c >= '0' && c <= '9' }
+	number := func(s string) (digits string) {
+		n := 0
+		for n < len(s) && isDigit(s[n]) {
+			n++
+		}
+		return s[:n]
+	}
+	for a != "" && b != "" {
+		x, y := number(a), number(b)
+		if x == "" || y == "" {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		p, q := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if c := cmp.Or(cmp.Compare(len(p), len(q)), cmp.Compare(p, q), cmp.Compare(len(x), len(y))); c != 0 {
+			return c
+		}
+		a, b = a[len(x):], b[len(y):]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// Table has a heading and a line for each lock.
+func Table(rows []Summary) string {
+	var text bytes.Buffer
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "WAITING\tLONGEST\tHELD\tKIND\tHOLDER\tPATH")
+	for _, r := range rows {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Waiting, r.wait(), r.held(), r.Kind, r.holder(), r.Path)
+	}
+	_ = table.Flush() // into memory
+	return text.String()
 }
 
 // holder is the first of the holders with how many more there are.
-func (r row) holder() string {
-	if len(r.holders) == 0 {
+func (s Summary) holder() string {
+	if len(s.Holders) == 0 {
 		return "-"
 	}
-	first := r.holders[0]
-	text := fmt.Sprintf("%q", first.ID)
-	if first.Revoked {
+	first := s.Holders[0]
+	text := strconv.Quote(first.ID)
+	if first.IsRevoked {
 		text = "(revoked)"
 	}
-	if more := len(r.holders) - 1; more > 0 {
+	if first.IsLasting {
+		text += " (not ephemeral)"
+	}
+	if more := len(s.Holders) - 1; more > 0 {
 		text += fmt.Sprintf(" +%d", more)
 	}
 	return text
 }
 
-// since is for how long the first holder has been in the queue.
-func (r row) since(now time.Time) string {
-	if len(r.holders) == 0 || r.holders[0].Since.IsZero() {
+// held is for how long the first holder has been in the queue.
+func (s Summary) held() string {
+	if len(s.Holders) == 0 || s.Holders[0].For < 0 {
 		return "-"
 	}
-	return short(now.Sub(r.holders[0].Since))
+	return s.Holders[0].For.String()
 }
 
-func (r row) wait() string {
-	if r.waiters == 0 {
+func (s Summary) wait() string {
+	if s.Waiting == 0 {
 		return "-"
 	}
-	return short(r.longest)
+	return s.Longest.String()
 }
 
-func short(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+// frame is what was read at a moment.
+type frame struct {
+	at   time.Time
+	rows []Summary
+	err  error // of some paths, or of all
+}
 
-// Lines prints a line for each lock, again and again until ctx ends.
+func read(ctx context.Context, cfg Config) frame {
+	f := frame{at: time.Now()}
+	var queues []inspect.Queue
+	for queue, err := range inspect.Walk(ctx, cfg.Client, cfg.Root) {
+		if err != nil {
+			f.err = err
+			continue
+		}
+		queues = append(queues, queue)
+	}
+	f.rows = Summarize(queues, f.at)
+	return f
+}
+
+// Lines prints a line for each lock, or an array in JSON, once or again and again until ctx ends.
 func Lines(ctx context.Context, out io.Writer, cfg Config) error {
 	for {
 		f := read(ctx, cfg)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := f.print(out); err != nil {
+		if cfg.IsJSON {
+			if err := json.NewEncoder(out).Encode(f.rows); err != nil {
+				return err
+			}
+		} else if err := f.print(out); err != nil {
 			return err
+		}
+		if cfg.IsOnce {
+			if len(f.rows) == 0 {
+				return f.err
+			}
+			return nil
 		}
 		select {
 		case <-time.After(cfg.Every):
@@ -123,7 +219,7 @@ func (f frame) print(out io.Writer) error {
 	var text strings.Builder
 	at := f.at.Format(time.RFC3339)
 	for _, r := range f.rows {
-		fmt.Fprintf(&text, "%s %s %s waiting=%d longest=%s holder=%s for=%s\n", at, r.path, r.kind, r.waiters, r.wait(), r.holder(), r.since(f.at))
+		fmt.Fprintf(&text, "%s %s %s waiting=%d longest=%s holder=%s for=%s\n", at, r.Path, r.Kind, r.Waiting, r.wait(), r.holder(), r.held())
 	}
 	if len(f.rows) == 0 && f.err == nil {
 		fmt.Fprintf(&text, "%s no locks\n", at)

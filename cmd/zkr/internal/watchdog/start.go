@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/boottime"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 )
 
 // Watchdog is the side of zkr. Its methods may be called by one goroutine at a time.
@@ -21,11 +22,20 @@ type Watchdog struct {
 	state   *os.ProcessState
 }
 
+// ErrNotStarted is in the error of Start.
+var ErrNotStarted = errors.New("watchdog: not started")
+
 // Start starts a watchdog that knows nothing yet.
 func Start() (*Watchdog, error) {
 	w := &Watchdog{latest: map[string]string{}}
-	return w, w.start()
+	if err := w.start(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
+	return w, nil
 }
+
+// PID is the process of the watchdog.
+func (w *Watchdog) PID() int { return w.process.Pid }
 
 func (w *Watchdog) start() error {
 	read, write, err := os.Pipe()
@@ -80,6 +90,13 @@ func (w *Watchdog) Group(group int) error { return w.send("group", fmt.Sprint(gr
 // Until tells when to kill the group.
 func (w *Watchdog) Until(at boottime.Time) error { return w.send("until", fmt.Sprint(int64(at))) }
 
+// KillIfStopped kills a watchdog that somebody has stopped, which makes room for a successor.
+func (w *Watchdog) KillIfStopped() {
+	if process.IsStopped(w.process.Pid) {
+		_ = w.process.Kill() // it may just have ended
+	}
+}
+
 // maxWrite is how long a message may take. The pipe is full if the watchdog was stopped for hours.
 const maxWrite = 100 * time.Millisecond
 
@@ -122,12 +139,24 @@ func (w *Watchdog) Restart() error {
 	return nil
 }
 
-// Dismiss ends the watchdog, which kills nobody, and waits for its end.
+// maxDismiss is how long a dismissed watchdog may take to end by itself: one that kills looks for the processes that have
+// left the group, for up to a second.
+const maxDismiss = 2 * time.Second
+
+// Dismiss ends the watchdog, which kills nobody, and waits for its end. A watchdog that does not run, because
+// somebody has stopped it, is killed.
 func (w *Watchdog) Dismiss() {
 	_ = w.pipe.SetWriteDeadline(time.Now().Add(maxWrite))
 	if _, err := fmt.Fprintln(w.pipe, "done"); err != nil {
 		_ = w.process.Kill() // it does not read; or it has ended, and this does nothing
 	}
-	_ = w.pipe.Close()
-	<-w.ended
+	late := time.NewTimer(maxDismiss)
+	defer late.Stop()
+	select {
+	case <-w.ended:
+	case <-late.C:
+		_ = w.process.Kill()
+		<-w.ended
+	}
+	_ = w.pipe.Close() // not before: a watchdog that has read no "done" kills at the end of the pipe
 }

@@ -104,8 +104,8 @@ func (g *guard) obey(message string) {
 		err = fmt.Errorf("unknown message %q", message)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "zkr watchdog:", err)
 		g.kill()
+		fmt.Fprintln(os.Stderr, "zkr watchdog:", err) // it may have no reader
 		os.Exit(codeKilled)
 	}
 }

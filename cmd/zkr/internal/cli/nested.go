@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// outerVariable has the locks under which a command runs, as JSON, the outermost first.
+const outerVariable = "ZKR_OUTER_LOCKS"
+
+// outerLock is a lock that a zkr holds which has started this one. Paths are unique on an ensemble only, so the
+// token tells whether it is the znode that is meant.
+type outerLock struct {
+	Znode string `json:"znode"` // on the server
+	Token int64  `json:"token"`
+}
+
+// outerLocks returns the locks of the environment, none if it has none.
+func outerLocks() (locks []outerLock) {
+	_ = json.Unmarshal([]byte(os.Getenv(outerVariable)), &locks) // what somebody else has set is disregarded
+	return locks
+}
+
+func encodeOuter(locks []outerLock) string {
+	text, _ := json.Marshal(locks) // strings and numbers can be encoded
+	return string(text)
+}
+
+// refuseOwnPath refuses a path whose lock is held by a zkr that has started this one, which would wait for itself.
+func (j *job) refuseOwnPath(ctx context.Context, client *recipes.Client) error {
+	dir := max(j.prefix()+strings.TrimSuffix(j.path, "/"), "/")
+	for _, outer := range outerLocks() {
+		if outer.Znode[:max(0, strings.LastIndexByte(outer.Znode, '/'))] != dir {
+			continue
+		}
+		stat, err := await.Call(ctx, func() (*zk.Stat, error) {
+			_, stat, err := client.Conn().Exists(outer.Znode)
+			return stat, err
+		})
+		if err != nil {
+			return err
+		}
+		if stat.Czxid == outer.Token {
+			return exit.Errorf(exit.Usage, "%s is held by the zkr that has started this one, which would wait for itself", j.path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+)
+
+// output is stdout. Its errors have a code of their own: no server has to do with a full disk.
+type output struct{ file *os.File }
+
+// File is where it goes: a terminal gets lines of its width.
+func (o output) File() *os.File { return o.file }
+
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if err != nil {
+		err = &exit.Error{Code: exit.Machine, Err: err}
+	}
+	return n, err
+}

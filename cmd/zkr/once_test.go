@@ -1,0 +1,125 @@
+package main_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipes/once"
+)
+
+// Hosts run the same crontab. One of them runs the command, and the others say who has.
+func TestOnceRunsOncePerOccurrence(t *testing.T) {
+	w := newWorld(t)
+	tick := func(id, at string) *run {
+		return w.start("once", "--id", id, "--at", at, "/jobs/report", "--", "sh", "-c", "echo $ZKR_FENCING_TOKEN >> runs; sleep 0.1")
+	}
+	for _, at := range []string{"2026-11-26T03:00", "2026-11-26T03:01"} {
+		hosts := []*run{tick("web-1", at), tick("web-2", at), tick("web-3", at)}
+		isSaid := 0
+		for _, host := range hosts {
+			require.Equal(t, 0, host.code(), host.stderr.String())
+			if host.stderr.String() != "" {
+				require.Contains(t, host.stderr.String(), "zkr: /jobs/report: done: "+at+" by web-")
+				isSaid++
+			}
+		}
+		require.Equal(t, 2, isSaid)
+	}
+	require.Len(t, w.lines("runs"), 2)
+	require.IsIncreasing(t, w.lines("runs"))
+	require.Equal(t, []string{"last"}, w.server.Children("/jobs/report"))
+
+	late := w.run("once", "-q", "--done-code", "7", "--at", "2026-11-26T02:59", "/jobs/report", "--", "sh", "-c", "echo >> runs")
+	require.Equal(t, 7, late.code)
+	require.Empty(t, late.stderr)
+	require.Len(t, w.lines("runs"), 2)
+	require.Regexp(t, `^2026-11-26T03:01 by web-\d: finished at .*Z\n$`, w.run("once", "--last", "/jobs/report").stdout)
+	require.Equal(t, 1, w.run("once", "--last", "/jobs/other").code)
+}
+
+// The code of a command that fails is that of zkr. Only with --retry it runs again.
+func TestOnceOfACommandThatFails(t *testing.T) {
+	w := newWorld(t)
+	require.Equal(t, 5, w.run("once", "--at", "1", "/a", "--", "sh", "-c", "exit 5").code)
+	require.Equal(t, 0, w.run("once", "--at", "1", "/a", "--", "sh", "-c", "echo >> runs").code)
+	require.Empty(t, w.lines("runs"))
+	require.Contains(t, w.run("once", "--last", "/a").stdout, ": exit code 5")
+	require.Equal(t, 5, w.run("once", "--retry", "--at", "1", "/b", "--", "sh", "-c", "exit 5").code)
+	for range 2 {
+		require.Equal(t, 0, w.run("once", "--retry", "--at", "1", "/b", "--", "sh", "-c", "echo >> runs").code)
+	}
+	require.Len(t, w.lines("runs"), 1)
+}
+
+// A host dies while the command runs: the command is killed, and no other host repeats it.
+func TestOnceThatIsKilled(t *testing.T) {
+	w := newWorld(t)
+	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
+	r := w.start("once", "--at", "1", "/a", "--", "sh", "-c", "echo $$ > pid; sleep 100")
+	pid := w.pid("pid")
+	r.signal(syscall.SIGKILL)
+	w.awaitDead(pid)
+	require.Equal(t, 9, w.run("once", "--done-code", "9", "--at", "1", "/a", "--", "sh", "-c", "echo >> runs").code)
+	require.Empty(t, w.lines("runs"))
+	require.Contains(t, w.run("once", "--last", "/a").stdout, "not known to have finished")
+}
+
+// Busy means that another occurrence is running; a signal ends the wait.
+func TestOnceWhileAnotherOccurrenceRuns(t *testing.T) {
+	w := newWorld(t)
+	w.hold("/a", "ann")
+	require.Equal(t, 75, w.run("once", "-n", "--at", "2", "/a", "--", "true").code)
+	got := w.run("once", "-w", "0.2", "--at", "2", "/a", "--", "true")
+	require.Equal(t, 75, got.code)
+	require.Contains(t, got.stderr, `held by "ann"`)
+	waiting := w.start("once", "--at", "2", "/a", "--", "true")
+	w.eventually(func() bool { return len(w.server.Children("/a")) == 3 }, "it waits")
+	waiting.signal(syscall.SIGTERM)
+	require.Equal(t, 128+15, waiting.code())
+	o, err := once.New(w.client(), "/a")
+	require.NoError(t, err)
+	last, err := o.Last(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, last)
+}
+
+func TestOnceUsage(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range [][]string{
+		{"/a", "--", "true"},
+		{"--at", "", "/a", "--", "true"},
+		{"--at", "1", "/a"},
+		{"--at", "1", "a", "--", "true"},
+		{"--at", "a\nb", "/a", "--", "true"},
+		{"--at", "1", "--done-code", "256", "/a", "--", "true"},
+		{"--last"},
+		{"--last", "/a", "--", "true"},
+	} {
+		require.Equal(t, 64, w.run(append([]string{"once"}, args...)...).code, args)
+	}
+	require.Empty(t, w.server.Children("/a"))
+}
+
+// The lock is held for at least this time, so that a host whose clock is late finds it held. A revocation, a signal, and a
+// command that takes longer end it.
+func TestAtLeast(t *testing.T) {
+	w := newWorld(t)
+	began := time.Now()
+	require.Equal(t, 3, w.run("lock", "--at-least", "0.5", "/a", "--", "sh", "-c", "exit 3").code)
+	require.GreaterOrEqual(t, time.Since(began), 500*time.Millisecond)
+
+	hour := w.start("lock", "--id", "hour", "--at-least", "1h", "/a", "--", "sh", "-c", "echo > ready")
+	w.content("ready")
+	require.Equal(t, 75, w.run("lock", "-w", "0.3", "/a", "--", "true").code)
+	require.Equal(t, 0, w.run("revoke", "/a").code)
+	require.Equal(t, 0, hour.code())
+
+	hour = w.start("lock", "--at-least", "1h", "/a", "--", "sh", "-c", "echo > ready-2")
+	w.content("ready-2")
+	hour.signal(syscall.SIGTERM)
+	require.Contains(t, []int{0, 128 + 15}, hour.code(), "the command may have been running still")
+	require.Equal(t, 64, w.run("lock", "--at-least", "0", "/a", "--", "true").code)
+}

@@ -1,0 +1,19 @@
+// Package saslkrb5 logs clients in with Kerberos, at servers whose section Server in the JAAS configuration has a keytab:
+//
+//	mechanism, err := saslkrb5.New(saslkrb5.Config{Principal: "ann@EXAMPLE.COM", KeytabFile: "/etc/ann.keytab"})
+//	client, err := recipes.Connect(ctx, servers, recipes.WithSASL(mechanism))
+//
+// The package is a module of its own, because it depends on an implementation of Kerberos in Go, gokrb5.
+//
+// # What is promised
+//
+//   - Mutual authentication: the server proves its identity, too. Nothing is encrypted after the login: use TLS for that.
+//   - Few requests to the KDC: a service ticket serves all logins at a server until half of its life is over. Then each login asks
+//     for a new ticket, and goes on with the old one while the KDC does not answer. So an outage of the KDC costs no lease.
+//   - Named errors: see [ErrTicketExpired] and the others. All but [ErrKDCUnreachable] match recipes.ErrLoginRefused.
+//
+// # Limits
+//
+// Encryption types are those of AES. A keytab or a credential cache is read again for each new ticket, so that either may be
+// replaced while the program runs. Delegation is not supported.
+package saslkrb5

@@ -1,0 +1,170 @@
+package saslkrb5_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/contrib/saslkrb5"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+var annsAlone = zk.ACL{Perms: zk.PermAll, Scheme: "sasl", ID: "ann@" + realm}
+
+// A real ZooKeeper that demands Kerberos: with a keytab, a password and a credential cache. The lease outlives 20 reconnects, the later
+// ones without a KDC, because the ticket still stands.
+func TestLogins(t *testing.T) {
+	w := newWorld(t)
+	server := w.startServer()
+	w.runWith("secret\n", "kinit", "-c", w.path("cache"), "ann")
+	for name, cfg := range map[string]saslkrb5.Config{
+		"keytab":   {Principal: "ann@" + realm, KeytabFile: w.path("ann.keytab")},
+		"password": {Principal: "ann", Password: "secret"},
+		"cache":    {CacheFile: w.path("cache")},
+	} {
+		client, err := w.connect(server, w.mechanism(cfg), recipes.WithACL(annsAlone))
+		require.NoError(t, err, name)
+		lock, err := mutex.New(client, "/locks/"+name)
+		require.NoError(t, err)
+		lease, err := lock.Acquire(t.Context())
+		require.NoError(t, err, name)
+		acl, _, err := client.Conn().GetACL(lease.Path())
+		require.NoError(t, err)
+		require.Equal(t, []zk.ACL{annsAlone}, acl)
+		require.NoError(t, lease.Release())
+	}
+
+	cut, dial := dialled()
+	client, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", Password: "secret"}), recipes.WithDialer(dial))
+	require.NoError(t, err)
+	lock, err := mutex.New(client, "/lock")
+	require.NoError(t, err)
+	lease, err := lock.Acquire(t.Context())
+	require.NoError(t, err)
+	states, stop := client.Subscribe()
+	defer stop()
+	for i := range 20 {
+		if i == 10 {
+			w.stopKDC()
+		}
+		cut()
+		for state := range states {
+			if state == recipes.Reconnected {
+				break
+			}
+		}
+	}
+	require.NoError(t, context.Cause(lease.Context()))
+	require.NoError(t, lease.Release())
+}
+
+// Tickets that live for eight seconds are replaced after four, while logins go on. The lease outlives five of them.
+func TestTicketsAreReplaced(t *testing.T) {
+	w := newWorld(t, "ticket_lifetime = 8s")
+	server := w.startServer()
+	cut, dial := dialled()
+	client, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", KeytabFile: w.path("ann.keytab")}), recipes.WithDialer(dial))
+	require.NoError(t, err)
+	lock, err := mutex.New(client, "/lock")
+	require.NoError(t, err)
+	lease, err := lock.Acquire(t.Context())
+	require.NoError(t, err)
+	states, stop := client.Subscribe()
+	defer stop()
+	for range 20 {
+		time.Sleep(time.Second) //nolint:forbidigo // a ticket ages
+		cut()
+		for state := range states {
+			if state == recipes.Reconnected {
+				break
+			}
+		}
+	}
+	require.NoError(t, context.Cause(lease.Context()))
+	require.NoError(t, lease.Release())
+}
+
+// dialled returns a dialer, and a function that cuts its latest connection.
+func dialled() (cut func(), dialer zk.Dialer) {
+	var latest atomic.Pointer[net.Conn]
+	return func() { _ = (*latest.Load()).Close() }, func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := net.DialTimeout(network, address, timeout)
+		if err == nil {
+			latest.Store(&conn)
+		}
+		return conn, err
+	}
+}
+
+// Each failure has a name, which the error of Connect matches.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	server := w.startServer()
+	refused := func(want error, cfg saslkrb5.Config) {
+		t.Helper()
+		_, err := w.connect(server, w.mechanism(cfg))
+		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, err, recipes.ErrLoginRefused)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "Wr0ng")
+	}
+	refused(saslkrb5.ErrWrongKey, saslkrb5.Config{Principal: "ann", Password: "Wr0ng"})
+	refused(saslkrb5.ErrWrongKey, saslkrb5.Config{Principal: "eve", Password: "secret"})
+	refused(saslkrb5.ErrUnknownServer, saslkrb5.Config{Principal: "ann", Password: "secret", Service: "none"})
+	refused(recipes.ErrLoginRefused, saslkrb5.Config{Principal: "ann", Password: "secret", Service: "keeper"}) // not the server's key
+
+	w.runWith("secret\n", "kinit", "-c", w.path("short"), "-l", "2s", "ann")
+	expired := saslkrb5.Config{CacheFile: w.path("short")}
+	mechanism := w.mechanism(expired)
+	require.Eventually(t, func() bool {
+		client, err := recipes.Connect(t.Context(), []string{server}, mechanism)
+		if err == nil {
+			require.NoError(t, client.Close())
+		}
+		return err != nil
+	}, patience, 500*time.Millisecond)
+	refused(saslkrb5.ErrTicketExpired, expired)
+
+	w.stopKDC()
+	_, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", Password: "secret"}), recipes.WithConnectTimeout(5*time.Second))
+	require.ErrorIs(t, err, saslkrb5.ErrKDCUnreachable)
+	require.NotErrorIs(t, err, recipes.ErrLoginRefused)
+
+	w.startKDC("faketime", "-f", "+1h")
+	refused(saslkrb5.ErrClockSkew, saslkrb5.Config{Principal: "ann", Password: "secret"})
+}
+
+func TestNewRefusesBadInput(t *testing.T) {
+	w := &world{T: t, dir: t.TempDir()}
+	w.write("krb5.conf", "[libdefaults]\n default_realm = EXAMPLE.COM\n")
+	for want, cfg := range map[string]saslkrb5.Config{
+		"give one of Password, KeytabFile and CacheFile": {Principal: "ann"},
+		"one of Password, KeytabFile":                    {Principal: "ann", Password: "secret", KeytabFile: "x"},
+		`principal "": give user@REALM`:                  {Password: "secret"},
+		`principal "ann@": give user@REALM`:              {Principal: "ann@", Password: "secret"},
+		"leave Principal empty":                          {Principal: "ann", CacheFile: "x"},
+		"no such file":                                   {Principal: "ann", KeytabFile: w.path("none")},
+		"cache-none":                                     {CacheFile: w.path("cache-none")},
+		"configuration /none":                            {Principal: "ann", Password: "secret", ConfigFile: "/none"},
+	} {
+		if cfg.ConfigFile == "" {
+			cfg.ConfigFile = w.path("krb5.conf")
+		}
+		_, err := saslkrb5.New(cfg)
+		require.ErrorIs(t, err, recipes.ErrInvalidArgument)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	m, err := saslkrb5.New(saslkrb5.Config{Principal: "ann", Password: "secret", ConfigFile: w.path("krb5.conf")})
+	require.NoError(t, err)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		require.NotContains(t, fmt.Sprintf(verb, m), "secret")
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/zkrecipes/zkrecipes/examples/database"
+)
+
+var (
+	errUnknownGoods = errors.New("unknown goods")
+	errSoldOut      = errors.New("sold out")
+
+	// errStale is returned if a later holder of the lock has claimed the goods. Nothing was written.
+	errStale = errors.New("stale fencing token")
+)
+
+// store has the goods and the purchases. token is the fencing token of the last holder of the lock of the goods.
+type store struct{ *sql.DB }
+
+func openStore(ctx context.Context, file string) (*store, error) {
+	db, err := database.Open(ctx, file,
+		`CREATE TABLE IF NOT EXISTS goods (id NAME NOT NULL UNIQUE, stock INTEGER NOT NULL, token BIGINT NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS purchase (idempotency_key NAME NOT NULL UNIQUE, goods NAME NOT NULL, token BIGINT NOT NULL)`,
+		`INSERT NEW INTO goods (id, stock, token) VALUES ('1001', 100, 0)`)
+	if err != nil {
+		return nil, err
+	}
+	return &store{db.DB}, nil
+}
+
+// claim makes token the token of the goods. From then on the writes of all earlier holders fail. It comes before the
+// read: with a check at the write alone, two holders could read the same stock.
+func (s *store) claim(ctx context.Context, goods string, token int64) error {
+	isFound, err := database.Found(s.ExecContext(ctx,
+		`UPDATE goods SET token = ? WHERE id = ? AND token <= ?`, token, goods, token))
+	if err == nil && !isFound {
+		err = errStale
+	}
+	return wrap("claim", goods, err)
+}
+
+// receipt returns the token of the purchase with the given key, if there is one.
+func (s *store) receipt(ctx context.Context, key string) (token int64, ok bool, err error) {
+	err = s.QueryRowContext(ctx, `SELECT token FROM purchase WHERE idempotency_key = ?`, key).Scan(&token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return token, err == nil, wrap("receipt", key, err)
+}
+
+// read returns the stock of the goods.
+func (s *store) read(ctx context.Context, goods string) (stock int, err error) {
+	err = s.QueryRowContext(ctx, `SELECT stock FROM goods WHERE id = ?`, goods).Scan(&stock)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errUnknownGoods
+	}
+	return stock, wrap("read", goods, err)
+}
+
+// record sets the stock and adds the purchase, in one transaction, if the goods are still claimed with token.
+func (s *store) record(ctx context.Context, goods, key string, token int64, stock int) error {
+	tx, err := s.BeginTx(ctx, nil)
+	if err != nil {
+		return wrap("record", key, err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	isFound, err := database.Found(tx.ExecContext(ctx,
+		`UPDATE goods SET stock = ? WHERE id = ? AND token = ?`, stock, goods, token))
+	if err == nil && !isFound {
+		err = errStale
+	}
+	if err != nil {
+		return wrap("record", key, err)
+	}
+	if _, err := tx.ExecContext(ctx,
+		`INSERT INTO purchase (idempotency_key, goods, token) VALUES (?, ?, ?)`, key, goods, token); err != nil {
+		return wrap("record", key, err)
+	}
+	return wrap("record", key, tx.Commit())
+}
+
+func wrap(op, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", op, what, err)
+}

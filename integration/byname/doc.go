@@ -1,0 +1,10 @@
+// Package byname has what clients need that find servers by name: a [NameServer] that can fall silent, and a [Router], which
+// stands for several servers at one address and tells them apart by the name that a client asks for in TLS.
+//
+//	names, err := byname.StartNameServer()
+//	router, err := byname.StartRouter(map[string]string{"zk1.example.test": upstream, …})
+//	names.Set("zk1.example.test", netip.MustParseAddr("127.0.0.1"))
+//	net.DefaultResolver = byname.Resolver(names.Addr())
+//
+// All methods may be called concurrently.
+package byname

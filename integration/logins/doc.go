@@ -1,0 +1,2 @@
+// Package logins tests how clients log in at real servers.
+package logins

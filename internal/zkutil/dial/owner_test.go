@@ -1,0 +1,22 @@
+package dial
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// testOwner is an Owner with a fixed patience, which counts the panics.
+type testOwner struct {
+	patience time.Duration
+	panics   atomic.Int32 // of the user's functions
+}
+
+func (o *testOwner) Patience() time.Duration                        { return o.patience }
+func (*testOwner) LimitDial(p time.Duration) (time.Duration, error) { return p, nil }
+func (*testOwner) RoundPause() time.Duration                        { return 0 }
+func (*testOwner) IsSaving() bool                                   { return false }
+func (o *testOwner) OnPanic(any, []byte)                            { o.panics.Add(1) }
+func (*testOwner) OnFailure(error, bool)                            {}
+
+// pass waits in virtual time.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time

@@ -1,0 +1,32 @@
+package election
+
+import (
+	"errors"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+)
+
+// Callbacks returns a new, empty order of callbacks. Inside such callbacks, Wait of the candidate does not wait.
+func (c *Candidate) Callbacks() *session.Callbacks {
+	return c.queue.Session.CallbacksIn(c.scope)
+}
+
+// Call runs a function of the user in a separate goroutine and waits for the end of the function. Inside the function, Wait of the
+// candidate does not wait. onPanic turns a panic into the error that Call returns. A function that ends its goroutine
+// (runtime.Goexit) also causes an error.
+func (c *Candidate) Call(fn func() error, onPanic func(value any, stack []byte) error) (err error) {
+	err = errors.New("the function has ended its goroutine")
+	done := make(chan struct{})
+	go func() { // ends with the user's function; joined below
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = onPanic(v, zkutil.StackWithoutScopes())
+			}
+		}()
+		zkutil.RunUserCode(func() { err = fn() }, c.queue.Session.Scope(), c.scope)
+	}()
+	<-done
+	return err
+}

@@ -1,0 +1,20 @@
+// Package election runs the campaigns of leader elections: a [Candidate] has one term of leadership after the other, each
+// a hold of a queue.
+//
+// # Promises
+//
+//   - The znode of a term outlives the leader's work: it stays until Candidate.Vacate, which the recipe calls when the work
+//     has ended. So no successor leads beside a leader that still steps down.
+//   - A campaign goes on without a server, and after refusals, until Candidate.Stop or the end of the session.
+//   - After a refusal the candidate leaves the queue until the next attempt, so that a candidate that can't lead keeps no
+//     other from leading.
+//   - A term that a suspended connection has ended keeps its znode, and the next term begins on that znode if it still exists.
+//   - A candidate with a priority yields to a higher priority, and to a transfer, by the same step-down, and joins again at the
+//     tail. A request to yield never concerns a candidate without a priority.
+//
+// # Concurrency
+//
+// All methods of a Candidate may be called concurrently, except that AwaitTerm, AwaitTermAfter and Vacate belong to the
+// goroutine of the campaign. Candidate.mu protects the state of a candidate. No request is sent and no function of the user
+// runs under Candidate.mu.
+package election

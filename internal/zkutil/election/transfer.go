@@ -1,0 +1,121 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+)
+
+// transferPause is when to look again although nobody has come or gone: a request may have met another one, and not be written.
+const transferPause = time.Second
+
+// Transfer asks all candidates ahead of the candidate with an id to yield, and returns when that candidate is the first. The caller need not take
+// part. If candidates of a higher priority are behind, the target is asked to stay, so that they do not ask the new leader to yield: unless
+// a candidate without a priority stands directly behind the target of latches. Rivals behind such a candidate do not ask until it has left.
+func Transfer(ctx context.Context, q *queue.Queue, id string) error {
+	ctx, cancel := q.Session.WhileOpen(ctx)
+	defer cancel()
+	for {
+		target, err := findCandidate(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		contenders, changed, err := q.ListAndWatch(ctx)
+		if err != nil {
+			return err
+		}
+		asked, isFirst, err := toAskFor(q, contenders, target)
+		if err == nil && !isFirst {
+			err = askAll(ctx, q, contenders, asked, target)
+		}
+		if err == nil && !isFirst {
+			awaitEither(ctx, changed.Fired(), nil, transferPause)
+			if ctx.Err() != nil {
+				err = zkutil.EndOf(ctx)
+			}
+		}
+		q.Session.ReleaseWatch(changed)
+		if err != nil || isFirst {
+			return err
+		}
+	}
+}
+
+// findCandidate returns the name of the znode of the candidate with an id.
+func findCandidate(ctx context.Context, q *queue.Queue, id string) (name string, err error) {
+	participants, err := q.Participants(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range participants {
+		if string(p.Data) != id {
+			continue
+		}
+		if name != "" {
+			return "", fmt.Errorf("%w: more than one has the id %q", zkutil.ErrNoCandidate, id)
+		}
+		_, name = zkutil.Split(p.Path)
+	}
+	if name == "" {
+		return "", fmt.Errorf("%w: nobody has the id %q", zkutil.ErrNoCandidate, id)
+	}
+	return name, nil
+}
+
+// toAskFor returns the indexes of those whom to ask to yield to the target: first the waiting candidates, and the leader when nobody else
+// is in between.
+func toAskFor(q *queue.Queue, contenders []queue.Contender, target string) (asked []int, isFirst bool, err error) {
+	own := slices.IndexFunc(contenders, func(c queue.Contender) bool { return c.Name == target })
+	if own <= 0 {
+		return nil, own == 0, nil // the target has changed its znode since it was found: another look
+	}
+	for i, other := range contenders[:own] {
+		if _, isSteered := other.Priority(); !isSteered {
+			return nil, false, fmt.Errorf("%w: %s", zkutil.ErrNotSteered, zkutil.Printable(other.Name))
+		}
+		if !mayWrite(q, contenders, i) { // the target itself
+			return nil, false, fmt.Errorf("%w: %s", zkutil.ErrNotSteered, zkutil.Printable(target))
+		}
+		if i > 0 || own == 1 {
+			asked = append(asked, i)
+		}
+	}
+	return asked, false, nil
+}
+
+// askAll asks the target to stay if candidates of a higher priority are behind, and then the others to yield, the leader last.
+func askAll(ctx context.Context, q *queue.Queue, contenders []queue.Contender, asked []int, target string) error {
+	own := slices.IndexFunc(contenders, func(c queue.Contender) bool { return c.Name == target })
+	priority, isSteered := contenders[own].Priority()
+	isRivalled := slices.ContainsFunc(contenders[own:], func(c queue.Contender) bool {
+		theirs, _ := c.Priority()
+		return theirs > priority
+	})
+	if isSteered && isRivalled && mayWrite(q, contenders, own) {
+		last := contenders[len(contenders)-1].Name
+		if err := request(ctx, q, contenders, own, queue.Yield{Target: last, IsStay: true}); err != nil {
+			return explainRefusal(err, "stay", target)
+		}
+	}
+	for _, i := range slices.Backward(asked) {
+		if err := askToYield(ctx, q, contenders, i, target, true); err != nil {
+			return explainRefusal(err, "yield", contenders[i].Name)
+		}
+	}
+	return nil
+}
+
+// explainRefusal adds the refused request to an error of a candidate's ACL.
+func explainRefusal(err error, what, name string) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("ask %s to %s: %w", zkutil.Printable(name), what, err)
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package permits_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// The connection is lost when the permit is taken and the turn is about to be passed on: the permit is returned in the same
+// instant, not when the deletion of the turn times out. The turn is deleted after the reconnect, and not before that does another
+// contender have it.
+func TestPermitInHandIsReturnedWithoutAConnection(t *testing.T) {
+	for _, lost := range []zktest.Loss{zktest.RequestLost, zktest.ReplyLost} {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			s := locks.SemaphoreOf(b, b.Troubled(recipes.WithSessionTimeout(time.Minute)), 2)
+			b.Release(bubble.Acquire(b, s.Acquire))
+			isDone := false
+			b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+				if r.Op != zktest.OpDelete || !strings.HasPrefix(r.Path, locks.Turns+"/") || isDone {
+					return zktest.Fault{}
+				}
+				isDone = true
+				time.AfterFunc(0, func() { b.Srv.Stop(b.Srv.Addr()) })
+				return zktest.Fault{Lost: lost}
+			})
+			start := time.Now()
+			lease := bubble.Acquire(b, s.Acquire)
+			require.True(b, isDone)
+			require.Equal(b, start, time.Now(), "at once")
+			b.Stands(lease)
+			require.NoError(b, b.Srv.Restart(b.Srv.Addr()))
+			bubble.Pass(5 * time.Second)
+			require.Empty(b, b.Queue(locks.Turns))
+			b.Release(lease)
+			locks.RequireNoPermits(b)
+		})
+	}
+}
+
+// Permits are taken a few at a time. Others take their places meanwhile, more of them than are taken at a time: the request takes
+// none, at once, and leaves nothing.
+func TestManyPermitsAreTakenByOthersMeanwhile(t *testing.T) {
+	for _, n := range []int{16, 17, 40} {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			s := locks.SemaphoreOf(b, b.Client(), n)
+			b.Release(bubble.Acquire(b, s.Acquire))
+			isDone := false
+			b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+				if r.Op == zktest.OpCreate2 && strings.HasPrefix(r.Path, locks.Permits+"/") && !isDone {
+					isDone = true
+					for i := range n {
+						b.Srv.Put(fmt.Sprintf("%s/other-%d-lease-0000000000", locks.Permits, i), nil)
+					}
+				}
+				return zktest.Fault{}
+			})
+			start := time.Now()
+			_, err := s.TryAcquireN(b.Context(), n)
+			require.ErrorIs(b, err, recipes.ErrNotAcquired)
+			require.Equal(b, start, time.Now())
+			require.Len(b, b.Queue(locks.Permits), n, "those of the others")
+			require.Empty(b, b.Queue(locks.Turns))
+		})
+	}
+}
+
+// More permits than are taken at a time, and more than twice as many, in one request.
+func TestManyPermits(t *testing.T) {
+	for _, n := range []int{15, 16, 17, 33} {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			s := locks.SemaphoreOf(b, b.Client(), n)
+			start, held := time.Now(), bubble.Acquire(b, locks.Many(s, n))
+			require.Len(b, b.Queue(locks.Permits), n)
+			shown, err := s.Participants(b.Context())
+			require.NoError(b, err)
+			require.Len(b, shown, n)
+			locks.ReleaseAll(b, held)
+			require.Equal(b, start, time.Now())
+			locks.RequireNoPermits(b)
+		})
+	}
+}
+
+// The first permit changes hands while somebody waits for a permit in the second: the error names who has it now.
+func TestHolderOfTheLatestFirstPermit(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		first := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("one")).Acquire)
+		second := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("two")).Acquire)
+		waiter := locks.SemaphoreOf(b, b.Client(), 2)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		waiting := bubble.Waiting(b, ctx, locks.Many(waiter, 2))
+		bubble.Pass(10 * time.Second)
+		b.Release(first)
+		bubble.Pass(10 * time.Second)
+		got := bubble.Receive(b, waiting)
+		wait, ok := zkutil.AsType[*recipes.WaitError](got.Err)
+		require.True(b, ok)
+		require.Equal(b, second.Path(), wait.Holder.Path)
+		require.Equal(b, time.Minute, wait.Waited)
+		b.Release(second)
+		bubble.Pass(bubble.Moment)
+		locks.RequireNoPermits(b)
+	})
+}
+
+// One waits for its turn, and then for a permit: the error is about the permit, not about who had the turn before.
+func TestHolderWhenTheTurnHasCome(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		held := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 1).Acquire)
+		ahead, leave := context.WithCancel(b.Context())
+		before := bubble.Waiting(b, ahead, locks.SemaphoreOf(b, b.Client(), 1).Acquire)
+		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+		defer cancel()
+		waiting := bubble.Waiting(b, ctx, locks.SemaphoreOf(b, b.Client(), 1).Acquire)
+		turn := b.Queue(locks.Turns)[0]
+		bubble.Pass(5 * time.Second)
+		leave()
+		require.ErrorIs(b, bubble.Receive(b, before).Err, context.Canceled)
+		wait, ok := zkutil.AsType[*recipes.WaitError](bubble.Receive(b, waiting).Err)
+		require.True(b, ok)
+		require.NotEqual(b, turn, wait.Holder.Path)
+		require.Equal(b, held.Path(), wait.Holder.Path)
+		require.Equal(b, 1, wait.Position)
+		b.Release(held)
+		bubble.Pass(bubble.Moment)
+		locks.RequireNoPermits(b)
+	})
+}
+
+// Paths that begin alike are different paths.
+func TestSharedLimitBesideTheSemaphore(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		for limit, isRefused := range map[string]bool{
+			locks.Semaphore + "-limit": false, locks.Semaphore + "limit": false, locks.Semaphore + "/locks": true, locks.Semaphore + "/limit": true, locks.Semaphore: true,
+		} {
+			s, err := semaphore.New(client, locks.Semaphore, 1, semaphore.WithSharedLimit(limit))
+			if isRefused {
+				require.ErrorIs(b, err, recipes.ErrInvalidArgument, limit)
+				continue
+			}
+			require.NoError(b, err, limit)
+			b.Release(bubble.Acquire(b, s.Acquire))
+		}
+	})
+}
+
+// Other znodes below the directory of the permits, among them contenders of other locks, are no permits.
+func TestOtherZnodesBesidePermits(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		for _, name := range []string{"x-lock-0000000000", "lease", "lease-000000000", "release-", "lease-0000000000x", "latch-0000000000"} {
+			b.Srv.Put(locks.Permits+"/"+name, nil)
+		}
+		s := locks.SemaphoreOf(b, b.Client(), 1)
+		lease := bubble.Acquire(b, s.TryAcquire)
+		shown, err := s.Participants(b.Context())
+		require.NoError(b, err)
+		require.Len(b, shown, 1)
+		b.Release(lease)
+	})
+}

@@ -1,0 +1,275 @@
+package permits
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+)
+
+// Pool is the permits of a semaphore: Curator's layout in two directories. A contender for permits first acquires Turn, which is a mutex,
+// and keeps the turn while waiting for room and taking its permits. So contenders are served in the order of their arrival, however many
+// permits each of them wants.
+//
+// The znodes of the permits alone decide who holds a permit: the contenders with the lowest numbers, as many as the limit says. So the
+// limit is kept even if a contender loses its turn and does not know of the loss yet.
+type Pool struct {
+	Turn  *queue.Queue // of the contenders for permits
+	Taken *queue.Queue // of the holders of permits; Acquire sets the rule
+	Limit func(ctx context.Context) (Limit, error)
+}
+
+// Limit is the number of permits.
+type Limit struct {
+	N       int
+	Changed *session.Watch // fires when N may have changed; nil: N never changes
+}
+
+func (l Limit) mayHaveChanged() bool { return l.Changed != nil && l.Changed.HasFired() }
+
+// changed returns a channel that is closed when N may have changed, or nil if N never changes.
+func (l Limit) changed() <-chan struct{} {
+	if l.Changed == nil {
+		return nil
+	}
+	return l.Changed.Fired()
+}
+
+// UpTo returns the rule of permits: the first n contenders of the queue wait for nobody.
+func UpTo(n int) queue.Rule {
+	return func(_ []queue.Contender, own int) int { return max(own-n, -1) }
+}
+
+// Acquire waits until n permits are free and no earlier contender waits, and takes all n permits, as a part of an acquisition, which the
+// caller has to end. After an error the caller has no permit. If ctx ends first, the error is an InterruptedError.
+func (p *Pool) Acquire(ctx context.Context, n int, mayWait bool, a *session.Acquisition) ([]*session.Entry, error) {
+	s := p.Turn.Session
+	caller, startedAt := ctx, time.Now()
+	ctx, cancel := s.WhileOpen(ctx)
+	defer cancel()
+	s.Retain()
+	defer s.Release()
+	place, err := p.Turn.TakePlace(ctx, p.bytes(n), mayWait)
+	if err != nil {
+		return nil, queue.Interrupted(caller, err, queue.WaitStatus{}, startedAt)
+	}
+	defer place.End()
+	policy := s.Config().Retry
+	policy.MaxElapsed = 0 // because the time spent in the queue is no failure
+	isLost := func(err error) bool { return errors.Is(err, zkutil.ErrContenderLost) }
+	status := queue.NewWaitStatus(p.Turn, startedAt)
+	status.SetHolders(p.Taken)
+	entries, err := zkutil.RepeatWhile(ctx, policy, isLost, func() ([]*session.Entry, error) {
+		turn, err := p.Turn.JoinAndWait(ctx, place, mayWait, status)
+		if err != nil {
+			return nil, err
+		}
+		status.Position, status.Holder = 1, queue.Participant{}
+		entries, err := p.takeInTurn(ctx, turn, place, n, mayWait, status)
+		if err == nil {
+			err = p.handOver(ctx, turn, entries)
+		}
+		if err != nil {
+			leaveAll(ctx, p.Turn.Session, []*session.Entry{turn}) // waits, so that our own turn is not in the way of our next request
+		}
+		return entries, err
+	})
+	a.SetAhead(status.Ahead)
+	return entries, queue.Interrupted(caller, err, *status, startedAt)
+}
+
+// handOver passes the turn on, and fails if the permits have been lost meanwhile.
+func (p *Pool) handOver(ctx context.Context, turn *session.Entry, entries []*session.Entry) error {
+	p.passTurn(ctx, turn)
+	isOld := func(entry *session.Entry) bool { return time.Since(entry.GrantedAt()) > session.WatchOwnAfter }
+	if !slices.ContainsFunc(entries, isOld) {
+		return nil
+	}
+	return p.checkTaken(ctx, entries) // because a deletion since the grant may not be known yet
+}
+
+// passTurn leaves the turn after the permits are taken, and waits until the znode of the turn is gone, so that the znode is not in the way
+// of our next request. Without a connection passTurn does not wait: the permits are good meanwhile.
+func (p *Pool) passTurn(ctx context.Context, turn *session.Entry) {
+	s := p.Turn.Session
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if !s.Background(func(tasks context.Context) { // ends with passTurn
+		for now := s.Snapshot(); ; now = s.Snapshot() {
+			if !s.IsConnected() {
+				stop()
+				return
+			}
+			select {
+			case <-now.Changed:
+			case <-ctx.Done():
+				return
+			case <-tasks.Done():
+				return
+			}
+		}
+	}) {
+		return // the session has ended, and its holds with it
+	}
+	leaveAll(ctx, p.Turn.Session, []*session.Entry{turn})
+}
+
+// checkTaken fails if one of the permits has been lost. The session may not know of the loss yet, so checkTaken looks for the znodes.
+func (p *Pool) checkTaken(ctx context.Context, entries []*session.Entry) error {
+	taken, err := session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		leaveAll(ctx, p.Taken.Session, entries)
+		return err
+	}
+	for _, entry := range entries {
+		_, name := zkutil.Split(entry.Path())
+		if !slices.ContainsFunc(taken, func(c queue.Contender) bool { return c.Name == name }) {
+			leaveAll(ctx, p.Taken.Session, entries)
+			return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
+		}
+	}
+	return checkAll(ctx, p.Taken.Session, entries)
+}
+
+// takeInTurn takes n permits while the turn is held. After a loss of the turn somebody else may have the turn, and the error makes the
+// contender join again at the tail. The loss ends the wait, but no request under way: a caller that fails returns when its permits are
+// gone, including those of a lost turn.
+func (p *Pool) takeInTurn(ctx context.Context, turn *session.Entry, place *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
+	entries, err := p.awaitRoom(ctx, turn, place, n, mayWait, status)
+	loss := turn.Loss()
+	if loss == nil || ctx.Err() != nil || errors.Is(loss, zkutil.ErrClosed) {
+		return entries, err
+	}
+	leaveAll(ctx, p.Taken.Session, entries)
+	return nil, zkutil.ContenderLost(loss)
+}
+
+// awaitRoom waits until n permits are free, and takes n permits. The first look needs no watch. Before the wait, awaitRoom sets a watch and
+// looks again, because permits may have become free in between.
+func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, place *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
+	s := p.Taken.Session
+	limit, err := p.Limit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var freed *session.Watch // fires when a permit was given back; nil: not set yet
+	defer func() {
+		s.ReleaseWatch(limit.Changed)
+		s.ReleaseWatch(freed)
+	}()
+	for {
+		now := s.Snapshot()
+		entries, missing, err := p.tryTake(ctx, place, n, limit.N, status)
+		if !errors.Is(err, zkutil.ErrNotAcquired) {
+			return entries, err
+		}
+		if status.Ahead == 0 {
+			status.Ahead = missing
+		}
+		if !mayWait {
+			return nil, err
+		}
+		if freed != nil && !freed.HasFired() && !limit.mayHaveChanged() {
+			if err := p.awaitChange(ctx, now, freed.Fired(), limit.changed(), turn, status); err != nil {
+				return nil, err
+			}
+		}
+		s.ReleaseWatch(limit.Changed)
+		if limit, err = p.Limit(ctx); err != nil {
+			return nil, err
+		}
+		s.ReleaseWatch(freed)
+		if freed, err = p.watchTaken(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// watchTaken returns a watch that fires when a permit was taken or given back.
+func (p *Pool) watchTaken(ctx context.Context) (*session.Watch, error) {
+	return session.Repeat(ctx, p.Taken.Session, func() (*session.Watch, error) {
+		return p.Taken.Session.WatchArrival(ctx, p.Taken.Dir)
+	})
+}
+
+// awaitChange blocks until one of the channels is closed or the client has another connection, and fails when the turn is lost.
+func (p *Pool) awaitChange(ctx context.Context, before session.Snapshot, a, b <-chan struct{}, turn *session.Entry, status *queue.WaitStatus) error {
+	s := p.Taken.Session
+	slow, long := time.NewTimer(status.UntilSlow()), time.NewTimer(queue.HolderAfter-status.Waited())
+	defer slow.Stop()
+	defer long.Stop()
+	for now := before; now.Epoch == before.Epoch && now.ID == before.ID; now = s.Snapshot() {
+		select {
+		case <-a:
+			return nil
+		case <-b:
+			return nil
+		case <-now.Changed:
+		case <-slow.C:
+			status.WarnIfSlow(p.Turn, turn.Path())
+			slow.Reset(status.UntilSlow())
+		case <-long.C:
+			p.readHolder(ctx, status)
+		case <-turn.Context().Done():
+			return zkutil.ContenderLost(context.Cause(turn.Context())) //nolint:contextcheck // the turn has a context of its own
+		case <-ctx.Done():
+			return zkutil.Interrupted(ctx, nil)
+		}
+	}
+	return nil
+}
+
+// recordFirst records the first permit.
+func (p *Pool) recordFirst(taken []queue.Contender, status *queue.WaitStatus) {
+	if len(taken) == 0 {
+		status.SetHolder(queue.Participant{})
+	} else if path := zkutil.Join(p.Taken.Dir, taken[0].Name); status.Holder.Path != path {
+		status.SetHolder(queue.Participant{Path: path})
+	}
+}
+
+// readHolder reads the holder of the first permit, unless the holder is known. After a failure the holder stays unknown.
+func (p *Pool) readHolder(ctx context.Context, status *queue.WaitStatus) {
+	path := status.Holder.Path
+	if path == "" || status.Holder.Token != 0 {
+		return
+	}
+	if node, err := p.Taken.Session.ReadPeer(ctx, path); err == nil {
+		status.SetHolder(queue.ParticipantOf(path, node))
+	}
+}
+
+// tryTake takes n permits if n permits are free. Otherwise tryTake returns ErrNotAcquired and how many permits have to be given back first,
+// takes none, and records the first permit in status.
+func (p *Pool) tryTake(ctx context.Context, place *budget.Reservation, n, limit int, status *queue.WaitStatus) (entries []*session.Entry, missing int, err error) {
+	taken, err := session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, 0, err
+	}
+	if missing = len(taken) + n - limit; missing > 0 {
+		p.recordFirst(taken, status)
+		return nil, missing, zkutil.ErrNotAcquired
+	}
+	q := *p.Taken
+	q.Rule = UpTo(limit)
+	entries, err = acquireAll(ctx, &q, place, n)
+	return entries, 1, err
+}
+
+// bytes returns the cost of n permits and of the turn in which the permits are taken. All these bytes are reserved before the turn, so that
+// no holder of the turn waits for bytes.
+func (p *Pool) bytes(n int) int {
+	each := p.Taken.ZnodeBytes()
+	if n > math.MaxInt/each/2 {
+		return math.MaxInt
+	}
+	return p.Turn.ZnodeBytes() + n*each
+}

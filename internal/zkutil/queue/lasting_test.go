@@ -1,0 +1,121 @@
+package queue_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+)
+
+// A lock named after a key that somebody else chooses must not block the lock above it.
+func TestPathWithTheNameOfAContenderIsRefused(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		const contender = "_c_8e3b5d3e-5b0c-4c7e-9c3b-0a2b4c6d8e0f-lock-0000000000"
+		client := f.Client()
+		for _, key := range []string{contender, contender + "/x", "x/" + contender + "/y", "lock-0000000000", "x-lease-0000000001", "0__lock__0000000001"} {
+			_, err := mutex.New(client, locks.Path+"/"+key)
+			require.ErrorIs(f, err, recipes.ErrInvalidPath, key)
+			require.ErrorIs(f, err, recipes.ErrInvalidArgument, key)
+			require.ErrorContains(f, err, "has the name of a contender, and would block a lock or an election on "+locks.Path, key)
+		}
+		for _, key := range []string{"block-0000000012", "lock-1", "lock-", "lock-0000000000x"} {
+			m, err := mutex.New(client, locks.Path+"/"+key)
+			require.NoError(f, err, key)
+			require.NoError(f, locks.Acquire(f.T, m).Release())
+		}
+		require.NoError(f, locks.Acquire(f.T, f.Mutex(client)).Release(), "the lock above")
+
+		_, err := mutex.New(f.Client(recipes.WithNamespace("team/lock-0000000000")), locks.Path)
+		require.ErrorIs(f, err, recipes.ErrInvalidPath)
+	})
+}
+
+// A znode of another program, with a name that only ends as that of a contender, is no contender.
+func TestForeignWordsBeforeTheMarker(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		f.Srv.Put(locks.Path+"/block-0000000012", nil)
+		f.Srv.Put(locks.Path+"/_c_x_lock-0000000000", nil)
+		lease := locks.Acquire(f.T, f.Mutex(f.Client()))
+		participants, err := f.Mutex(f.Client()).Participants(f.Context())
+		require.NoError(f, err)
+		require.Len(f, participants, 1)
+		require.NoError(f, lease.Release())
+	})
+}
+
+// Nobody can hold a lock behind a znode that is not ephemeral, so that is said wherever somebody may look. Once it is
+// deleted, the lock goes on.
+func TestWaitForAZnodeThatIsNotEphemeral(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		const lasting = locks.Path + "/lock-0000000000"
+		f.Srv.Put(lasting, []byte("by hand"))
+		log := &testkit.Log{}
+		since := time.Now()
+		m := f.Mutex(f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn))))
+		ctx, cancel := context.WithTimeout(f.Context(), 90*time.Second)
+		defer cancel()
+		_, err := m.Acquire(ctx)
+		require.ErrorIs(f, err, context.DeadlineExceeded)
+		require.ErrorIs(f, err, recipes.ErrNotEphemeral)
+		require.ErrorContains(f, err, "context deadline exceeded; behind a znode that is not ephemeral: "+lasting)
+		wait, ok := zkutil.AsType[*recipes.WaitError](err)
+		require.True(f, ok)
+		require.True(f, wait.Holder.NotEphemeral)
+		require.Equal(f, "by hand", wait.Holder.ID)
+		require.Equal(f, []string{
+			`level=WARN msg="slow wait" path=/locks/a waited=1m0s position=2 waiters=1 holder="by hand" since=` + locks.Stamp(since) +
+				` err="behind a znode that is not ephemeral: ` + lasting + `"`,
+		}, locks.TakeLog(log))
+
+		waiting := f.Waiting(f.Context(), m)
+		participants, err := m.Participants(f.Context())
+		require.NoError(f, err)
+		require.Len(f, participants, 2)
+		require.True(f, participants[0].NotEphemeral)
+		require.False(f, participants[1].NotEphemeral)
+		f.Srv.Delete(lasting)
+		require.NoError(f, f.Granted(waiting).Release())
+	})
+}
+
+// The waiter directly behind such a znode knows of it, although others are ahead; those behind that waiter do not. When the znode
+// has gone, the waiter does not go on to blame it.
+func TestWaitForAZnodeInTheMiddleThatIsNotEphemeral(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		first := locks.Acquire(f.T, f.Mutex(f.Client()))
+		number := first.Path()[len(first.Path())-10:]
+		lasting := locks.Path + "/x-lock-" + number // the same number, and behind by its name
+		f.Srv.Put(lasting, nil)
+		require.Less(f, first.Path(), lasting)
+		wait := func(limit time.Duration) <-chan locks.Result {
+			ctx, cancel := context.WithTimeout(f.Context(), limit)
+			f.Cleanup(cancel)
+			return f.Waiting(ctx, f.Mutex(f.Client()))
+		}
+		directly, behind, later := wait(time.Minute), wait(time.Minute/2), wait(time.Hour)
+		got := f.Outcome(directly)
+		require.ErrorIs(f, got.Err, recipes.ErrNotEphemeral)
+		require.ErrorContains(f, got.Err, lasting)
+		waitError, _ := zkutil.AsType[*recipes.WaitError](got.Err)
+		require.Equal(f, 3, waitError.Position)
+		require.Equal(f, first.Path(), waitError.Holder.Path)
+		got = f.Outcome(behind)
+		require.ErrorIs(f, got.Err, context.DeadlineExceeded)
+		require.NotErrorIs(f, got.Err, recipes.ErrNotEphemeral)
+		bubble.Pass(time.Minute)
+		f.Srv.Delete(lasting)
+		got = f.Outcome(later)
+		require.ErrorIs(f, got.Err, context.DeadlineExceeded)
+		require.NotErrorIs(f, got.Err, recipes.ErrNotEphemeral, "it waits for the holder now")
+		require.NoError(f, first.Release())
+	})
+}

@@ -1,0 +1,29 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// A client leaves a server that loses the answers to a create and to the list behind it, and goes on answering pings. Answers come
+// in the order of the requests, so that of a ping shows that the others are lost.
+func TestLostAnswersBesideAnsweredPings(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		client := f.Client()
+		f.Srv.DropAnswer(zktest.OpCreate2, 1)
+		f.Srv.DropAnswer(zktest.OpGetChildren2, 1)
+		ctx, cancel := context.WithTimeout(f.Context(), time.Hour)
+		defer cancel()
+		lease, err := f.Mutex(client).Acquire(ctx)
+		require.NoError(f, err)
+		require.Len(f, f.Contenders(), 1)
+		require.NoError(f, lease.Release())
+		require.Empty(f, f.Contenders())
+	})
+}

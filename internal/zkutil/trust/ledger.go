@@ -1,0 +1,306 @@
+package trust
+
+import (
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// Ledger records the evidence for a live session: the timeouts granted by servers, the writes committed by the
+// quorum, and the requests still unanswered. [Ledger.Until] is the result, and [Ledger.Decide] says which
+// actions are due.
+//
+// A Ledger has no lock and no clock: the owner calls every method under one lock, with times of one [Clock].
+type Ledger struct {
+	isOwn          bool          // the connection is, so that its frames are seen
+	isBound        bool          // the session ends with its connection
+	timeout        time.Duration // granted in the latest handshake, before that asked for; 0 while unknown
+	createdTimeout time.Duration // granted in the handshake that made the session; 0 while unknown
+	leastTimeout   time.Duration // the least that any server has granted; 0 while unknown
+	hasConnected   bool
+	inUseSince     time.Time // when the current use began: something is held, awaited or asked for
+	heldSince      time.Time // when the current or latest period of holding began
+	jitter         float64   // from 0 to 1, of the next audit
+
+	record // of the present session
+}
+
+// record is the evidence for one session.
+type record struct {
+	until                   time.Time     // the session is alive until then
+	proofSentAt             time.Time     // when the latest committed write was sent
+	proofCameAt             time.Time     // when the answer to the latest proof came
+	answeredAt              time.Time     // when a request was last answered
+	beatsSentAt             []time.Time   // when the heartbeats in flight were sent
+	lastBeatAt              time.Time     // when the latest heartbeat was sent; zero: a plain one is needed
+	lastAuditAt             time.Time     // when watches were last checked at the leader
+	lastReadAt              time.Time     // when watches were last read at the client's server
+	readsSentAt             time.Time     // when the reads in flight were sent; zero: none
+	isReadingInTurns        bool          // more watches than are read at a time
+	leftServerAt            time.Time     // when the client last left a silent server
+	commitTook              time.Duration // how long commits took recently
+	lastTook                time.Duration // how long the latest answer to a write took
+	lostHandshakeAt         time.Time     // when a handshake began whose answer was lost; zero: none since the latest answered handshake
+	limitAfterLostHandshake time.Time     // no write sent before lostHandshakeAt proves the session beyond this time
+	gaps                    Gaps          // of an adopted connection, whose frames are not seen
+}
+
+// NewLedger returns the ledger of a session yet to be created. timeout is the timeout asked for, 0 while
+// unknown. isOwn means that all frames of the connection are seen. jitter, from 0 to 1, delays the first audit.
+func NewLedger(timeout time.Duration, isOwn bool, jitter float64) Ledger {
+	return Ledger{timeout: timeout, isOwn: isOwn, jitter: jitter}
+}
+
+// Timeout returns the session timeout of the latest handshake; before the first, the timeout asked for; 0 while
+// unknown.
+func (l *Ledger) Timeout() time.Duration { return l.timeout }
+
+// Lifetime returns the session timeout T on which all trust is based. A server keeps a session for the timeout
+// of the latest handshake, but a new leader uses the timeout of the session's creation
+// (ZKDatabase.sessionsWithTimeouts): the shorter of the two counts.
+func (l *Ledger) Lifetime() time.Duration {
+	if l.createdTimeout > 0 {
+		return min(l.timeout, l.createdTimeout)
+	}
+	return l.timeout
+}
+
+// LongestLifetime returns the longest time for which any server may keep the session after the latest request.
+func (l *Ledger) LongestLifetime() time.Duration { return max(l.timeout, l.createdTimeout) }
+
+// Period returns the time between two heartbeats.
+func (l *Ledger) Period() time.Duration {
+	switch {
+	case l.timeout == 0:
+		return DefaultPeriod
+	case !l.hasConnected: // only asked for, and perhaps less than any server grants
+		return max(l.timeout/BeatsPerTimeout, time.Second)
+	default:
+		return l.Lifetime() / BeatsPerTimeout
+	}
+}
+
+// PatienceToSave returns how long a handshake may take while a hold can be saved: if the answer is lost, trust
+// may have to end as early as [Ledger.OnLostHandshake] says.
+func (l *Ledger) PatienceToSave() time.Duration {
+	if l.leastTimeout > 0 {
+		return min(l.Period(), l.leastTimeout/BeatsPerTimeout)
+	}
+	return l.Period()
+}
+
+// Until returns until when the session is proven alive, the zero Time before the first proof.
+func (l *Ledger) Until() time.Time { return l.until }
+
+// ProofSentAt returns when the latest proof of the present session was sent, the zero Time before the first.
+func (l *Ledger) ProofSentAt() time.Time { return l.proofSentAt }
+
+// Stands reports whether the session is proven alive at a moment, which is never true while the timeout is
+// unknown.
+func (l *Ledger) Stands(now time.Time) bool { return l.timeout > 0 && now.Before(l.until) }
+
+// IsThin reports whether a new hold needs another proof, because the latest proof came more than T/6 ago and
+// ends within T/3: with a slow quorum, the hold might end before the next proof.
+func (l *Ledger) IsThin(now time.Time) bool {
+	return l.timeout > 0 && now.Sub(l.proofCameAt) > l.Period() && l.until.Sub(now) < l.Lifetime()/3
+}
+
+// OnTimeout records the session timeout granted by a handshake, to a new session or to the previous session.
+func (l *Ledger) OnTimeout(granted time.Duration, isNewSession bool) {
+	l.timeout = granted
+	if l.leastTimeout == 0 || granted < l.leastTimeout {
+		l.leastTimeout = granted
+	}
+	if isNewSession {
+		l.createdTimeout = granted
+	}
+}
+
+// SetBound records whether the session ends with its connection, because the servers resume none: see wire.Wire.IsBound.
+func (l *Ledger) SetBound(isBound bool) { l.isBound = isBound }
+
+// IsBound reports whether the session ends with its connection.
+func (l *Ledger) IsBound() bool { return l.isBound }
+
+// OnNewSession begins the record of another session. What has proven the one before proves nothing of this one.
+func (l *Ledger) OnNewSession(now time.Time) { l.record = record{lastAuditAt: now, lastReadAt: now} }
+
+// OnHandshake records, after OnTimeout, the answer to the handshake begun at beganAt. OnHandshake reports
+// whether trust now ends earlier: a server may grant the same session a shorter timeout than the previous
+// server.
+func (l *Ledger) OnHandshake(beganAt time.Time) (isShortened bool) {
+	l.lostHandshakeAt, l.limitAfterLostHandshake = time.Time{}, time.Time{}
+	return l.shorten(beganAt.Add(l.horizon()))
+}
+
+// OnLostHandshake records a handshake without an answer. The server may have set the session's timeout to the
+// shortest timeout that any server has granted before. OnLostHandshake reports whether trust now ends earlier.
+func (l *Ledger) OnLostHandshake(beganAt time.Time) (isShortened bool) {
+	if l.leastTimeout == 0 || l.leastTimeout >= l.Lifetime() {
+		return false
+	}
+	l.lostHandshakeAt, l.limitAfterLostHandshake = beganAt, beganAt.Add(OwnHorizon(l.leastTimeout))
+	return l.shorten(l.limitAfterLostHandshake)
+}
+
+// shorten takes trust back: the server may end the session earlier than assumed.
+func (l *Ledger) shorten(until time.Time) (isShortened bool) {
+	if isShortened = until.Before(l.until); isShortened {
+		l.until = until
+	}
+	return isShortened
+}
+
+// OnConnected records that the session is connected.
+func (l *Ledger) OnConnected() { l.hasConnected = true }
+
+// OnDisconnected records the end of a connection: no request in flight will be answered. An overdue heartbeat
+// is sent on the next connection.
+func (l *Ledger) OnDisconnected() {
+	l.beatsSentAt, l.lastBeatAt, l.readsSentAt = nil, time.Time{}, time.Time{}
+}
+
+// OnUse records that something is held, awaited or asked for, after a time without use.
+func (l *Ledger) OnUse(now time.Time) { l.inUseSince = now }
+
+// OnFirstHold records a hold granted while the session had no other. Holds too close together for an audit or a
+// read in between count as one.
+func (l *Ledger) OnFirstHold(now time.Time) {
+	if !l.heldSince.After(zkutil.Latest(l.lastAuditAt, l.lastReadAt)) {
+		l.heldSince = now
+	}
+}
+
+// Line is the connection on which a write was sent, which knows when nothing was sent.
+type Line interface {
+	// ProofLimit returns until when a write sent at sentAt proves the session, horizon after sentAt at the
+	// latest.
+	ProofLimit(sentAt time.Time, horizon, timeout time.Duration) time.Time
+}
+
+// Write is an answered write of the present session.
+type Write struct {
+	SentAt, CameAt time.Time
+	IsCommitted    bool // otherwise refused, which proves nothing
+	Line           Line // nil: adopted
+}
+
+// OnWriteAnswered records the answer to a write. It reports whether the write proves the session, and was sent
+// later than every earlier proof. lookAt is when the owner was to check the clock next: see NotePause.
+func (l *Ledger) OnWriteAnswered(w Write, lookAt time.Time) (isProof bool) {
+	l.beatsSentAt = slices.DeleteFunc(l.beatsSentAt, func(sentAt time.Time) bool { return !sentAt.After(w.SentAt) }) // answers come in order
+	l.lastTook = w.CameAt.Sub(w.SentAt)
+	l.commitTook = max(l.lastTook, l.commitTook/2)
+	if !w.IsCommitted || !w.SentAt.After(l.proofSentAt) {
+		return false
+	}
+	l.proofSentAt, l.proofCameAt = w.SentAt, w.CameAt
+	if l.timeout > 0 {
+		l.NotePause(w.CameAt, lookAt) // the answer may come before the owner has checked the clock
+		if until := l.proofLimit(w); until.After(l.until) || l.until.IsZero() {
+			l.until = until
+		}
+	}
+	return true
+}
+
+// horizon returns how long a committed write proves the session, counted from the time of sending.
+//
+// A committed write was sent before any cut. A follower reports the active sessions to the leader every half
+// tick. The last report left at most T/4 before the cut, because two ticks are the shortest timeout. The
+// session was active at most T/8 before the last report: the wire pings every T/10, and more than T/8 without a
+// request is a gap. Where reports come
+// more often than pings, a single report may lack the session: then at most T/8 between reports and T/8 without
+// a request add up to the same bound. So the leader lets the session live until 3T/4 after the write. 2T/3
+// leaves T/12 for clocks running at different rates. Gaps shorten the horizon after more than T/8 without a
+// request, as in a pause of the process.
+//
+// zk.Conn by itself pings every T/3, so on an adopted connection only T/2 is certain, less the same margin.
+func (l *Ledger) horizon() time.Duration {
+	if !l.isOwn {
+		return AdoptedHorizon(l.Lifetime())
+	}
+	return OwnHorizon(l.Lifetime())
+}
+
+// proofLimit returns until when a committed write proves the session.
+func (l *Ledger) proofLimit(w Write) time.Time {
+	until := l.gaps.Limit(w.SentAt, l.horizon(), l.Lifetime())
+	if w.Line != nil {
+		until = w.Line.ProofLimit(w.SentAt, l.horizon(), l.Lifetime())
+	}
+	if !w.SentAt.After(l.lostHandshakeAt) {
+		until = zkutil.Earliest(until, l.limitAfterLostHandshake)
+	}
+	return until
+}
+
+// NotePause detects pauses of the process on an adopted connection, whose requests are not seen. lookAt is when
+// the owner was to check the clock next. A pause began T/6 before lookAt at the earliest, because the owner
+// checked the clock then. The last request went out at most T/3 before the pause: a ping of zk.Conn, or an
+// answered write.
+func (l *Ledger) NotePause(now, lookAt time.Time) {
+	lifetime := l.Lifetime()
+	if l.isOwn || lookAt.IsZero() || now.Sub(lookAt) <= lifetime/MarginsPerTimeout {
+		return
+	}
+	startAt := lookAt.Add(-l.Period() - lifetime/3)
+	if !l.proofSentAt.After(lookAt) {
+		startAt = zkutil.Latest(startAt, l.proofSentAt)
+	}
+	l.gaps.Add(Gap{StartAt: startAt, EndAt: now}, lifetime)
+}
+
+// OnAnswer records an answer to a request. Answers come in order, so any answer counts, even while a heartbeat
+// still waits behind other requests.
+func (l *Ledger) OnAnswer(now time.Time) { l.answeredAt = now }
+
+// OnBeatSent records a heartbeat in flight.
+func (l *Ledger) OnBeatSent(now time.Time) {
+	l.beatsSentAt, l.lastBeatAt = append(l.beatsSentAt, now), now
+}
+
+// OnBeatEnded records that the heartbeat sent at sentAt is no longer in flight. If the heartbeat was refused, a
+// plain heartbeat, on another znode, may prove the session.
+func (l *Ledger) OnBeatEnded(sentAt time.Time, isRefused bool) {
+	l.beatsSentAt = slices.DeleteFunc(l.beatsSentAt, func(sent time.Time) bool { return sent.Equal(sentAt) })
+	if isRefused {
+		l.lastBeatAt = time.Time{}
+	}
+}
+
+// NeedsPlainBeat reports whether the next heartbeat has to check only a znode of this session.
+func (l *Ledger) NeedsPlainBeat() bool { return l.lastBeatAt.IsZero() }
+
+// OnAudit records the start of an audit of watches at the leader. jitter, from 0 to 1, delays the next audit.
+func (l *Ledger) OnAudit(now time.Time, jitter float64) { l.lastAuditAt, l.jitter = now, jitter }
+
+// OnAuditRefused records that an audit has to be repeated, because a znode was refused and the rest was not
+// checked.
+func (l *Ledger) OnAuditRefused() { l.lastAuditAt = time.Time{} }
+
+// OnLook records a check of watches at the client's server, in turns if the watches are too many for a single
+// batch of reads.
+func (l *Ledger) OnLook(now time.Time, isInTurns bool) {
+	l.lastReadAt, l.isReadingInTurns = now, isInTurns
+}
+
+// OnReadsSent records the reads of a check as in flight.
+func (l *Ledger) OnReadsSent(now time.Time) { l.readsSentAt = now }
+
+// OnReadsEnded records that the reads sent at sentAt are no longer in flight.
+func (l *Ledger) OnReadsEnded(sentAt time.Time) {
+	if l.readsSentAt.Equal(sentAt) {
+		l.readsSentAt = time.Time{}
+	}
+}
+
+// OnServerLeft records that the client leaves a silent server. Without holds only reads were unanswered, which
+// says nothing about the quorum.
+func (l *Ledger) OnServerLeft(now time.Time, isHolding bool) {
+	l.readsSentAt = time.Time{}
+	if isHolding {
+		l.leftServerAt = now
+	}
+}

@@ -1,0 +1,299 @@
+package group_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/group"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+const path = "/services/web"
+
+func newGroup(b *bubble.Bubble, client *recipes.Client, id string) *group.Group {
+	b.Helper()
+	g, err := group.New(client, path, group.WithID(id))
+	require.NoError(b, err)
+	return g
+}
+
+// joined returns a group that has joined, and is registered.
+func joined(b *bubble.Bubble, client *recipes.Client, id, data string) *group.Group {
+	b.Helper()
+	g := newGroup(b, client, id)
+	require.NoError(b, g.Join([]byte(data)))
+	require.NoError(b, g.Await(b.Context()))
+	return g
+}
+
+// members are the members as texts.
+func members(b *bubble.Bubble, g *group.Group) []string {
+	b.Helper()
+	all, err := g.Members(b.Context())
+	require.NoError(b, err)
+	return texts(all)
+}
+
+func texts(all []group.Member) []string {
+	lines := []string{}
+	for _, m := range all {
+		lines = append(lines, m.ID+"="+string(m.Data))
+	}
+	return lines
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		observer := newGroup(b, b.Client(), "observer")
+		require.Empty(b, members(b, observer))
+		one, two := joined(b, b.Client(), "one", "10.0.0.1"), joined(b, b.Client(), "10.0.0.2/77 é", "")
+		require.Equal(b, []string{"10.0.0.2/77 é=", "one=10.0.0.1"}, members(b, observer))
+		data, stat, _ := b.Srv.Get(path + "/one") // as of Curator's GroupMember
+		require.Equal(b, "10.0.0.1", string(data))
+		require.NotZero(b, stat.EphemeralOwner)
+
+		require.NoError(b, one.Join([]byte("10.0.0.9")))
+		require.NoError(b, one.Await(b.Context()))
+		require.Equal(b, []string{"10.0.0.2/77 é=", "one=10.0.0.9"}, members(b, observer))
+		_, after, _ := b.Srv.Get(path + "/one")
+		require.Equal(b, stat.Czxid, after.Czxid, "the same znode")
+
+		require.NoError(b, one.Leave())
+		require.NoError(b, one.Leave())
+		require.ErrorIs(b, one.Await(b.Context()), recipes.ErrNotHeld)
+		require.Equal(b, []string{"10.0.0.2/77 é="}, members(b, observer))
+		require.NoError(b, one.Join(nil), "it may come back")
+		require.NoError(b, one.Await(b.Context()))
+		require.NoError(b, one.Leave())
+		require.NoError(b, two.Leave())
+		require.Empty(b, b.Srv.Children(path))
+	})
+}
+
+// A member comes back after everything that can happen to its znode and its session.
+func TestMemberComesBack(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		observer, client := newGroup(b, b.Client(), "observer"), b.Troubled()
+		g := joined(b, client, "one", "data")
+		for name, strike := range map[string]func(){
+			"deletion":        func() { b.Srv.Delete(path + "/one") },
+			"expiry":          func() { b.Srv.Expire(client.Conn().SessionID()) },
+			"expiry, unheard": func() { b.ExpireUnheard(client) },
+			"wiped":           func() { b.Srv.Delete(path + "/one"); b.Srv.Delete(path) },
+			"other data":      func() { b.Srv.Put(path+"/one", []byte("other")) },
+			"outage":          func() { over := b.Outage(); bubble.Pass(time.Second); over() },
+			"lost event": func() {
+				b.Srv.DropEvent(1)
+				b.Srv.Delete(path + "/one")
+				bubble.Pass(2 * testclient.SessionTimeout)
+			},
+		} {
+			strike()
+			bubble.Pass(3 * time.Second)
+			require.Equal(b, []string{"one=data"}, members(b, observer), name)
+			require.NoError(b, g.Err(), name)
+		}
+		require.NoError(b, client.Close())
+		require.Empty(b, members(b, observer))
+		require.ErrorIs(b, g.Join(nil), recipes.ErrClosed)
+		require.ErrorIs(b, g.Await(b.Context()), recipes.ErrClosed)
+		require.NoError(b, g.Leave())
+	})
+}
+
+// A process that starts again waits until the session of its predecessor has expired. Nobody's znode is taken away.
+func TestIDOfAnotherSession(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		before := b.Troubled()
+		joined(b, before, "one", "before")
+		b.Srv.Partition(before.Conn().SessionID())
+		again := newGroup(b, b.Client(), "one")
+		require.NoError(b, again.Join([]byte("again")))
+		bubble.Pass(time.Second)
+		require.ErrorIs(b, again.Err(), group.ErrTaken)
+		require.Equal(b, []string{"one=before"}, members(b, again))
+		require.NoError(b, again.Await(b.Context()))
+		require.NoError(b, again.Err())
+		require.Equal(b, []string{"one=again"}, members(b, again))
+		b.Srv.Heal()
+		bubble.Pass(time.Minute)
+		require.Equal(b, []string{"one=again"}, members(b, again), "the other one waits now")
+		third := newGroup(b, b.Client(), "one")
+		require.NoError(b, third.Join([]byte("third")))
+		bubble.Pass(time.Second)
+		_, stat, _ := b.Srv.Get(path + "/one")
+		require.NoError(b, third.Leave())
+		_, after, _ := b.Srv.Get(path + "/one")
+		require.Equal(b, stat, after, "whoever waits leaves without a trace")
+		require.NoError(b, again.Leave())
+		bubble.Pass(time.Second)
+		require.Equal(b, []string{"one=before"}, members(b, again))
+	})
+}
+
+// A refusal is an Err, and over when the server permits.
+func TestRefusal(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		g := newGroup(b, b.Client(), "one")
+		b.Srv.Seed(zktest.Znode{Path: path, ACL: zk.WorldACL(zk.PermRead | zk.PermAdmin)})
+		require.NoError(b, g.Join(nil))
+		bubble.Pass(time.Second)
+		require.ErrorIs(b, g.Err(), zk.ErrNoAuth)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		err := g.Await(ctx)
+		require.ErrorIs(b, err, context.DeadlineExceeded)
+		require.ErrorIs(b, err, zk.ErrNoAuth)
+		_, err = b.Client().Conn().SetACL(path, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(b, err)
+		require.NoError(b, g.Await(b.Context()))
+		require.NoError(b, g.Err())
+		require.NoError(b, g.Leave())
+	})
+}
+
+// Watch sends the list at each change, of the members and of their data, from before the first one on.
+func TestWatch(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		lists := newGroup(b, client, "observer").Watch(ctx)
+		next := func() []string { return texts(<-lists) }
+		require.Empty(b, next())
+		troubled := b.Troubled()
+		one := joined(b, troubled, "one", "1")
+		require.Equal(b, []string{"one=1"}, next())
+		two := joined(b, b.Client(), "two", "2")
+		require.Equal(b, []string{"one=1", "two=2"}, next())
+		require.NoError(b, two.Join([]byte("22")))
+		require.Equal(b, []string{"one=1", "two=22"}, next())
+		b.Srv.Put(path+"/config", []byte("persistent"))
+		synctest.Wait()
+		require.Empty(b, lists)
+		b.Srv.Partition(troubled.Conn().SessionID())
+		require.Equal(b, []string{"two=22"}, next(), "its session has expired")
+		b.Srv.Heal()
+		require.Equal(b, []string{"one=1", "two=22"}, next())
+		require.NoError(b, one.Leave())
+		require.NoError(b, two.Leave())
+		bubble.Pass(time.Second)
+		require.Empty(b, next(), "a slow reader misses what is over")
+		cancel()
+		_, isOpen := <-lists
+		require.False(b, isOpen)
+
+		lists = newGroup(b, client, "observer").Watch(b.Context())
+		require.Empty(b, <-lists)
+		require.NoError(b, client.Close())
+		_, isOpen = <-lists
+		require.False(b, isOpen)
+	})
+}
+
+// Members of a client that adopts a connection leave with the client.
+func TestAdoptedConnection(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		conn, events, err := zk.Connect([]string{b.Srv.Addr()}, testclient.SessionTimeout, zk.WithDialer(b.Srv.Dialer()), zk.WithLogInfo(false))
+		require.NoError(b, err)
+		client, err := recipes.NewClient(conn, events, recipes.WithSessionTimeout(testclient.SessionTimeout))
+		require.NoError(b, err)
+		joined(b, client, "one", "data")
+		require.NoError(b, client.Close())
+		require.Empty(b, b.Srv.Children(path))
+		conn.Close()
+	})
+}
+
+func TestInvalidArguments(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		log := b.Srv.Observe()
+		for _, id := range []string{"", ".", "..", "lock-0000000000", strings.Repeat("x", 1025)} {
+			_, err := group.New(client, path, group.WithID(id))
+			require.ErrorIs(b, err, recipes.ErrInvalidArgument, id)
+		}
+		_, err := group.New(nil, path)
+		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+		_, err = group.New(client, "relative")
+		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+		g, err := group.New(client, path)
+		require.NoError(b, err, "the client's id has a slash")
+		require.ErrorIs(b, g.Join(make([]byte, 512<<10+1)), recipes.ErrInvalidArgument)
+		require.Zero(b, log.Count(zktest.OpAny))
+	})
+}
+
+// Faults of all kinds hit the requests of five members, which join, change their data and leave. When they are over, those who have
+// joined are registered, with their latest data and once each, and all others are gone.
+//
+//nolint:gocognit // a table of what may happen
+func TestFaultSchedules(t *testing.T) {
+	for seed := range uint64(testkit.Shorter(40, 5)) {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			dice := rand.New(rand.NewPCG(seed, 0))
+			const clients = 5
+			var groups []*group.Group
+			var connected []*recipes.Client
+			want := make([]string, clients)
+			for i := range clients {
+				client := b.Client()
+				connected = append(connected, client)
+				groups = append(groups, newGroup(b, client, fmt.Sprint("m", i)))
+			}
+			losses := []zktest.Loss{zktest.NothingLost, zktest.NothingLost, zktest.NothingLost, zktest.ReplyLost, zktest.RequestLost}
+			draws := make(chan int, 1)
+			draws <- 0
+			calm := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+				n := <-draws
+				draws <- n + 1
+				if r.Op == zktest.OpPing || r.Op == zktest.OpConnect {
+					return zktest.Fault{}
+				}
+				return zktest.Fault{Lost: losses[(uint64(n)*2654435761+seed)>>3%uint64(len(losses))]}
+			})
+			for range 40 {
+				i := dice.IntN(clients)
+				switch dice.IntN(6) {
+				case 0, 1:
+					want[i] = fmt.Sprint(dice.IntN(1000))
+					require.NoError(b, groups[i].Join([]byte(want[i])))
+				case 2:
+					want[i] = ""
+					if err := groups[i].Leave(); err != nil {
+						require.ErrorIs(b, err, recipes.ErrNodeNotDeleted)
+					}
+				case 3:
+					b.Srv.Delete(fmt.Sprint(path, "/m", i))
+				case 4:
+					if id := connected[i].Conn().SessionID(); id != 0 {
+						b.Srv.Expire(id)
+					}
+				default:
+					bubble.Pass(time.Duration(dice.IntN(int(5 * time.Second))))
+				}
+			}
+			calm()
+			bubble.Pass(2 * time.Minute)
+			expected := []string{}
+			for i, data := range want {
+				if data != "" {
+					expected = append(expected, fmt.Sprintf("m%d=%s", i, data))
+				}
+			}
+			require.Equal(b, expected, members(b, newGroup(b, b.Client(), "observer")), "seed %d", seed)
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package group_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/group"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// Two groups of each of two clients want one ID, while faults of all kinds hit their requests. In the end one of those that have joined is
+// registered, with its data, and nobody is if all have left.
+//
+//nolint:gocognit // a table of what may happen
+func TestFaultSchedulesWithOneID(t *testing.T) {
+	for seed := range uint64(testkit.Shorter(30, 5)) {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			dice := rand.New(rand.NewPCG(seed, 1))
+			var groups []*group.Group
+			var want [4]bool
+			clients := []func() int64{}
+			for range 2 {
+				client := b.Client()
+				clients = append(clients, func() int64 { return client.Conn().SessionID() })
+				groups = append(groups, newGroup(b, client, "one"), newGroup(b, client, "one"))
+			}
+			losses := []zktest.Loss{zktest.NothingLost, zktest.NothingLost, zktest.NothingLost, zktest.ReplyLost, zktest.RequestLost}
+			draws := make(chan uint64, 1)
+			draws <- 0
+			calm := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+				n := <-draws
+				draws <- n + 1
+				if r.Op == zktest.OpPing || r.Op == zktest.OpConnect {
+					return zktest.Fault{}
+				}
+				return zktest.Fault{Lost: losses[(n*2654435761+seed)>>3%uint64(len(losses))]}
+			})
+			for range 40 {
+				i := dice.IntN(len(groups))
+				switch dice.IntN(6) {
+				case 0, 1:
+					want[i] = true
+					require.NoError(b, groups[i].Join(fmt.Append(nil, i)))
+				case 2:
+					want[i] = false
+					_ = groups[i].Leave() // after a timeout, the deletion goes on
+				case 3:
+					b.Srv.Delete(path + "/one")
+				case 4:
+					if id := clients[i/2](); id != 0 {
+						b.Srv.Expire(id)
+					}
+				default:
+					bubble.Pass(time.Duration(dice.IntN(int(5 * time.Second))))
+				}
+			}
+			calm()
+			bubble.Pass(5 * time.Minute)
+			var expected []string
+			for i, isIn := range want {
+				if isIn {
+					expected = append(expected, fmt.Sprint("one=", i))
+				}
+			}
+			all := members(b, groups[0])
+			if len(expected) == 0 {
+				require.Empty(b, all, "seed %d", seed)
+				return
+			}
+			require.Len(b, all, 1, "seed %d", seed)
+			require.Contains(b, expected, all[0], "seed %d", seed)
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+)
+
+// events are the messages of a log, each with its cause.
+func events(log *testkit.Log) (events []string) {
+	synctest.Wait()
+	for _, line := range log.Take() {
+		_, message, _ := strings.Cut(line, "msg=")
+		message, rest, _ := strings.Cut(message, " path=")
+		_, cause, hasCause := strings.Cut(rest, "cause=")
+		if event := strings.Trim(message, `"`); hasCause {
+			events = append(events, event+": "+strings.Trim(cause, `"`))
+		} else {
+			events = append(events, event)
+		}
+	}
+	return events
+}
+
+// A listener that does not return keeps the znode, so nobody leads. The latch reports that after a second and then every
+// minute, to the log, the handler and Err, whichever of the two functions of the listener it is, and steps down only when it
+// has returned.
+func TestListenerThatGoesOnAfterItsTerm(t *testing.T) {
+	for name, listener := range map[string]func(done <-chan struct{}) latch.Listener{
+		"IsLeader": func(done <-chan struct{}) latch.Listener {
+			return latch.Listener{IsLeader: func(*recipes.Lease) { <-done }}
+		},
+		"NotLeader": func(done <-chan struct{}) latch.Listener { return latch.Listener{NotLeader: func() { <-done }} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv, log := zktest.NewServer(t), &testkit.Log{}
+				client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
+				done := make(chan struct{})
+				var told []error
+				l, term := elections.Lead(t, client, latch.WithListener(listener(done)), latch.WithErrorHandler(func(err error) { told = append(told, err) }))
+				successor := elections.StartLatch(t, testclient.ConnectSettled(t, srv))
+				bubble.Pass(time.Minute)
+				log.Take()
+				require.NoError(t, term.Release())
+				bubble.Pass(999 * time.Millisecond)
+				require.NoError(t, l.Err())
+				require.Empty(t, events(log))
+				bubble.Pass(time.Millisecond)
+				require.EqualError(t, l.Err(), "latch: lead "+elections.Path+": work goes on after its term, for 1s")
+				bubble.Pass(2 * time.Minute)
+				require.Equal(t, []string{
+					"work goes on after its term: released", "work goes on after its term: released", "work goes on after its term: released",
+				}, events(log))
+				require.Len(t, told, 3)
+				require.ErrorIs(t, told[2], recipes.ErrWorkGoesOn)
+				require.ErrorContains(t, l.Err(), "for 2m1s")
+				require.False(t, successor.HasLeadership())
+
+				close(done)
+				elections.Await(t, successor)
+				bubble.Pass(time.Second)
+				require.NoError(t, l.Err())
+				require.Equal(t, []string{"leader latch has recovered", "stepped down: released"}, events(log))
+				require.Len(t, told, 3)
+			})
+		})
+	}
+}
+
+// Err of a closed latch also says that a listener has still to return.
+func TestErrOfAClosedLatchNamesWorkThatGoesOn(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, log := zktest.NewServer(t), &testkit.Log{}
+		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
+		done := make(chan struct{})
+		l, _ := elections.Lead(t, client, latch.WithListener(latch.Listener{IsLeader: func(*recipes.Lease) { <-done }}), latch.WithStepDownGrace(elections.Grace))
+		bubble.Pass(time.Minute)
+		log.Take()
+		require.ErrorIs(t, l.Close(), recipes.ErrStepDownGrace)
+		require.ErrorIs(t, l.Err(), recipes.ErrClosed)
+		require.ErrorIs(t, l.Err(), recipes.ErrWorkGoesOn)
+		require.NotEmpty(t, l.Path())
+		close(done)
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, l.Err(), recipes.ErrClosed)
+		require.NotErrorIs(t, l.Err(), recipes.ErrWorkGoesOn)
+		require.Empty(t, l.Path())
+		require.Equal(t, []string{
+			"work goes on after its term: released", "leader latch has recovered", "stepped down: released", "left the election: released",
+		}, events(log))
+	})
+}
+
+// A panic of another listener is the trouble that stays when the slow one has returned.
+func TestPanicOutlastsWorkThatGoesOn(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, log := zktest.NewServer(t), &testkit.Log{}
+		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
+		l := elections.NewLatch(t, client)
+		l.AddListener(latch.Listener{IsLeader: func(*recipes.Lease) { bubble.Pause(3 * time.Second) }})
+		l.AddListener(latch.Listener{IsLeader: func(term *recipes.Lease) {
+			<-term.Context().Done()
+			bubble.Pause(2 * time.Second)
+			panic(errors.New("boom"))
+		}})
+		require.NoError(t, l.Start())
+		bubble.Pass(100 * time.Millisecond)
+		_, ok := l.Leadership()
+		require.True(t, ok)
+		term, _ := l.Leadership()
+		require.NoError(t, term.Release())
+		bubble.Pass(1500 * time.Millisecond)
+		require.ErrorIs(t, l.Err(), recipes.ErrWorkGoesOn)
+		bubble.Pass(700 * time.Millisecond)
+		require.ErrorContains(t, l.Err(), "boom")
+		bubble.Pass(900 * time.Millisecond)
+		require.ErrorContains(t, l.Err(), "boom")
+	})
+}
+
+// A latch that leaves while it waits says so once.
+func TestLeavingTheElectionIsLogged(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, log := zktest.NewServer(t), &testkit.Log{}
+		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
+		elections.Lead(t, testclient.ConnectSettled(t, srv))
+		l := elections.StartLatch(t, client)
+		<-l.Decided()
+		log.Take()
+		require.NoError(t, l.Close())
+		require.Equal(t, []string{"left the election: released"}, events(log))
+		require.Empty(t, l.Path())
+		require.NoError(t, l.Close())
+		require.NoError(t, elections.NewLatch(t, client).Close(), "never started")
+		require.Empty(t, events(log))
+	})
+}
+
+// A term that a listener has ended by a panic has failed.
+func TestCauseOfATermWhoseListenerHasFailed(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, log := zktest.NewServer(t), &testkit.Log{}
+		var causes []error
+		trace := &recipes.Trace{LeaseEnd: func(_ context.Context, e recipes.LeaseEnd) { causes = append(causes, e.Cause) }}
+		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)), recipes.WithTrace(trace))
+		bubble.Pass(time.Second)
+		log.Take()
+		var failed *recipes.Lease
+		elections.StartLatch(t, client, latch.WithListener(latch.Listener{IsLeader: func(term *recipes.Lease) {
+			if failed == nil {
+				failed = term
+				panic("boom")
+			}
+		}}))
+		bubble.Pass(time.Minute)
+		require.ErrorIs(t, context.Cause(failed.Context()), recipes.ErrReleased)
+		require.Equal(t, []error{recipes.ErrFailed}, causes)
+		require.NoError(t, client.Close())
+		require.Equal(t, []error{recipes.ErrFailed, recipes.ErrClosed}, causes)
+		require.Equal(t, []string{
+			"leading", "leader latch failed", "stepped down: failed", "leading", "leader latch has recovered",
+			"stepped down: closed", "left the election: closed",
+		}, events(log))
+	})
+}

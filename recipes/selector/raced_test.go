@@ -1,5 +1,0 @@
-//go:build race
-
-package selector_test
-
-func init() { raced = true }
