@@ -371,7 +371,7 @@ func TestUncertainStartIsTakenBack(t *testing.T) {
 					}
 					return zktest.Fault{}
 				})
-				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+				ctx, cancel := context.WithTimeout(f.Context(), unclear)
 				defer cancel()
 				var c counter
 				err := first.Do(ctx, tick, c.run)
