@@ -3,6 +3,7 @@ package multilock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +237,24 @@ func TestDifferentKinds(t *testing.T) {
 			return under.Release()
 		}))
 		require.Empty(b, held(b))
+	})
+}
+
+// A multilock and its leases are safe to print, with every verb, and to log.
+func TestTexts(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		m, err := multilock.New(mutexOn(b, client, all[0]), rwlockOn(b, client, all[1]).ReadLock())
+		require.NoError(b, err)
+		const locks = "multilock of 2: mutex /locks/a, read lock /locks/b"
+		require.Equal(b, locks, fmt.Sprintf("%+v", m))
+		require.Equal(b, locks, m.LogValue().String())
+		lease := bubble.Acquire(b, m.Acquire)
+		parts := lease.Leases()
+		leases := fmt.Sprintf("multilock of 2: mutex /locks/a, token %d, read lock /locks/b, token %d", parts[0].FencingToken(), parts[1].FencingToken())
+		require.Equal(b, leases, fmt.Sprintf("%#v", lease))
+		require.Equal(b, leases, lease.LogValue().String())
+		b.Release(lease)
 	})
 }
 

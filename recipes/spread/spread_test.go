@@ -173,6 +173,16 @@ func TestElectionsThatCantMove(t *testing.T) {
 	})
 }
 
+func TestTexts(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s, err := spread.New(testclient.Connect(t, zktest.NewServer(t)), meeting, "web-1")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		require.Equal(t, "spread /shards/spread", fmt.Sprintf("%+v", s))
+		require.Equal(t, "[recipe=spread path=/shards/spread id=web-1]", s.LogValue().String())
+	})
+}
+
 func TestInvalidArguments(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		client := testclient.Connect(t, zktest.NewServer(t))
