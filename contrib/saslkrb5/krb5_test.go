@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,12 +24,12 @@ var annsAlone = zk.ACL{Perms: zk.PermAll, Scheme: "sasl", ID: "ann@" + realm}
 // ones without a KDC, because the ticket still stands.
 func TestLogins(t *testing.T) {
 	w := newWorld(t)
-	server := w.startServer()
-	w.runWith("secret\n", "kinit", "-c", w.path("cache"), "ann")
+	server := w.kdc.StartZooKeeper()
+	w.kdc.Kinit("cache")
 	for name, cfg := range map[string]saslkrb5.Config{
-		"keytab":   {Principal: "ann@" + realm, KeytabFile: w.path("ann.keytab")},
+		"keytab":   {Principal: "ann@" + realm, KeytabFile: w.kdc.Path("ann.keytab")},
 		"password": {Principal: "ann", Password: "secret"},
-		"cache":    {CacheFile: w.path("cache")},
+		"cache":    {CacheFile: w.kdc.Path("cache")},
 	} {
 		client, err := w.connect(server, w.mechanism(cfg), recipes.WithACL(annsAlone))
 		require.NoError(t, err, name)
@@ -52,7 +54,7 @@ func TestLogins(t *testing.T) {
 	defer stop()
 	for i := range 20 {
 		if i == 10 {
-			w.stopKDC()
+			w.kdc.Stop()
 		}
 		cut()
 		for state := range states {
@@ -68,9 +70,9 @@ func TestLogins(t *testing.T) {
 // Tickets that live for eight seconds are replaced after four, while logins go on. The lease outlives five of them.
 func TestTicketsAreReplaced(t *testing.T) {
 	w := newWorld(t, "ticket_lifetime = 8s")
-	server := w.startServer()
+	server := w.kdc.StartZooKeeper()
 	cut, dial := dialled()
-	client, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", KeytabFile: w.path("ann.keytab")}), recipes.WithDialer(dial))
+	client, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", KeytabFile: w.kdc.Path("ann.keytab")}), recipes.WithDialer(dial))
 	require.NoError(t, err)
 	lock, err := mutex.New(client, "/lock")
 	require.NoError(t, err)
@@ -106,7 +108,7 @@ func dialled() (cut func(), dialer zk.Dialer) {
 // Each failure has a name, which the error of Connect matches.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t)
-	server := w.startServer()
+	server := w.kdc.StartZooKeeper()
 	refused := func(want error, cfg saslkrb5.Config) {
 		t.Helper()
 		_, err := w.connect(server, w.mechanism(cfg))
@@ -120,8 +122,8 @@ func TestRefusals(t *testing.T) {
 	refused(saslkrb5.ErrUnknownServer, saslkrb5.Config{Principal: "ann", Password: "secret", Service: "none"})
 	refused(recipes.ErrLoginRefused, saslkrb5.Config{Principal: "ann", Password: "secret", Service: "keeper"}) // not the server's key
 
-	w.runWith("secret\n", "kinit", "-c", w.path("short"), "-l", "2s", "ann")
-	expired := saslkrb5.Config{CacheFile: w.path("short")}
+	w.kdc.Kinit("short", "-l", "2s")
+	expired := saslkrb5.Config{CacheFile: w.kdc.Path("short")}
 	mechanism := w.mechanism(expired)
 	require.Eventually(t, func() bool {
 		client, err := recipes.Connect(t.Context(), []string{server}, mechanism)
@@ -132,37 +134,38 @@ func TestRefusals(t *testing.T) {
 	}, patience, 500*time.Millisecond)
 	refused(saslkrb5.ErrTicketExpired, expired)
 
-	w.stopKDC()
+	w.kdc.Stop()
 	_, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", Password: "secret"}), recipes.WithConnectTimeout(5*time.Second))
 	require.ErrorIs(t, err, saslkrb5.ErrKDCUnreachable)
 	require.NotErrorIs(t, err, recipes.ErrLoginRefused)
 
-	w.startKDC("faketime", "-f", "+1h")
+	w.kdc.Start("faketime", "-f", "+1h")
 	refused(saslkrb5.ErrClockSkew, saslkrb5.Config{Principal: "ann", Password: "secret"})
 }
 
 func TestNewRefusesBadInput(t *testing.T) {
-	w := &world{T: t, dir: t.TempDir()}
-	w.write("krb5.conf", "[libdefaults]\n default_realm = EXAMPLE.COM\n")
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(path("krb5.conf"), []byte("[libdefaults]\n default_realm = EXAMPLE.COM\n"), 0o600))
 	for want, cfg := range map[string]saslkrb5.Config{
 		"give one of Password, KeytabFile and CacheFile": {Principal: "ann"},
 		"one of Password, KeytabFile":                    {Principal: "ann", Password: "secret", KeytabFile: "x"},
 		`principal "": give user@REALM`:                  {Password: "secret"},
 		`principal "ann@": give user@REALM`:              {Principal: "ann@", Password: "secret"},
 		"leave Principal empty":                          {Principal: "ann", CacheFile: "x"},
-		"no such file":                                   {Principal: "ann", KeytabFile: w.path("none")},
-		"cache-none":                                     {CacheFile: w.path("cache-none")},
+		"no such file":                                   {Principal: "ann", KeytabFile: path("none")},
+		"cache-none":                                     {CacheFile: path("cache-none")},
 		"configuration /none":                            {Principal: "ann", Password: "secret", ConfigFile: "/none"},
 	} {
 		if cfg.ConfigFile == "" {
-			cfg.ConfigFile = w.path("krb5.conf")
+			cfg.ConfigFile = path("krb5.conf")
 		}
 		_, err := saslkrb5.New(cfg)
 		require.ErrorIs(t, err, recipes.ErrInvalidArgument)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
 	}
-	m, err := saslkrb5.New(saslkrb5.Config{Principal: "ann", Password: "secret", ConfigFile: w.path("krb5.conf")})
+	m, err := saslkrb5.New(saslkrb5.Config{Principal: "ann", Password: "secret", ConfigFile: path("krb5.conf")})
 	require.NoError(t, err)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		require.NotContains(t, fmt.Sprintf(verb, m), "secret")

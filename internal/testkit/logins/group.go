@@ -1,4 +1,6 @@
-package saslkrb5_test
+//go:build unix
+
+package logins
 
 import "syscall"
 
