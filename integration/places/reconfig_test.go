@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -22,8 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
 
 const patience = time.Minute
 
-// A member of a real ensemble is removed by dynamic reconfiguration, stopped, and added again. The
-// lease stands throughout. The servers take clients on all addresses, so that the configuration says 0.0.0.0.
+// The client's server in a real ensemble is removed by dynamic reconfiguration, stopped, and added again. Then the other two are
+// removed, one after the other, so that the client has to use the server that was added. The lease stands throughout, although the
+// leader leaves once or twice. The servers take clients on all addresses, so that the configuration says 0.0.0.0.
 func TestTrackingOfReconfiguredEnsemble(t *testing.T) {
 	servers := ensemble.New(t, ensemble.Config{
 		Nodes: 3, Private: true,
@@ -56,6 +58,11 @@ func TestTrackingOfReconfiguredEnsemble(t *testing.T) {
 	require.NoError(t, err)
 	requireServer("zk2:2181 zk3:2181")
 	require.Equal(t, session, client.Conn().SessionID())
+	rejoin := `file=$(sed -n 's/^dynamicConfigFile=//p' /conf/zoo.cfg); ! grep '^server.1=' $file && printf '\nserver.1=zk1:2888:3888;2181\n' >> $file`
+	testkit.Eventually(t, func() bool {
+		_, err := servers.Exec(testkit.Context(t), 0, "sh", "-c", rejoin)
+		return err == nil
+	}, "the removed server knows that, and gets a configuration in which it is a member, or else it does not start")
 	require.NoError(t, servers.Stop(testkit.Context(t), 0))
 
 	require.NoError(t, servers.StartNode(testkit.Context(t), 0))
@@ -63,11 +70,39 @@ func TestTrackingOfReconfiguredEnsemble(t *testing.T) {
 		_, err = admin.IncrementalReconfig([]string{"server.1=zk1:2888:3888;2181"}, nil, -1)
 		return err == nil
 	}, patience, 500*time.Millisecond, "the new server has to catch up first")
-	config, _, err := admin.Get("/zookeeper/config")
-	require.NoError(t, err)
-	require.Contains(t, string(config), "server.1=zk1:2888:3888:participant;0.0.0.0:2181")
+	require.Contains(t, members(t, admin), "server.1=zk1:2888:3888:participant;0.0.0.0:2181")
+	require.NoError(t, context.Cause(lease.Context()))
+
+	admin = testkit.Conn(t, servers.Servers()[:1], 12*time.Second)
+	leave := func(id string) {
+		t.Helper()
+		testkit.Eventually(t, func() bool {
+			// If the leader leaves, the answer may be lost with it.
+			_, err := admin.IncrementalReconfig(nil, []string{id}, -1)
+			return err == nil || !strings.Contains(members(t, admin), "server."+id+"=")
+		}, "server "+id+" leaves")
+	}
+	own, other := "2", "3" // the client's server, unless it has moved to the first
+	if client.Health().Server == "zk3:2181" {
+		own, other = other, own
+	}
+	leave(own)
+	requireServer("zk1:2181 zk" + other + ":2181")
+	leave(other)
+	requireServer("zk1:2181")
 	time.Sleep(13 * time.Second) //nolint:forbidigo // a session timeout: the lease needs its proofs
 	require.NoError(t, context.Cause(lease.Context()))
 	require.Equal(t, session, client.Conn().SessionID())
 	require.NoError(t, lease.Release())
+}
+
+// members returns the configuration of the ensemble, and waits while the servers elect a leader.
+func members(t *testing.T, admin *zk.Conn) (config string) {
+	t.Helper()
+	testkit.Eventually(t, func() bool {
+		data, _, err := admin.Get("/zookeeper/config")
+		config = string(data)
+		return err == nil
+	}, "the configuration")
+	return config
 }
