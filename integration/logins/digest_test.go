@@ -78,13 +78,11 @@ func sasl(user, password string) recipes.Option {
 	return recipes.WithSASL(recipes.DigestMD5(user, password))
 }
 
-// A server that demands logins: every client logs in on each connection, and the lease outlives 20 reconnects.
-func TestDigestIsRequired(t *testing.T) {
-	server := digestServer(t, loginRequired).Server(0)
-	require.Equal(t, conformance.LoginLines(conformance.LoginsRequired), lines(t, server))
-
+// outlivesReconnects acquires a lock, requires that the lease outlives 20 reconnects, and returns it.
+func outlivesReconnects(t *testing.T, server string, opts ...recipes.Option) *recipes.Lease {
+	t.Helper()
 	proxy := faultproxy.New(t, server)
-	client := connect(t, proxy.Addr(), sasl("ann", "secret"), recipes.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "sasl", ID: "ann"}))
+	client := connect(t, proxy.Addr(), opts...)
 	lease, err := newMutex(t, client).Acquire(testkit.Context(t))
 	require.NoError(t, err)
 	states, stop := client.Subscribe()
@@ -98,8 +96,17 @@ func TestDigestIsRequired(t *testing.T) {
 		}
 	}
 	require.NoError(t, context.Cause(lease.Context()))
+	return lease
+}
+
+// A server that demands logins: every client logs in on each connection, and the lease outlives 20 reconnects.
+func TestDigestIsRequired(t *testing.T) {
+	server := digestServer(t, loginRequired).Server(0)
+	require.Equal(t, conformance.LoginLines(conformance.LoginsRequired), lines(t, server))
+
+	lease := outlivesReconnects(t, server, sasl("ann", "secret"), recipes.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "sasl", ID: "ann"}))
 	other := connect(t, server, sasl("bob", "other"))
-	_, _, err = other.Conn().Get(lease.Path())
+	_, _, err := other.Conn().Get(lease.Path())
 	require.ErrorIs(t, err, zk.ErrNoAuth, "ann's alone")
 	require.NoError(t, lease.Release())
 

@@ -101,7 +101,11 @@ func (k *KDC) Stop() { k.stop() }
 // StartZooKeeper starts a real ZooKeeper that demands Kerberos, and returns its address.
 func (k *KDC) StartZooKeeper() string {
 	k.Helper()
-	return k.startZooKeeper(fmt.Sprintf(`com.sun.security.auth.module.Krb5LoginModule required
-	useKeyTab=true keyTab="%s" storeKey=true useTicketCache=false isInitiator=false principal="zookeeper/localhost@%s";`,
-		k.Path("server.keytab"), Realm), "-Djava.security.krb5.conf="+k.Path("krb5.conf"))
+	return k.startZooKeeper(Kerberos(k.Path("server.keytab")), "-Djava.security.krb5.conf="+k.Path("krb5.conf"))
+}
+
+// Kerberos returns the modules of a JAAS section Server for the principal zookeeper/localhost, whose key is in a file.
+func Kerberos(keytab string) string {
+	return fmt.Sprintf(`com.sun.security.auth.module.Krb5LoginModule required
+	useKeyTab=true keyTab="%s" storeKey=true useTicketCache=false isInitiator=false principal="zookeeper/localhost@%s";`, keytab, Realm)
 }
