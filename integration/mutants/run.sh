@@ -96,23 +96,52 @@ climb() {
 	return 1
 }
 
-missed=0
-for patch in "$@"; do
-	name=${patch%.patch}
+# files NAME are those that a patch changes.
+files() { sed -n 's|^+++ b/||p' "$here/patches/$1.patch"; }
+
+# plant NAME… makes the copy with these defects, and builds what they change.
+plant() {
+	local name
 	rm -rf "$work/defective"
 	cp -a "$work/whole" "$work/defective"
-	patch -s -p1 -d "$work/defective" <"$here/patches/$name.patch"
-	(cd "$work/defective" && go build $(sed -n 's|^+++ b/\(.*\)/[^/]*$|./\1|p' "$here/patches/$name.patch" | sort -u))
-	if $check; then
-		found="applies and compiles"
-	elif ! found=$(climb "$name"); then
+	for name in "$@"; do
+		patch -s -p1 -d "$work/defective" <"$here/patches/$name.patch"
+	done
+	(cd "$work/defective" && go build $(for name in "$@"; do files "$name" | xargs -n 1 dirname; done | sort -u | sed 's|^|./|'))
+}
+
+# check NAME… compiles all defects: those together that change different files, for they can't hide from
+# each other what does not compile. Where a group fails, each is compiled alone, and says so.
+check() {
+	local group rest name taken
+	while [ $# != 0 ]; do
+		group=() rest=() taken=
+		for name in "$@"; do
+			if files "$name" | grep -qxF -f <(printf '%s\n' $taken); then
+				rest+=("$name")
+			else
+				group+=("$name") taken+=" $(files "$name" | tr '\n' ' ')"
+			fi
+		done
+		plant "${group[@]}" 2>/dev/null || for name in "${group[@]}"; do
+			plant "$name" || { echo "$name does not apply or compile" >&2 && return 1; }
+		done
+		set -- "${rest[@]}"
+	done
+}
+
+if $check; then
+	check "${@%.patch}"
+	echo "mutants: $# apply and compile"
+	exit
+fi
+missed=0
+for name in "${@%.patch}"; do
+	plant "$name"
+	if ! found=$(climb "$name"); then
 		missed=$((missed + 1))
 	fi
 	printf '| %s | %s |\n' "$name" "$found"
 done
-if $check; then
-	echo "mutants: $# apply and compile"
-	exit
-fi
 echo "mutants: $# planted, $missed not caught"
 [ "$missed" = 0 ]
