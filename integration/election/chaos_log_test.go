@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -132,11 +133,13 @@ func (j *journal) harm(r *seenTerm) (from, gone time.Time, isHarmed bool) {
 	return time.Time{}, time.Time{}, false
 }
 
-// leader waits for the latest term to stand.
+// leader waits for a term that stands. It need not be the latest: one that ended at once may have been recorded after it.
 func (j *journal) leader(ctx context.Context) (*seenTerm, error) {
 	return j.find(ctx, func(terms []*seenTerm) *seenTerm {
-		if n := len(terms); n > 0 && terms[n-1].lease.Context().Err() == nil {
-			return terms[n-1]
+		for _, r := range slices.Backward(terms) {
+			if r.lease.Context().Err() == nil {
+				return r
+			}
 		}
 		return nil
 	})
