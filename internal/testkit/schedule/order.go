@@ -2,9 +2,12 @@ package schedule
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
 // queue returns the paths of the contenders in the server's order.
@@ -33,11 +36,18 @@ func (j *referee) aheadLocked(path string) string {
 		if i < j.recipe.Limit {
 			continue
 		}
-		if numberOf(other) < numberOf(path) && (!isShared || !j.isShared(other)) && !j.isInVainLocked(other) {
+		if numberOf(other) < numberOf(path) && (!isShared || !j.isShared(other)) && !isTwin(other, path) && !j.isInVainLocked(other) {
 			return other
 		}
 	}
 	return ""
+}
+
+// isTwin reports whether two contenders come from one create, which was executed twice: for example by a server that was frozen, while
+// the client went on in a new session. The client knows both by their uuid, and does not wait for its own znode, which is being deleted.
+func isTwin(a, b string) bool {
+	uuid := zkutil.ProtectionOf(path.Base(a))
+	return uuid != "" && uuid == zkutil.ProtectionOf(path.Base(b))
 }
 
 // isInVainLocked reports whether a contender can't be granted the lock: it was created under an exclusive contender of its
