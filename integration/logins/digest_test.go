@@ -26,6 +26,9 @@ const (
 	loginRequired  = "-Dzookeeper.sessionRequireClientSASLAuth=true"
 )
 
+// noFIPS is needed for DIGEST-MD5 on 3.9.6, where the FIPS mode, which is the default from 3.9 on, forbids it.
+const noFIPS = "-Dzookeeper.fips-mode=false"
+
 // digestServer is a real server whose users log in with DIGEST-MD5: those of conformance.LoginUsers, and one outside ASCII.
 func digestServer(t *testing.T, flags ...string) *ensemble.Ensemble {
 	t.Helper()
@@ -101,7 +104,7 @@ func outlivesReconnects(t *testing.T, server string, opts ...recipes.Option) *re
 
 // A server that demands logins: every client logs in on each connection, and the lease outlives 20 reconnects.
 func TestDigestIsRequired(t *testing.T) {
-	server := digestServer(t, loginRequired).Server(0)
+	server := digestServer(t, loginRequired, noFIPS).Server(0)
 	require.Equal(t, conformance.LoginLines(conformance.LoginsRequired), lines(t, server))
 
 	lease := outlivesReconnects(t, server, sasl("ann", "secret"), recipes.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "sasl", ID: "ann"}))
@@ -121,7 +124,7 @@ func TestDigestIsRequired(t *testing.T) {
 
 // A server that offers logins, and one that has none.
 func TestDigestIsOptional(t *testing.T) {
-	server := digestServer(t).Server(0)
+	server := digestServer(t, noFIPS).Server(0)
 	require.Equal(t, conformance.LoginLines(conformance.LoginsOptional), lines(t, server))
 	refuses(t, server, "wrong user or password", sasl("ann", "Wr0ng"))
 	lease, err := newMutex(t, connect(t, server, sasl("bob", "other"))).Acquire(testkit.Context(t))
@@ -135,7 +138,7 @@ func TestDigestIsOptional(t *testing.T) {
 
 // enforce.auth takes other schemes as well: a credential suffices where the server lists its scheme.
 func TestCredentialIsEnforced(t *testing.T) {
-	server := digestServer(t, "-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest,sasl").Server(0)
+	server := digestServer(t, noFIPS, "-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest,sasl").Server(0)
 	for _, login := range []recipes.Option{sasl("ann", "secret"), recipes.WithAuth("digest", []byte("ann:secret"))} {
 		lease, err := newMutex(t, connect(t, server, login)).Acquire(testkit.Context(t))
 		require.NoError(t, err)
@@ -153,7 +156,19 @@ func TestCredentialIsEnforced(t *testing.T) {
 
 // A server on which clients stay after a refused login (allowSaslFailedClients): the refusal is an error all the same.
 func TestDigestFailsWhereTheServerGoesOn(t *testing.T) {
-	server := digestServer(t, "-Dzookeeper.allowSaslFailedClients=true").Server(0)
+	server := digestServer(t, noFIPS, "-Dzookeeper.allowSaslFailedClients=true").Server(0)
 	refuses(t, server, "wrong user or password", sasl("ann", "Wr0ng"))
 	connect(t, server, sasl("ann", "secret"))
+}
+
+// A server in FIPS mode refuses DIGEST-MD5 from ZOOKEEPER-5043 on: 3.9.6 does, 3.9.3 does not.
+func TestDigestInFIPSMode(t *testing.T) {
+	server := digestServer(t, "-Dzookeeper.fips-mode=true").Server(0)
+	client, err := recipes.Connect(t.Context(), []string{server}, sasl("ann", "secret"), recipes.WithConnectTimeout(time.Minute))
+	if err == nil {
+		require.NoError(t, client.Close())
+		return
+	}
+	require.ErrorIs(t, err, recipes.ErrLoginRefused)
+	require.ErrorContains(t, err, "FIPS mode")
 }

@@ -369,3 +369,49 @@ func TestLostCloseOfAProbe(t *testing.T) {
 		fixture.Eventually(t, timeout/3, func() bool { return len(srv.Sessions()) == 1 })
 	})
 }
+
+// On every kind of server, clients come back to servers that were emptied, or that have an old backup, and the lock goes on. The holder
+// does not outlast its trust.
+func TestWayBackOnEveryDialect(t *testing.T) {
+	lose := map[string]func(*fixture.Ensemble, *zktest.Backup){
+		"emptied":  func(srv *fixture.Ensemble, _ *zktest.Backup) { srv.Wipe() },
+		"restored": func(srv *fixture.Ensemble, backup *zktest.Backup) { srv.Restore(backup) },
+	}
+	for _, dialect := range []zktest.Dialect{
+		zktest.ZooKeeper34, zktest.ZooKeeper35, zktest.ZooKeeper36, zktest.ZooKeeper37, zktest.ZooKeeper38, zktest.ZooKeeper39,
+		zktest.ZooKeeper310, zktest.ClickHouseKeeper,
+	} {
+		for name, loseData := range lose {
+			t.Run(dialect.String()+" "+name, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
+					srv := fixture.NewEnsemble(t, zktest.WithDialect(dialect))
+					holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
+					e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+					turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+					fixture.Settle()
+					backup := srv.Backup()
+					work(srv)
+					fixture.Pass(2 * time.Second) // heartbeats, which the backup lacks
+					old := fixture.SessionID(holder)
+
+					start := time.Now()
+					loseData(srv, backup)
+					synctest.Wait() // a heartbeat may have been answered just before
+					trustedUntil := e.TrustedUntil()
+					endedAt, cause := fixture.Ended(t, e)
+					require.ErrorIs(t, cause, zkutil.ErrSessionLost)
+					require.False(t, endedAt.After(trustedUntil))
+					// The waiter has seen nothing that the backup lacks, and may keep its session.
+					fixture.Eventually(t, backIn, func() bool { return isBack(holder, old) && isBack(waiter, 0) })
+
+					got := <-turn
+					require.NoError(t, got.Err)
+					require.LessOrEqual(t, got.At.Sub(start), backIn+timeout, "an old znode may be ahead until its session ends")
+					require.NoError(t, got.Entry.Leave())
+					require.NoError(t, fixture.Acquire(t, fixture.MutexOn(holder, "/m")).Leave())
+					fixture.Eventually(t, backIn, func() bool { return len(srv.Children("/m")) == 0 })
+				})
+			})
+		}
+	}
+}
