@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -133,15 +132,16 @@ func (j *journal) harm(r *seenTerm) (from, gone time.Time, isHarmed bool) {
 	return time.Time{}, time.Time{}, false
 }
 
-// leader waits for a term that stands. It need not be the latest: one that ended at once may have been recorded after it.
+// leader waits for a term that stands, and returns the one with the highest token. It need not be recorded last: one that ended at
+// once may follow its successor.
 func (j *journal) leader(ctx context.Context) (*seenTerm, error) {
-	return j.find(ctx, func(terms []*seenTerm) *seenTerm {
-		for _, r := range slices.Backward(terms) {
-			if r.lease.Context().Err() == nil {
-				return r
+	return j.find(ctx, func(terms []*seenTerm) (latest *seenTerm) {
+		for _, r := range terms {
+			if r.lease.Context().Err() == nil && (latest == nil || r.lease.FencingToken() > latest.lease.FencingToken()) {
+				latest = r
 			}
 		}
-		return nil
+		return latest
 	})
 }
 
