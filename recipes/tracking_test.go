@@ -75,7 +75,7 @@ func (p *place) recordsOf(text string) int {
 	return strings.Count(p.log.String(), text)
 }
 
-// A server that joins is used, without a reconnect before that is due.
+// A server that joins is used (CURATOR-266), without a reconnect before that is due.
 func TestTrackingUsesServersThatJoin(t *testing.T) {
 	tracked(t, func(p *place) {
 		p.configure(p.a...)
@@ -157,7 +157,7 @@ func TestTrackingFallsBackToTheConfiguredServers(t *testing.T) {
 func TestTrackingIgnoresWhatItCantUse(t *testing.T) {
 	tracked(t, func(p *place) {
 		require.Equal(p.t, 1, p.recordsOf(`level=WARN msg="ensemble not tracked" err="the configuration has the client addresses of 0 of 0 servers`), "a standalone server")
-		p.set("server.1=zk1:2888:3888:participant\nserver.2=zk2:2888:3888:participant;" + p.a[1] + "\nversion=1") // CURATOR-526
+		p.set("server.1=zk1:2888:3888:participant\nserver.2=zk2:2888:3888:participant;" + p.a[1] + "\nversion=1") // CURATOR-402, -526
 		require.Equal(p.t, 1, p.recordsOf("client addresses of 1 of 2 servers"))
 		p.Disconnect()
 		time.Sleep(time.Second) //nolint:forbidigo // virtual time
