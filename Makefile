@@ -57,9 +57,9 @@ integration: ## tests on real ZooKeeper servers, by default of Debian bookworm: 
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 	go run ./integration/cmd/withzk -- go test -timeout 10m -tags integration -run '^TestZooKeeper' $(GOTESTFLAGS) ./cmd/zkr
 
-newest: ## some of these tests on the newest ZooKeeper; needs Docker
+newest: ## some of these tests on the newest ZooKeeper; needs Docker and MIT Kerberos
 	ZK=trixie integration/image/build.sh
-	cd integration && ZK=trixie go test -p 1 -timeout 10m $(GOTESTFLAGS) -run '^(TestAcquireAndRelease|TestSmoke|TestLeadershipRotates|TestWatchEventNeedsRead|TestWaiterThatMayNotReadTheZnodeAhead|TestReadOnlyServer|TestObserver|TestLocalSessions)$$' ./mutex ./election ./edges
+	cd integration && ZK=trixie go test -p 1 -timeout 10m $(GOTESTFLAGS) -run '^(TestAcquireAndRelease|TestSmoke|TestLeadershipRotates|TestWatchEventNeedsRead|TestWaiterThatMayNotReadTheZnodeAhead|TestReadOnlyServer|TestObserver|TestLocalSessions|TestSessionFollowsFromItsID|TestDigestIsRequired|TestKerberosIsRequired)$$' ./mutex ./election ./edges ./logins
 
 speed: ## zktest beside a real ZooKeeper, a handover beside Curator's, without the race detector; needs Docker and a JDK with Curator
 	cd integration && go test -p 1 -timeout 10m $(GOTESTFLAGS) -run '^TestSpeed' ./zktest ./election
