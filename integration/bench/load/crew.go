@@ -27,6 +27,7 @@ const (
 type Crew struct {
 	Name      string
 	processes []*agent.Process
+	command   func() (*exec.Cmd, error)
 	clock     clock
 	dir       string
 	loops     atomic.Int64 // prepared so far
@@ -42,7 +43,7 @@ func Start(name string, processes int, command func() (*exec.Cmd, error)) (*Crew
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	c := &Crew{Name: name, clock: clock, dir: dir}
+	c := &Crew{Name: name, command: command, clock: clock, dir: dir}
 	for range processes {
 		cmd, err := command()
 		if err != nil {
@@ -56,6 +57,9 @@ func Start(name string, processes int, command func() (*exec.Cmd, error)) (*Crew
 	}
 	return c, nil
 }
+
+// StartAgain starts a crew like this one, whose processes have done nothing yet.
+func (c *Crew) StartAgain() (*Crew, error) { return Start(c.Name, c.Size(), c.command) }
 
 // Size is the number of processes.
 func (c *Crew) Size() int { return len(c.processes) }

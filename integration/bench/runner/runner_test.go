@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -146,6 +147,27 @@ func TestWaitersAreWeighed(t *testing.T) {
 				require.InDelta(t, 1.5, v.Number, 1.5, "%s: a goroutine at least, three at most", r.Peer)
 			}
 		}
+	}
+}
+
+// What earlier rounds have left in a process must not hide what a waiter takes.
+func TestMemoryIsThatOfAnotherProcess(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	srv, err := server.StartZKTest(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, srv.Close()) }()
+	started := 0
+	crew, err := load.Start(peer.ZKLock, 1, func() (*exec.Cmd, error) {
+		started++
+		return Worker(ctx, peer.ZKLock)()
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, crew.Close()) }()
+	c := Case{Name: "weighed", Processes: 1, Sessions: 1, Load: load.Load{Path: "/weighed", Locks: 1, Contenders: 5}, kind: waitersKind{}}
+	for round := 1; round <= 2; round++ {
+		_, err := c.kind.run(ctx, NewStage(c, crew, srv))
+		require.NoError(t, err)
+		require.Equal(t, 1+round, started, "one for each round, besides the one of all rounds")
 	}
 }
 

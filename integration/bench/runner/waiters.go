@@ -7,15 +7,36 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/integration/bench/meter"
+	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
-// waitersKind forms a long queue, measures what a waiter costs, and gives up.
+// waitersKind forms a long queue, measures what a waiter costs, and gives up. The memory of peers in Go is measured in another process,
+// which has just been started: the stacks and the heap of goroutines that have ended would be used again, and would hide what
+// new waiters take. A JVM unmaps the stacks of its threads, and loads its classes in the first run: so the warm process is measured.
 type waitersKind struct{}
 
 func (waitersKind) ownSessions() bool { return true }
 func (waitersKind) isCounted() bool   { return false }
 
 func (waitersKind) run(ctx context.Context, s Stage) ([]Value, error) {
+	values, err := waiting(ctx, s)
+	if err != nil || s.crew.Name == peer.Curator {
+		return values, err
+	}
+	fresh := s
+	if fresh.crew, err = s.crew.StartAgain(); err != nil {
+		return nil, err
+	}
+	fresh.Load.Path += "-memory"
+	ofFresh, err := waiting(ctx, fresh)
+	if err = errors.Join(err, fresh.crew.Close()); err != nil {
+		return nil, err
+	}
+	return append(values[:1], ofFresh[1:]...), nil // the time is that of the warm process
+}
+
+// waiting measures the time and the memory in the processes of a stage.
+func waiting(ctx context.Context, s Stage) ([]Value, error) {
 	if err := s.crew.Open(s.server.Addr(), s.Sessions); err != nil {
 		return nil, err
 	}
