@@ -4,7 +4,8 @@
 // # Promises
 //
 //   - The znode of a term outlives the leader's work: it stays until Candidate.Vacate, which the recipe calls when the work
-//     has ended. So no successor leads beside a leader that still steps down.
+//     has ended. So no successor leads beside a leader that is still stepping down, unless the session expires or somebody
+//     else deletes the znode: then the term's context has ended, and fencing tokens protect against work that ignores it.
 //   - A campaign goes on without a server, and after refusals, until Candidate.Stop or the end of the session.
 //   - After a refusal the candidate leaves the queue until the next attempt, so that a candidate that can't lead keeps no
 //     other from leading.

@@ -41,6 +41,6 @@
 //     session in their order.
 //   - The holder learns of a revocation from before the grant at the grant, or within 10 ms of the grant on a quick line.
 //     The same holds for the deletion of the znode by somebody else. See ownnode.go.
-//   - A second znode of a create that the server has executed twice is found by its uuid and deleted.
+//   - A second znode, of a create that was sent again and then executed twice, is found by its uuid and deleted.
 //   - When the only znode ahead has been deleted, its waiter is granted without another look at the queue.
 package queue

@@ -33,7 +33,7 @@ type Queue struct {
 	Path    string   // the path that the user gave
 	Dir     string   // absolute path of the parent, namespace included
 	Prefix  string   // of our znodes' names, after the uuid
-	Markers []string // text before the number in the names of contenders
+	Markers []string // text before the number in the names of contenders; IsContender and recipes/inspect have to know a new one, too
 	Data    []byte   // of our znodes; nil: the session's id
 	Rule    Rule
 	// IsSteered marks a queue whose prefix has a priority: see SteeredPrefix.

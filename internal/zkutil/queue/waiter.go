@@ -37,7 +37,7 @@ type waiter struct {
 
 	blocker      string // path of the predecessor to wait for, as the rule decides; "": none
 	blockerWatch *session.Watch
-	settling     *time.Timer // until the own znode has to be watched; nil: the znode is watched, or the waiter awaits nothing
+	settling     *time.Timer // until doDue has work: the watch on the own znode, a warning, a read of the holder; nil: no work is pending
 	position     position
 
 	status    *WaitStatus // nil: nobody asks for the status
@@ -201,7 +201,8 @@ func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) er
 }
 
 // withoutTwins returns the queue without the other znodes that carry our uuid, and has the session delete such twins. A twin comes from
-// a create that the server has executed twice. A waiter that waited for its own twin would wait forever.
+// a create that was sent again after its answer was lost: the search found no znode, and the first request was executed later. A waiter that
+// waited for its own twin would wait forever.
 func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contender {
 	uuid := zkutil.ProtectionOf(w.self.Name)
 	isTwin := func(c Contender) bool { return uuid != "" && c != w.self && zkutil.ProtectionOf(c.Name) == uuid }

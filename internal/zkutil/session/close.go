@@ -176,8 +176,8 @@ func (l *lifecycle) awaitFinished(g grace) error {
 	}
 }
 
-// closeLimit returns how long Close may take once no function of the user runs any more: the deletions on an
-// adopted connection, the waits of hangUp, and zk.Conn's own waits, of two seconds and one.
+// closeLimit returns how long Close may take once the campaigns have returned: the deletions on an
+// adopted connection, the waits of closeConn, and zk.Conn's own waits, of two seconds and one.
 func (l *lifecycle) closeLimit() time.Duration {
 	s := l.s
 	const ofConn = 5 * time.Second

@@ -37,9 +37,10 @@
 //
 // Session.mu guards the state, the holds and the watches. Only short functions of this package run under
 // Session.mu: no request to zk.Conn (its State and SessionID may be called), no I/O, no user code. The event
-// callback of zk.Conn runs inside zk.Conn's locks, so the callback takes Session.mu and never blocks; the same
+// callback of zk.Conn runs inside zk.Conn's locks and takes Session.mu, so the callback must not block; the same
 // applies to the wire's event callbacks. The session may call its wire under Session.mu: package wire has the
-// order of its locks. The order of all: the lock of a cohort, listings.mu → Session.mu → the locks of the wire and the
+// order of its locks. The order of all: the locks around the callback of zk.Conn, those of a selector and then of its
+// candidate, the lock of a cohort, holderReads.mu of a queue, listings.mu → Session.mu → the locks of the wire and the
 // dialer, of the gate's optionalOps and hangUps, and of the clock → those of Callbacks, Leftovers, the budget and records.
 //
 // A function whose name ends in Locked is called under Session.mu. So are all methods of the ledger, and the

@@ -74,7 +74,7 @@ func (g *gate) run(ctx context.Context, c *call) (wire.Answer, error) {
 	return c.wait(ctx)
 }
 
-// send waits until the session is connected, for as long as ctx lasts, and sends requests together.
+// send waits at the gate, within the bounds of enter, and then sends requests together.
 func (g *gate) send(ctx context.Context, calls ...*call) error {
 	for _, c := range calls {
 		if err := g.hangUps.refuse(c.Op); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// Claim is a znode that was first in its queue when last read.
+// Claim is a znode that the rule of its queue let proceed when the queue was last read.
 type Claim struct {
 	Key       HoldKey
 	Path      string

@@ -330,8 +330,8 @@ func (v *sharedValues) forget(key, pointer any) {
 	}
 }
 
-// Close is Shutdown with the default grace: an operation timeout for the functions of leaders, another for
-// other callbacks, and closeLimit for the connection. Znodes left for the session's expiry are not an error of
+// Close is Shutdown with the default grace: an operation timeout for the functions of leaders, closeLimit for the session
+// to end, a heartbeat period for the user's dialer and host provider and for lookups, and an operation timeout for other callbacks. Znodes left for the session's expiry are not an error of
 // Close, only a log record.
 func (s *Session) Close() error {
 	if err := s.life.shutdown(grace{ctx: context.Background(), isDefault: true}); err != nil {

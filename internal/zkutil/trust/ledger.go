@@ -207,14 +207,15 @@ func (l *Ledger) OnWriteAnswered(w Write, lookAt time.Time) (isProof bool) {
 
 // horizon returns how long a committed write proves the session, counted from the time of sending.
 //
-// A committed write was sent before any cut. A follower reports the active sessions to the leader every half
-// tick. The last report left at most T/4 before the cut, because two ticks are the shortest timeout. The
-// session was active at most T/8 before the last report: the wire pings every T/10, and more than T/8 without a
-// request is a gap. Where reports come
-// more often than pings, a single report may lack the session: then at most T/8 between reports and T/8 without
-// a request add up to the same bound. So the leader lets the session live until 3T/4 after the write. 2T/3
-// leaves T/12 for clocks running at different rates. Gaps shorten the horizon after more than T/8 without a
-// request, as in a pause of the process.
+// A follower reports the active sessions to the leader every half tick: every T/4 or more often, because two ticks
+// are the shortest timeout. The leader lets a session live for T from each report that lists it, however long
+// before the report the session's last request came. A report lists a session that has sent anything since the
+// report before. The wire pings every T/10, and more than T/8 without a request is a gap. So each report lists the
+// session if reports are more than T/8 apart; otherwise, for T/8 at most, several in a row may lack it. In both
+// cases the last report that lists the session left at most T/4 before the follower could lose its leader. The write
+// was sent before that moment, because it was committed. So the session lives until 3T/4 after the write, at
+// least. 2T/3 leaves T/12 for clocks running at different rates. Gaps shorten the horizon after more than T/8
+// without a request, as in a pause of the process. docs/evidence/trust-derivation.md has the details.
 //
 // zk.Conn by itself pings every T/3, so on an adopted connection only T/2 is certain, less the same margin.
 func (l *Ledger) horizon() time.Duration {
