@@ -41,10 +41,9 @@ func compressedIDs(t *testing.T, compressing agentSession, plain session) {
 	lister, err := mutex.New(connect(t, options{}), path)
 	require.NoError(t, err)
 	chain(t, path, []contender{holder, plain.contender(t, path, "")}, func([]string) {
-		participants, err := lister.Participants(testkit.Context(t))
-		require.NoError(t, err)
-		require.NotEqual(t, "an id", participants[0].ID)
-		unzip, err := gzip.NewReader(bytes.NewReader([]byte(participants[0].ID)))
+		queue := participants(t, lister, 2)
+		require.NotEqual(t, "an id", queue[0].ID)
+		unzip, err := gzip.NewReader(bytes.NewReader([]byte(queue[0].ID)))
 		require.NoError(t, err)
 		id, err := io.ReadAll(unzip)
 		require.NoError(t, err)

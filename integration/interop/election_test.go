@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,15 +94,15 @@ func TestPriorityBesideCurator(t *testing.T) {
 	}
 }
 
-// agreed waits until the first one leads, and asks everybody about everything.
+// agreed waits until the first one leads, and asks everybody about everything. Their servers may be a moment behind.
 func agreed(t *testing.T, all []candidate, ids ...string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool { return all[0].leads(t) }, "the first one leads")
 	starred := append([]string{ids[0] + "*"}, ids[1:]...)
 	for i, c := range all {
 		require.Equal(t, i == 0, c.leads(t))
+		testkit.Eventually(t, func() bool { return slices.Equal(starred, c.participants(t)) }, "everybody is seen")
 		require.Equal(t, ids[0], c.leader(t))
-		require.Equal(t, starred, c.participants(t))
 	}
 }
 

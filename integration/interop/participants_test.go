@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
@@ -31,14 +33,12 @@ func TestParticipants(t *testing.T) {
 	lister, err := mutex.New(connect(t, options{}), path)
 	require.NoError(t, err)
 	chain(t, path, members, func(nodes []string) {
-		ours, err := lister.Participants(testkit.Context(t))
-		require.NoError(t, err)
+		ours := participants(t, lister, len(nodes))
 		for i, p := range ours {
 			require.Equal(t, nodes[i], p.Path)
 			require.Equal(t, i == 0, p.Leader)
 			require.Equal(t, want[i], p.ID)
 		}
-		require.Len(t, ours, len(nodes))
 
 		// A contender's thread waits for the lock, so others ask; their servers may be a moment behind.
 		java := open[javaLang.name].contender(t, path, "").(*agentContender)
@@ -48,6 +48,21 @@ func TestParticipants(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(python.process.Call(t, "participants", python.name)) == len(want) }, "kazoo sees all")
 		require.Equal(t, want, python.process.Call(t, "participants", python.name))
 	})
+}
+
+// participants returns the contenders that a recipe of Go sees, once it sees as many as there are: its server may be a moment behind.
+func participants(t *testing.T, recipe interface {
+	Participants(ctx context.Context) ([]recipes.Participant, error)
+}, number int,
+) (queue []recipes.Participant) {
+	t.Helper()
+	testkit.Eventually(t, func() bool {
+		var err error
+		queue, err = recipe.Participants(testkit.Context(t))
+		require.NoError(t, err)
+		return len(queue) == number
+	}, "Go sees all")
+	return queue
 }
 
 // Without an id Go and Curator show where they are; each can read the other's.
@@ -60,11 +75,11 @@ func TestDefaultIDs(t *testing.T) {
 	java := &agentContender{session.process, unique("mutex")}
 	java.process.Call(t, "mutex", java.name, session.client, path)
 	chain(t, path, []contender{&goContender{ctx: t.Context(), mutex: ours}, java}, func(nodes []string) {
-		participants, err := ours.Participants(testkit.Context(t))
-		require.NoError(t, err)
 		lister := session.contender(t, path, "").(*agentContender)
-		require.Equal(t, starred(participants), lister.process.Call(t, "participants", lister.name))
-		for i, p := range participants {
+		testkit.Eventually(t, func() bool { return slices.Equal(nodes, lister.process.Call(t, "nodes", lister.name)) }, "Curator sees all")
+		queue := participants(t, ours, len(nodes))
+		require.Equal(t, starred(queue), lister.process.Call(t, "participants", lister.name))
+		for i, p := range queue {
 			require.Equal(t, nodes[i], p.Path)
 			require.NotEmpty(t, strings.Trim(p.ID, " "))
 		}

@@ -34,12 +34,10 @@ func goAsksJava(t *testing.T, o options) {
 	require.NoError(t, holder.lock())
 	wait := behind(t, waiter, full(o, path), "Curator")
 	end := behind(t, last, full(o, path), "Go")
-	participants, err := last.(*goContender).mutex.Participants(testkit.Context(t))
-	require.NoError(t, err)
-	require.Len(t, participants, 3)
+	queue := participants(t, last.(*goContender).mutex, 3)
 
 	require.Equal(t, "false", holder.process.Do(t, "revoked", holder.name, "0"))
-	for _, p := range participants[:2] {
+	for _, p := range queue[:2] {
 		require.NoError(t, revoker.AttemptRevoke(testkit.Context(t), p.Path))
 	}
 	require.Equal(t, "true", holder.process.Do(t, "revoked", holder.name, "30000"))
@@ -110,10 +108,9 @@ func TestRevocationOfOthers(t *testing.T) {
 		require.NoError(t, revoke.New(client).AttemptRevoke(testkit.Context(t), queue(t, path)[0]))
 		m, err := mutex.New(client, path)
 		require.NoError(t, err)
-		participants, err := m.Participants(testkit.Context(t))
-		require.NoError(t, err)
-		require.Equal(t, []string{"*"}, starred(participants), "no id, and first")
-		require.True(t, participants[0].Revoked)
+		queue := participants(t, m, 1)
+		require.Equal(t, []string{"*"}, starred(queue), "no id, and first")
+		require.True(t, queue[0].Revoked)
 		_, err = m.TryAcquire(testkit.Context(t))
 		require.ErrorIs(t, err, recipes.ErrNotAcquired, l.name)
 		require.NoError(t, holder.unlock())

@@ -83,9 +83,7 @@ func TestReadWriteLock(t *testing.T) {
 	refused(goLock(t, path).WriteLock().TryAcquire)
 	nodes := java.do(t, "readers")
 	require.Contains(t, nodes, reader.Path())
-	participants, err := own.ReadLock().Participants(testkit.Context(t))
-	require.NoError(t, err)
-	require.Len(t, participants, 2)
+	participants(t, own.ReadLock(), 2)
 
 	javaWriter := newJavaMember(t, "rwlock", path) // waits for both readers
 	writing := javaWriter.starts("write")

@@ -36,9 +36,7 @@ func TestSemaphore(t *testing.T) {
 	other := newJavaMember(t, "semaphore", path, "3")
 	require.Empty(t, other.do(t, "trytake", "1", "0"))
 	require.Len(t, other.do(t, "holders"), 3)
-	participants, err := own.Participants(testkit.Context(t))
-	require.NoError(t, err)
-	require.Len(t, participants, 3)
+	participants(t, own, 3)
 
 	taking := other.starts("take", "1") // waits for ours, and makes others wait
 	queued(t, path+"/locks", 1)
