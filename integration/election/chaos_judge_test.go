@@ -89,8 +89,8 @@ func (f *fixture) judgeWrites(t *testing.T) {
 		require.True(t, inOrder.Write(write.token), "ZooKeeper has taken token %#x after %#x", write.token, inOrder.Highest())
 	}
 	for _, c := range f.changes {
-		// Blind is, too, a term of the session that has followed an expired one, if it began before the attacker had its answer:
-		// it is judged as all others are.
+		// A term of the session that followed an expired one counts as harmed, too, if it began before the attacker had its answer.
+		// Its znode still stood at the last write, so it is judged like all other terms.
 		_, gone, blind := f.log.harm(c.old)
 		if blind && (c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode)) { // by this change, or just before it
 			continue

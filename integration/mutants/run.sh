@@ -110,8 +110,8 @@ plant() {
 	(cd "$work/defective" && go build $(for name in "$@"; do files "$name" | xargs -n 1 dirname; done | sort -u | sed 's|^|./|'))
 }
 
-# check NAME… compiles all defects: those together that change different files, for they can't hide from
-# each other what does not compile. Where a group fails, each is compiled alone, and says so.
+# check NAME… compiles all defects. Defects of different files are compiled together, because they can't hide each
+# other's errors. If a group fails, its defects are compiled one by one, to name the one at fault.
 check() {
 	local group rest name taken
 	while [ $# != 0 ]; do

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -31,6 +30,13 @@ func Example() {
 	one, two := connect(), connect()
 	defer func() { _ = errors.Join(one.Close(), two.Close(), server.Close()) }()
 
+	changed := make(chan struct{}, 1)
+	listener := latch.WithListener(latch.Listener{IsLeader: func(*recipes.Lease) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}})
 	replica := func(client *recipes.Client, id string) (leads func() int) {
 		balance, err := spread.New(client, "/shards/spread", id)
 		if err != nil {
@@ -38,7 +44,7 @@ func Example() {
 		}
 		var shards []*latch.LeaderLatch
 		for n := range 4 {
-			shard, err := latch.New(client, fmt.Sprint("/shards/", n), latch.WithID(id), latch.WithPriority(0))
+			shard, err := latch.New(client, fmt.Sprint("/shards/", n), latch.WithID(id), latch.WithPriority(0), listener)
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -67,11 +73,8 @@ func Example() {
 	fmt.Println("alone:", first())
 
 	second := replica(two, "replica-2")
-	for range 3000 { // a service does not wait for that
-		if first() == 2 && second() == 2 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	for first() != 2 || second() != 2 { // a service does not wait for that
+		<-changed
 	}
 	fmt.Println("together:", first(), second())
 	// Output:

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,12 +38,12 @@ func (f *folder) start(args ...string) (stop func()) {
 	f.Helper()
 	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // ended by stop
 	cmd.Env = append(os.Environ(), f.env...)
-	cmd.SysProcAttr = ownGroup()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its children end with it
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(f, cmd.Start())
 	stop = sync.OnceFunc(func() {
-		endGroup(cmd.Process.Pid)
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 		if f.Failed() {
 			f.Logf("%v:\n%s", args, out.String())

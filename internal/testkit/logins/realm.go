@@ -88,7 +88,7 @@ func (k *KDC) run(input, name string, args ...string) {
 	require.NoError(k, err, "%s %v: %s", name, args, out)
 }
 
-// Start starts the KDC after Stop, under another program if one is given.
+// Start starts the KDC: again after Stop, and under another program if one is given.
 func (k *KDC) Start(under ...string) {
 	k.Helper()
 	k.stop = k.start(append(under, "krb5kdc", "-n", "-r", Realm)...)
