@@ -124,7 +124,7 @@ func awaitEither(ctx context.Context, first, second <-chan struct{}, pause time.
 // act answers a request in the own znode, or else asks others. It returns when to look again, 0 for not before a change.
 func (st *steering) act(ctx context.Context, data []byte) (again time.Duration, err error) {
 	request, isAsked := queue.ParseYield(data)
-	if !isAsked || request.IsStay {
+	if !isAsked || request.Kind == queue.Stay {
 		return st.ask(ctx)
 	}
 	contenders, own, err := st.list(ctx)
@@ -144,10 +144,10 @@ func (st *steering) act(ctx context.Context, data []byte) (again time.Duration, 
 	}
 	switch {
 	case target < 0: // it has left
-	case request.IsTransfer && isBehind:
+	case request.Kind == queue.YieldToTransfer && isBehind:
 		st.honoured = request.Target
 		return st.yield(request), nil
-	case request.IsTransfer:
+	case request.Kind == queue.YieldToTransfer:
 		st.honoured = request.Target
 	case isBehind && theirs > priority:
 		return st.yield(request), nil
@@ -173,7 +173,7 @@ func (st *steering) yield(request queue.Yield) (again time.Duration) {
 	if !term.Stands() {
 		return settleTime // its work goes on
 	}
-	if !request.IsTransfer {
+	if request.Kind != queue.YieldToTransfer {
 		if rest := st.restOfTerm(term); rest > 0 {
 			return rest
 		}
@@ -203,7 +203,7 @@ func (st *steering) restoreID(ctx context.Context, request queue.Yield, contende
 	if err != nil {
 		return false, err
 	}
-	if now, ok := queue.ParseYield(n.Data); !ok || now.Target != request.Target || now.IsTransfer != request.IsTransfer || now.IsStay {
+	if now, ok := queue.ParseYield(n.Data); !ok || now.Target != request.Target || now.Kind != request.Kind {
 		return true, nil // another request has come
 	}
 	return true, write(ctx, st.q, contenders, own, request.ID, n.Stat.Version)
@@ -226,7 +226,7 @@ func (st *steering) ask(ctx context.Context) (again time.Duration, err error) {
 		return settleTime, nil
 	}
 	for _, i := range asked {
-		if err := askToYield(ctx, st.q, contenders, i, contenders[own].Name, false); err != nil {
+		if err := askToYield(ctx, st.q, contenders, i, contenders[own].Name, queue.YieldToPriority); err != nil {
 			return settleTime, err
 		}
 	}
@@ -281,8 +281,8 @@ func (st *steering) list(ctx context.Context) (contenders []queue.Contender, own
 }
 
 // askToYield asks the contender at an index to yield to another one, the target.
-func askToYield(ctx context.Context, q *queue.Queue, contenders []queue.Contender, asked int, target string, isTransfer bool) error {
-	return request(ctx, q, contenders, asked, queue.Yield{Target: target, IsTransfer: isTransfer})
+func askToYield(ctx context.Context, q *queue.Queue, contenders []queue.Contender, asked int, target string, kind queue.YieldKind) error {
+	return request(ctx, q, contenders, asked, queue.Yield{Kind: kind, Target: target})
 }
 
 // request writes a request into the znode of the steered contender at an index, unless it has the same request already, or one that
@@ -307,16 +307,16 @@ func request(ctx context.Context, q *queue.Queue, contenders []queue.Contender, 
 // prevails reports whether a request takes the place of an earlier one.
 func prevails(request, earlier queue.Yield) bool {
 	switch {
-	case request.Target == earlier.Target && request.IsStay == earlier.IsStay:
+	case request.Target == earlier.Target && (request.Kind == queue.Stay) == (earlier.Kind == queue.Stay):
 		return false
-	case request.IsTransfer || request.IsStay:
+	case request.Kind != queue.YieldToPriority:
 		return true
-	case earlier.IsStay:
+	case earlier.Kind == queue.Stay:
 		asks, _ := zkutil.NumberOf(request.Target)
 		upTo, _ := zkutil.NumberOf(earlier.Target)
 		return asks > upTo
 	default:
-		return !earlier.IsTransfer
+		return earlier.Kind != queue.YieldToTransfer
 	}
 }
 

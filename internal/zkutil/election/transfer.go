@@ -100,12 +100,12 @@ func askAll(ctx context.Context, q *queue.Queue, contenders []queue.Contender, a
 	})
 	if isSteered && isRivalled && mayWrite(q, contenders, own) {
 		last := contenders[len(contenders)-1].Name
-		if err := request(ctx, q, contenders, own, queue.Yield{Target: last, IsStay: true}); err != nil {
+		if err := request(ctx, q, contenders, own, queue.Yield{Kind: queue.Stay, Target: last}); err != nil {
 			return explainRefusal(err, "stay", target)
 		}
 	}
 	for _, i := range slices.Backward(asked) {
-		if err := askToYield(ctx, q, contenders, i, target, true); err != nil {
+		if err := askToYield(ctx, q, contenders, i, target, queue.YieldToTransfer); err != nil {
 			return explainRefusal(err, "yield", contenders[i].Name)
 		}
 	}

@@ -34,27 +34,29 @@ func PriorityOf(name string) (priority int, isSteered bool) {
 // Priority is PriorityOf for a contender.
 func (c Contender) Priority() (priority int, isSteered bool) { return PriorityOf(c.Name) }
 
+// YieldKind says why a contender is asked to yield, or that it is asked to stay. The kind is part of the request's text.
+type YieldKind string
+
+// The kinds of requests. Stay is the opposite of the others: it asks the contender not to yield to contenders up to Target.
+const (
+	YieldToPriority YieldKind = "priority" // the other contender's priority is higher
+	YieldToTransfer YieldKind = "transfer" // somebody has asked for the other contender
+	Stay            YieldKind = "stay"     // somebody has asked for this contender
+)
+
 // Yield is a request to a steered contender: to let another contender go ahead, by leaving its position and
 // joining again at the tail. The request is written into the contender's znode, in place of the contender's id.
 type Yield struct {
-	Target     string // name of the other contender's znode
-	IsTransfer bool   // somebody has asked for the other contender; else its priority is higher
-	IsStay     bool   // the other way round: not to yield to contenders up to Target, because somebody has asked for this one
-	ID         []byte // of the asked contender, as it was in the znode
+	Kind   YieldKind
+	Target string // name of the other contender's znode
+	ID     []byte // of the asked contender, as it was in the znode
 }
 
 const yieldMark = "__YIELD__ "
 
 // Encode returns the content of the znode.
 func (y Yield) Encode() []byte {
-	kind := "priority "
-	switch {
-	case y.IsStay:
-		kind = "stay "
-	case y.IsTransfer:
-		kind = "transfer "
-	}
-	return append([]byte(yieldMark+kind+y.Target+"\n"), y.ID...)
+	return append([]byte(yieldMark+string(y.Kind)+" "+y.Target+"\n"), y.ID...)
 }
 
 // ParseYield returns the request in the content of a znode, if there is one.
@@ -63,11 +65,12 @@ func ParseYield(data []byte) (y Yield, ok bool) {
 		return Yield{}, false
 	}
 	line, id, hasID := bytes.Cut(data[len(yieldMark):], []byte("\n"))
-	kind, target, hasTarget := strings.Cut(string(line), " ")
-	if !hasID || !hasTarget || kind != "priority" && kind != "transfer" && kind != "stay" {
+	text, target, hasTarget := strings.Cut(string(line), " ")
+	kind := YieldKind(text)
+	if !hasID || !hasTarget || kind != YieldToPriority && kind != YieldToTransfer && kind != Stay {
 		return Yield{}, false
 	}
-	return Yield{Target: target, IsTransfer: kind == "transfer", IsStay: kind == "stay", ID: id}, true
+	return Yield{Kind: kind, Target: target, ID: id}, true
 }
 
 // idOf returns the id of a contender, given the content of its znode.
