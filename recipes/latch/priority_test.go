@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -354,6 +355,32 @@ func TestTransferAheadOfARival(t *testing.T) {
 		bubble.Pass(time.Minute)
 		require.Equal(t, []string{"target has ended", "rival leads"}, j.Read())
 	})
+}
+
+// The target may lose its znode before any request of the transfer. The transfer then takes the target's new znode, unless the target has
+// none at that moment.
+func TestTargetRenewsItsZnode(t *testing.T) {
+	for at := range int64(6) {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv, j := zktest.NewServer(t), &elections.Journal{}
+			steered(t, srv, j, "leader", latch.WithPriority(0))
+			target := steered(t, srv, j, "target", latch.WithPriority(0))
+			path, client := target.Path(), testclient.Connect(t, srv)
+			operator := elections.NewLatch(t, client)
+			var requests atomic.Int64
+			srv.Inject(func(r zktest.Request) zktest.Fault {
+				if r.Session == client.Conn().SessionID() && r.Op != zktest.OpPing && requests.Add(1) == at+1 {
+					srv.Delete(path)
+				}
+				return zktest.Fault{}
+			})
+			if err := operator.TransferTo(t.Context(), "target"); err != nil {
+				require.ErrorIs(t, err, recipes.ErrNoCandidate, "before request %d", at)
+				return
+			}
+			require.Equal(t, []string{"leader leads", "leader has ended", "target leads"}, j.ReadSettled())
+		})
+	}
 }
 
 func TestTransferErrors(t *testing.T) {

@@ -31,18 +31,18 @@ func Transfer(ctx context.Context, q *queue.Queue, id string) error {
 		if err != nil {
 			return err
 		}
-		asked, isFirst, err := toAskFor(q, contenders, target)
-		if err == nil && !isFirst {
-			err = askAll(ctx, q, contenders, asked, target)
+		own := slices.IndexFunc(contenders, func(c queue.Contender) bool { return c.Name == target })
+		if own > 0 { // otherwise the target is the first, or has lost its znode since it was found
+			err = askAhead(ctx, q, contenders, own)
 		}
-		if err == nil && !isFirst {
+		if err == nil && own != 0 {
 			awaitEither(ctx, changed.Fired(), nil, transferPause)
 			if ctx.Err() != nil {
 				err = zkutil.EndOf(ctx)
 			}
 		}
 		q.Session.ReleaseWatch(changed)
-		if err != nil || isFirst {
+		if err != nil || own == 0 {
 			return err
 		}
 	}
@@ -69,30 +69,18 @@ func findCandidate(ctx context.Context, q *queue.Queue, id string) (name string,
 	return name, nil
 }
 
-// toAskFor returns the indexes of those whom to ask to yield to the target: first the waiting candidates, and the leader when nobody else
-// is in between.
-func toAskFor(q *queue.Queue, contenders []queue.Contender, target string) (asked []int, isFirst bool, err error) {
-	own := slices.IndexFunc(contenders, func(c queue.Contender) bool { return c.Name == target })
-	if own <= 0 {
-		return nil, own == 0, nil // the target has changed its znode since it was found: another look
-	}
+// askAhead asks the contender at index own to stay if candidates of a higher priority are behind, and then those ahead to yield: first the
+// waiting candidates, and the leader when nobody else is in between.
+func askAhead(ctx context.Context, q *queue.Queue, contenders []queue.Contender, own int) error {
+	target := contenders[own].Name
 	for i, other := range contenders[:own] {
 		if _, isSteered := other.Priority(); !isSteered {
-			return nil, false, fmt.Errorf("%w: %s", zkutil.ErrNotSteered, zkutil.Printable(other.Name))
+			return fmt.Errorf("%w: %s", zkutil.ErrNotSteered, zkutil.Printable(other.Name))
 		}
-		if !mayWrite(q, contenders, i) { // the target itself
-			return nil, false, fmt.Errorf("%w: %s", zkutil.ErrNotSteered, zkutil.Printable(target))
-		}
-		if i > 0 || own == 1 {
-			asked = append(asked, i)
+		if !mayWrite(q, contenders, i) { // because of the target
+			return fmt.Errorf("%w: %s", zkutil.ErrNotSteered, zkutil.Printable(target))
 		}
 	}
-	return asked, false, nil
-}
-
-// askAll asks the target to stay if candidates of a higher priority are behind, and then the others to yield, the leader last.
-func askAll(ctx context.Context, q *queue.Queue, contenders []queue.Contender, asked []int, target string) error {
-	own := slices.IndexFunc(contenders, func(c queue.Contender) bool { return c.Name == target })
 	priority, isSteered := contenders[own].Priority()
 	isRivalled := slices.ContainsFunc(contenders[own:], func(c queue.Contender) bool {
 		theirs, _ := c.Priority()
@@ -104,7 +92,8 @@ func askAll(ctx context.Context, q *queue.Queue, contenders []queue.Contender, a
 			return explainRefusal(err, "stay", target)
 		}
 	}
-	for _, i := range slices.Backward(asked) {
+	first := min(1, own-1) // the leader is asked once nobody else is ahead
+	for i := own - 1; i >= first; i-- {
 		if err := askToYield(ctx, q, contenders, i, target, queue.YieldToTransfer); err != nil {
 			return explainRefusal(err, "yield", contenders[i].Name)
 		}

@@ -42,7 +42,7 @@ func (w *waiter) ownChanged() (<-chan struct{}, wakeUp) {
 	switch {
 	case w.ownWatch != nil:
 		return w.ownWatch.Fired(), byOwnNode
-	case w.position.isNext():
+	case w.position.needsNoListing():
 		return w.s.OnFirst(w.blockerWatch), byHold
 	default:
 		return nil, byHold

@@ -39,8 +39,8 @@ func (q *Queue) positionOf(queue []Contender, own int) (p position, blocker int)
 	return p, blocker
 }
 
-// isNext reports whether the turn comes without a listing, when the blocker and everybody ahead of the blocker have gone.
-func (p position) isNext() bool { return p.turn >= turnAfterAll }
+// needsNoListing reports whether the turn comes without a listing, when the blocker and everybody ahead of the blocker have gone.
+func (p position) needsNoListing() bool { return p.turn >= turnAfterAll }
 
 // hasOnlyBlocker reports whether the turn comes without a listing, when the blocker has gone.
 func (p position) hasOnlyBlocker() bool { return p.turn == turnAfterBlocker }

@@ -61,14 +61,14 @@ func TestPositionOf(t *testing.T) {
 }
 
 func TestDecisionsByPosition(t *testing.T) {
-	for at, want := range map[turn]struct{ isNext, hasOnlyBlocker, isTurnNear bool }{
+	for at, want := range map[turn]struct{ needsNoListing, hasOnlyBlocker, isTurnNear bool }{
 		turnAtListing:    {},
 		turnNear:         {isTurnNear: true},
-		turnAfterAll:     {isNext: true},
-		turnAfterBlocker: {isNext: true, hasOnlyBlocker: true, isTurnNear: true},
+		turnAfterAll:     {needsNoListing: true},
+		turnAfterBlocker: {needsNoListing: true, hasOnlyBlocker: true, isTurnNear: true},
 	} {
 		p := position{turn: at}
-		require.Equal(t, want.isNext, p.isNext(), at)
+		require.Equal(t, want.needsNoListing, p.needsNoListing(), at)
 		require.Equal(t, want.hasOnlyBlocker, p.hasOnlyBlocker(), at)
 		require.Equal(t, want.isTurnNear, p.isTurnNear(), at)
 	}

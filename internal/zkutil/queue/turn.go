@@ -54,9 +54,9 @@ func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
 //  2. Nobody is ahead of the blocker: the look has found the blocker first (hasOnlyBlocker), or the blocker was a hold of this session
 //     at the head of its queue (IsFirst). All contenders that were ahead of such a hold are gone, and later contenders have higher
 //     numbers. AcquireUnder alone puts a znode ahead of others, a reader's. Queues that have to wait for readers have AlwaysList. A
-//     foreign contender with a negative number comes first whenever it comes: such a contender in the list rules isNext out.
+//     foreign contender with a negative number comes first whenever it comes: such a contender in the list rules needsNoListing out.
 //  3. Nobody between the blocker and the waiter makes the waiter wait, because the rule said so of the queue behind the blocker
-//     (isNext). The list of the queue was made after the waiter's own create. So everybody ahead was in the list, and contenders
+//     (needsNoListing). The list of the queue was made after the waiter's own create. So everybody ahead was in the list, and contenders
 //     in the list can only leave.
 //  4. The own znode existed when the blocker had gone, or has gone in the same transaction. The server sends the events of two
 //     transactions in order, and has not reported the deletion of the own znode before that of the blocker, or before the answer
@@ -77,7 +77,7 @@ func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
 // same session watches the znode already. So the waiter usually sends nothing after the deletion. Session.Grant checks which session owns
 // the own znode, and that the connection is that of the latest look: another server might be behind the event of the blocker.
 func (w *waiter) takeTurn(ctx context.Context) (isOurTurn bool, err error) {
-	if !w.position.isNext() || !w.blockerWatch.IsGone() || !w.s.TellsEveryEvent() {
+	if !w.position.needsNoListing() || !w.blockerWatch.IsGone() || !w.s.TellsEveryEvent() {
 		return false, nil
 	}
 	if w.s.IsFirst(w.blockerWatch) {
