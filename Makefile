@@ -7,6 +7,8 @@ FUZZTIME ?= 60s
 ZK ?=
 export ZK # the Debian suite of the servers: bookworm, trixie or sid; see integration/image/build.sh
 RUNS ?= 30
+# Tests with less garbage collection, because each zk.Conn has a buffer of 1.5 MiB: a third less processor time.
+TEST := GOGC=400 GOMEMLIMIT=2GiB go test
 LINT := .bin/golangci-lint-2.15.0
 # The oldest and the newest Go that the library supports; the word local stands for the one that is installed.
 GO_VERSION ?= go1.25.5
@@ -19,21 +21,20 @@ help: ## this list
 
 quick: ## at every save, in 20 s: vet, and the unit tests in their short form; needs Go alone
 	@# zktest first, because its tests wait. One processor for each package, because bubbles of synctest use no more.
-	@# Less garbage collection, because each zk.Conn has a buffer of 1.5 MiB.
-	GOGC=400 go test -short -vet all -cpu 1 -parallel 8 $(GOTESTFLAGS) ./recipes/zktest ./...
+	$(TEST) -short -vet all -cpu 1 -parallel 8 $(GOTESTFLAGS) ./recipes/zktest ./...
 
 test: ## unit tests with the race detector; needs Go alone
-	go test -race $(GOTESTFLAGS) ./... ./examples/... ./contrib/otelzkrecipes/... ./contrib/promzkrecipes/...
+	$(TEST) -race $(GOTESTFLAGS) ./... ./examples/... ./contrib/otelzkrecipes/... ./contrib/promzkrecipes/...
 
 oldest: ## builds the library, zkr and contrib, and runs the short unit tests, with another version of Go: make oldest GO_VERSION=go1.27.0; needs Go alone
 	for module in $(LIBRARY); do \
 		(cd $$module && GOWORK=off GOTOOLCHAIN=$(GO_VERSION) go vet ./...) || exit; \
 	done
-	GOWORK=off GOTOOLCHAIN=$(GO_VERSION) go test -short -parallel 8 $(GOTESTFLAGS) ./recipes/... ./internal/zkutil/... ./internal/proto
+	GOWORK=off GOTOOLCHAIN=$(GO_VERSION) $(TEST) -short -parallel 8 $(GOTESTFLAGS) ./recipes/... ./internal/zkutil/... ./internal/proto
 
 flaky: ## every unit test package 30 times in its short form, on processors that are busy with other things; needs Go alone
 	@load=; trap 'kill $$load' EXIT; for n in $$(seq $$(nproc)); do (while :; do :; done) & load="$$load $$!"; done; \
-	go test -short -count $(RUNS) -timeout 60m $(GOTESTFLAGS) ./recipes/zktest ./...
+	$(TEST) -short -count $(RUNS) -timeout 60m $(GOTESTFLAGS) ./recipes/zktest ./...
 
 fuzz: ## the parsers of frames, names and paths, each for FUZZTIME; needs Go alone
 	@grep -rlE '^func Fuzz' --include='*_test.go' internal recipes | while read -r file; do \
@@ -46,13 +47,13 @@ zkr: ## the command line as a black box: real processes, on an embedded ZooKeepe
 	go test -count=1 -timeout 10m $(GOTESTFLAGS) ./cmd/zkr/...
 
 schedules: ## 10,000 seeded schedules of faults against each lock, 100,000 operations with faults against a limit, and slow quorums from every phase, in virtual time; needs Go alone
-	go test -count=1 -timeout 30m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex ./recipes/rwlock ./recipes/semaphore -schedules 10000
-	go test -count=1 -timeout 30m $(GOTESTFLAGS) -run 'TestAllOrNothing|TestLimitUnderFaultedOperations' ./recipes/semaphore -exhaustive
-	go test -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session -exhaustive
+	$(TEST) -count=1 -timeout 30m $(GOTESTFLAGS) -run TestFaultSchedules ./recipes/mutex ./recipes/rwlock ./recipes/semaphore -schedules 10000
+	$(TEST) -count=1 -timeout 30m $(GOTESTFLAGS) -run 'TestAllOrNothing|TestLimitUnderFaultedOperations' ./recipes/semaphore -exhaustive
+	$(TEST) -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session -exhaustive
 
 integration: ## tests on real ZooKeeper servers, by default of Debian bookworm: make integration ZK=trixie; needs Docker, a JDK with Curator, kazoo, MIT Kerberos, Prometheus, and for the examples MariaDB and Chromium
 	cd integration && go build -race ./... # with all processors: -p 1 below is for building, too
-	cd integration && go test -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
+	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
 	go test -race -timeout 10m $(GOTESTFLAGS) ./contrib/saslkrb5/...
 	go run ./integration/cmd/withzk -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 	go run ./integration/cmd/withzk -- go test -timeout 10m -tags integration -run '^TestZooKeeper' $(GOTESTFLAGS) ./cmd/zkr
