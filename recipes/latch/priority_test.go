@@ -3,6 +3,7 @@ package latch_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
@@ -381,6 +383,30 @@ func TestTargetRenewsItsZnode(t *testing.T) {
 			require.Equal(t, []string{"leader leads", "leader has ended", "target leads"}, j.ReadSettled())
 		})
 	}
+}
+
+// Where an ACL forbids writing the znodes of others, TransferTo says whom it could not ask, and a candidate of a higher priority waits, and
+// says once why nobody was asked. When only candidates are ahead that it may ask, it leads.
+func TestCandidatesThatMayNotBeAsked(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, j := zktest.NewServer(t), &elections.Journal{}
+		unwritable := zk.WorldACL(zk.PermAll &^ zk.PermWrite)
+		leader := steeredOn(t, testclient.Connect(t, srv, recipes.WithACL(unwritable...)), j, "leader", latch.WithPriority(0))
+		steered(t, srv, j, "target", latch.WithPriority(0))
+		operator := elections.NewLatch(t, testclient.Connect(t, srv))
+		err := operator.TransferTo(t.Context(), "target")
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorContains(t, err, "ask "+path.Base(leader.Path())+" to yield: ")
+
+		log := &testkit.Log{}
+		steeredOn(t, testclient.Connect(t, srv, recipes.WithLogger(log.Logger(slog.LevelWarn))), j, "high", latch.WithPriority(1))
+		bubble.Pass(time.Minute)
+		require.Equal(t, []string{"leader leads"}, j.Read())
+		require.Equal(t, 1, strings.Count(log.String(), "election can't be steered, trying again"), log.String())
+		require.NoError(t, leader.Close())
+		bubble.Pass(time.Minute)
+		require.Equal(t, []string{"leader has ended", "high leads"}, j.Read())
+	})
 }
 
 func TestTransferErrors(t *testing.T) {
