@@ -518,12 +518,12 @@ func TestOrderOfOccurrences(t *testing.T) {
 }
 
 // beforeTheStart calls strike once, between the holder's look at the record and the start.
-func (f *fixture) beforeTheStart(strike func(lock string)) {
+func (f *fixture) beforeTheStart(strike func()) {
 	isStruck := false
 	f.srv.Inject(func(r zktest.Request) zktest.Fault {
 		if r.Op == zktest.OpMulti && !isStruck {
 			isStruck = true
-			strike(r.Path)
+			strike()
 		}
 		return zktest.Fault{}
 	})
@@ -533,7 +533,13 @@ func (f *fixture) beforeTheStart(strike func(lock string)) {
 func TestStartNeedsTheLock(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0)
-		f.beforeTheStart(func(lock string) { f.srv.Delete(lock) })
+		f.beforeTheStart(func() {
+			for _, name := range f.srv.Children(jobs) {
+				if name != "last" { // the znode of the lock
+					f.srv.Delete(jobs + "/" + name)
+				}
+			}
+		})
 		var c counter
 		err := o.Do(f.Context(), tick, c.run)
 		require.ErrorIs(f, err, recipes.ErrNodeDeleted)
@@ -548,7 +554,7 @@ func TestStartNeedsTheRecordThatWasRead(t *testing.T) {
 	for other, want := range map[string]error{"2026-11-26T04:00": once.ErrDone, tick: once.ErrDone, "2026-11-26T02:00": nil} {
 		inBubble(t, func(f *fixture) {
 			_, o := f.host("web-1", 0)
-			f.beforeTheStart(func(string) { f.srv.Put(record, fmt.Appendf(nil, `{"occurrence":%q,"id":"web-2","token":7}`, other)) })
+			f.beforeTheStart(func() { f.srv.Put(record, fmt.Appendf(nil, `{"occurrence":%q,"id":"web-2","token":7}`, other)) })
 			var c counter
 			err := o.Do(f.Context(), tick, c.run)
 			require.ErrorIs(f, err, want)
@@ -564,7 +570,7 @@ func TestStartNeedsTheRecordThatWasRead(t *testing.T) {
 func TestRecordIsDeletedBeforeTheStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0)
-		f.beforeTheStart(func(string) { f.srv.Delete(record) })
+		f.beforeTheStart(func() { f.srv.Delete(record) })
 		var c counter
 		require.NoError(f, o.Do(f.Context(), tick, c.run))
 		require.EqualValues(f, 1, c.calls.Load())

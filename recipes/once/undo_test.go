@@ -92,7 +92,7 @@ func TestWaiterOfTheClientOutlastsAStartWithoutARun(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client, o := f.host("web-1", 0)
 		waiter := make(chan error, 1)
-		f.beforeTheStart(func(string) {
+		f.beforeTheStart(func() {
 			go func() { waiter <- o.Do(f.Context(), tick, (&counter{}).run) }()
 		})
 		f.giveUpStart(client, o)
