@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -359,28 +360,61 @@ func TestTransferAheadOfARival(t *testing.T) {
 	})
 }
 
-// The target may lose its znode before any request of the transfer. The transfer then takes the target's new znode, unless the target has
-// none at that moment.
+// The target may lose its znode before any request of the transfer, alone or with all others. The transfer then takes the target's new
+// znode, unless the target has none at that moment.
 func TestTargetRenewsItsZnode(t *testing.T) {
-	for at := range int64(6) {
+	for name, all := range map[string]bool{"alone": false, "with all others": true} {
+		for at := range int64(8) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv, j := zktest.NewServer(t), &elections.Journal{}
+				steered(t, srv, j, "leader", latch.WithPriority(0))
+				target := steered(t, srv, j, "target", latch.WithPriority(0))
+				gone := []string{target.Path()}
+				if all {
+					gone = append(elections.Paths(srv), elections.Path)
+				}
+				client := testclient.Connect(t, srv)
+				operator := elections.NewLatch(t, client)
+				var requests atomic.Int64
+				srv.Inject(func(r zktest.Request) zktest.Fault {
+					if r.Session == client.Conn().SessionID() && r.Op != zktest.OpPing && requests.Add(1) == at+1 {
+						for _, path := range gone {
+							srv.Delete(path)
+						}
+					}
+					return zktest.Fault{}
+				})
+				if err := operator.TransferTo(t.Context(), "target"); err != nil {
+					require.ErrorIs(t, err, recipes.ErrNoCandidate, "%s, before request %d", name, at)
+					return
+				}
+				require.Equal(t, "target", ids(t, operator)[0])
+			})
+		}
+	}
+}
+
+// A connection that ends at any request of TransferTo is no error of TransferTo, which goes on with the next connection.
+func TestTransferOutlastsALostConnection(t *testing.T) {
+	requests := int64(math.MaxInt64) // of a transfer
+	for n := int64(1); n <= requests; n++ {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv, j := zktest.NewServer(t), &elections.Journal{}
-			steered(t, srv, j, "leader", latch.WithPriority(0))
-			target := steered(t, srv, j, "target", latch.WithPriority(0))
-			path, client := target.Path(), testclient.Connect(t, srv)
-			operator := elections.NewLatch(t, client)
-			var requests atomic.Int64
+			for _, id := range []string{"a", "b", "c"} {
+				steered(t, srv, j, id, latch.WithPriority(0))
+			}
+			client := testclient.ConnectSettled(t, srv)
+			operator, session := elections.NewLatch(t, client), elections.SessionOf(client)
+			var sent atomic.Int64
 			srv.Inject(func(r zktest.Request) zktest.Fault {
-				if r.Session == client.Conn().SessionID() && r.Op != zktest.OpPing && requests.Add(1) == at+1 {
-					srv.Delete(path)
+				if r.Session == session && r.Op != zktest.OpConnect && r.Op != zktest.OpPing && sent.Add(1) == n {
+					return zktest.Fault{Lost: zktest.RequestLost}
 				}
 				return zktest.Fault{}
 			})
-			if err := operator.TransferTo(t.Context(), "target"); err != nil {
-				require.ErrorIs(t, err, recipes.ErrNoCandidate, "before request %d", at)
-				return
-			}
-			require.Equal(t, []string{"leader leads", "leader has ended", "target leads"}, j.ReadSettled())
+			require.NoError(t, operator.TransferTo(t.Context(), "c"), "request %d", n)
+			requests = max(n, sent.Load())
+			require.Equal(t, "c", ids(t, operator)[0])
 		})
 	}
 }

@@ -39,11 +39,7 @@ func (t *tenure) attend() {
 // the end of ctx.
 func (t *tenure) lookForOthers(ctx context.Context) *session.Watch {
 	s := t.c.s
-	var contenders []queue.Contender
-	watch, err := session.Repeat(ctx, s, func() (watch *session.Watch, err error) {
-		contenders, watch, err = t.q.ListAndWatch(ctx)
-		return watch, err
-	})
+	contenders, watch, err := t.q.ListAndWatch(ctx)
 	if ctx.Err() != nil {
 		s.ReleaseWatch(watch)
 		return nil

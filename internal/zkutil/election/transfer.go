@@ -28,6 +28,9 @@ func Transfer(ctx context.Context, q *queue.Queue, id string) error {
 			return err
 		}
 		contenders, changed, err := q.ListAndWatch(ctx)
+		if errors.Is(err, zk.ErrNoNode) {
+			continue // everybody has gone
+		}
 		if err != nil {
 			return err
 		}

@@ -237,8 +237,13 @@ func (q *Queue) ListContenders(ctx context.Context) ([]Contender, error) {
 }
 
 // ListAndWatch returns the queue, and a watch that fires when a contender has come or gone. The caller has to release the watch.
-func (q *Queue) ListAndWatch(ctx context.Context) ([]Contender, *session.Watch, error) {
-	return session.ListAndWatch(ctx, q.Session, q.Dir, q.parse)
+// ListAndWatch repeats the request under the retry policy.
+func (q *Queue) ListAndWatch(ctx context.Context) (contenders []Contender, watch *session.Watch, err error) {
+	watch, err = session.Repeat(ctx, q.Session, func() (*session.Watch, error) {
+		contenders, watch, err = session.ListAndWatch(ctx, q.Session, q.Dir, q.parse)
+		return watch, err
+	})
+	return contenders, watch, err
 }
 
 func (q *Queue) parse(children []string) []Contender { return parseContenders(children, q.Markers) }
