@@ -3,7 +3,9 @@ package spread_test
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,5 +115,64 @@ func TestMembersWithOddLoads(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(t, 2, first.leads())
 		require.Equal(t, 2, second.leads())
+	})
+}
+
+// A candidate of another package may close the Spread or the client, and may end its goroutine: the Spread neither waits for itself nor
+// stops without a word.
+func TestCandidateThatClosesOrEndsItsGoroutine(t *testing.T) {
+	for name, test := range map[string]struct {
+		leads func(s *spread.Spread, client *recipes.Client) bool
+		goes  bool // the Spread goes on
+	}{
+		"closes the Spread": {func(s *spread.Spread, _ *recipes.Client) bool { return s.Close() == nil }, false},
+		"closes the client": {func(_ *spread.Spread, client *recipes.Client) bool { return client.Close() == nil }, false},
+		"goexit":            {func(*spread.Spread, *recipes.Client) bool { runtime.Goexit(); return true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client := testclient.Connect(t, srv)
+				s, err := spread.New(client, meeting, "a")
+				require.NoError(t, err)
+				var calls, returned atomic.Int32
+				_, err = s.Add(odd{id: "a", leads: func() bool {
+					calls.Add(1)
+					defer returned.Add(1)
+					return test.leads(s, client)
+				}})
+				require.NoError(t, err)
+				require.NoError(t, s.Start())
+				pass(10 * time.Second)
+				require.Equal(t, calls.Load(), returned.Load(), "it waits for itself")
+				require.Equal(t, test.goes, calls.Load() > 1)
+				if test.goes {
+					require.NoError(t, s.Close())
+				}
+				require.Empty(t, srv.Children(meeting))
+			})
+		})
+	}
+}
+
+// A candidate of another package whose method hangs holds up neither Close of the Spread nor of the client for good, and the errors say so.
+func TestCandidateThatHangs(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		client, err := recipes.Connect(t.Context(), srv.Addrs(), recipes.WithDialer(srv.Dialer()))
+		require.NoError(t, err)
+		s, err := spread.New(client, meeting, "a")
+		require.NoError(t, err)
+		hangs := make(chan bool)
+		_, err = s.Add(odd{id: "a", leads: func() bool { return <-hangs }})
+		require.NoError(t, err)
+		require.NoError(t, s.Start())
+		pass(10 * time.Second)
+		require.ErrorContains(t, s.Close(), "a method of a candidate is still running after 10s")
+		require.Empty(t, srv.Children(meeting))
+		require.ErrorContains(t, client.Close(), "a callback is still running")
+		close(hangs)
+		require.NoError(t, s.Close())
+		require.NoError(t, client.Close())
 	})
 }

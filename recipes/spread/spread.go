@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,14 +31,31 @@ type Election interface {
 // entry is an election that was added. Its pointer tells it apart, because a user's Election need not be comparable.
 type entry struct{ Election }
 
-// contained calls fn, which calls a method of the user's. A panic becomes a *recipes.PanicError.
-func contained(fn func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &recipes.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
-	return fn()
+// call calls fn, which calls a method of the user's, in another goroutine, because the method may end its goroutine, or close the Spread
+// or the client. call waits until fn has returned or ctx has ended. A panic becomes a *recipes.PanicError.
+func call[T any](ctx context.Context, s *Spread, fn func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	s.calls.Post(func() {
+		r := result{err: errors.New("a method of the candidate has ended its goroutine")}
+		defer func() {
+			if value := recover(); value != nil {
+				r.err = &recipes.PanicError{Value: value, Stack: zkutil.StackWithoutScopes()}
+			}
+			done <- r
+		}()
+		r.value, r.err = fn()
+	})
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		r.err = zkutil.EndOf(ctx)
+	}
+	return r.value, r.err
 }
 
 // Spread balances the leaders of many elections across the processes of a group. Create a Spread with [New], add the elections, and
@@ -48,6 +64,8 @@ type Spread struct {
 	session *session.Session
 	path    string // as passed by the user
 	group   *group.Group
+	scope   zkutil.Scope       // of the candidates' methods
+	calls   *session.Callbacks // of these methods
 
 	mu        sync.Mutex // protects the fields below
 	elections []*entry
@@ -71,7 +89,8 @@ func New(c *recipes.Client, path, id string) (*Spread, error) {
 	if err == nil {
 		var own *session.Session
 		if own, _, err = recipe.Attach(c, path); err == nil {
-			return &Spread{session: own, path: path, group: g}, nil
+			scope := zkutil.NewScope()
+			return &Spread{session: own, path: path, group: g, scope: scope, calls: own.CallbacksIn(scope)}, nil
 		}
 	}
 	op := &recipes.OpError{Op: "spread: new", Path: path, Err: err}
@@ -149,7 +168,9 @@ func (s *Spread) Start() error {
 	return nil
 }
 
-// Close stops the balancing and leaves the group. The elections go on. Close is idempotent.
+// Close stops the balancing and leaves the group. The elections go on. Close waits for a method of a candidate that still runs, for an
+// operation timeout at most, and returns an error if the method runs on. Inside such a method, Close does not wait for it. Close is
+// idempotent.
 func (s *Spread) Close() error {
 	s.mu.Lock()
 	cancel, done := s.cancel, s.done
@@ -160,8 +181,15 @@ func (s *Spread) Close() error {
 	}
 	cancel()
 	<-done
-	if err := s.group.Leave(); err != nil {
-		return s.opError("close", errors.Unwrap(err))
+	var err error
+	if limit := s.session.Config().OperationTimeout; !s.scope.IsOnStack() && !zkutil.Within(s.calls.Barrier(), limit) {
+		err = fmt.Errorf("a method of a candidate is still running after %v", limit)
+	}
+	if left := s.group.Leave(); left != nil {
+		err = zkutil.Both(err, errors.Unwrap(left))
+	}
+	if err != nil {
+		return s.opError("close", err)
 	}
 	return nil
 }
@@ -195,7 +223,10 @@ func (s *Spread) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		led, err := s.led()
+		led, err := s.led(ctx)
+		if ctx.Err() != nil { // a candidate may have closed the Spread, which is leaving the group
+			return
+		}
 		log(&ledFailure, err)
 		if len(led) != published && s.group.Join([]byte(strconv.Itoa(len(led)))) == nil { //nolint:contextcheck // a membership outlives the call
 			published = len(led)
@@ -224,17 +255,15 @@ func loadsOf(all []group.Member) map[string]int {
 }
 
 // led returns the elections that this process leads. One that panics does not count, and is the error.
-func (s *Spread) led() (led []*entry, err error) {
+func (s *Spread) led(ctx context.Context) (led []*entry, err error) {
 	s.mu.Lock()
 	all := slices.Clone(s.elections)
 	s.mu.Unlock()
 	for _, e := range all {
-		failed := contained(func() error {
-			if e.HasLeadership() {
-				led = append(led, e)
-			}
-			return nil
-		})
+		isLeader, failed := call(ctx, s, func() (bool, error) { return e.HasLeadership(), nil })
+		if isLeader {
+			led = append(led, e)
+		}
 		err = cmp.Or(err, failed)
 	}
 	return led, err
@@ -262,9 +291,9 @@ func (s *Spread) handOver(ctx context.Context, led []*entry, loads map[string]in
 		if target == "" {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+		bounded, cancel := context.WithTimeout(ctx, transferTimeout)
 		defer cancel()
-		if err := contained(func() error { return e.TransferTo(ctx, target) }); err != nil {
+		if _, err := call(ctx, s, func() (struct{}, error) { return struct{}{}, e.TransferTo(bounded, target) }); err != nil {
 			return false, err
 		}
 		loads[target]++ // until the target publishes its own number
@@ -284,11 +313,7 @@ func shareOf(total, processes int) int {
 // targetOf returns the candidate with the fewest leaderships among the candidates below their share, or "" if all have theirs. Ties are
 // broken at random, because several processes above their share may choose at the same time.
 func (s *Spread) targetOf(ctx context.Context, e *entry, loads map[string]int, share int) (string, error) {
-	var participants []recipes.Participant
-	err := contained(func() (err error) {
-		participants, err = e.Participants(ctx)
-		return err
-	})
+	participants, err := call(ctx, s, func() ([]recipes.Participant, error) { return e.Participants(ctx) })
 	if err != nil {
 		return "", err
 	}
