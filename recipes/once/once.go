@@ -99,7 +99,8 @@ var errNested = zkutil.Invalid(errors.New("called inside the function of a Do on
 //
 // If fn was called, Do returns what InterProcessMutex.Do returns: fn's error, joined with the loss of the lease if the lease was
 // lost. In addition the error matches ErrNotRecorded if the end of the run could not be recorded within the operation
-// timeout, although the lease was not lost. If fn panics, Do records a failure, releases the lock, and panics on.
+// timeout, although the lease was not lost, also because fn has released the lease. If fn panics, Do records a failure, releases the
+// lock, and panics on.
 func (o *Once) Do(ctx context.Context, occurrence string, fn func(context.Context, *recipes.Lease) error) error {
 	if err := o.check(ctx, occurrence, fn); err != nil {
 		return err
@@ -239,7 +240,7 @@ func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun Record) (v
 	}
 }
 
-// finish records the end of a run. A lease that was lost needs no record: Do returns the loss.
+// finish records the end of a run. A lease that was lost needs no record: Do returns the loss. A lease that fn has released is not lost.
 func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure error) error {
 	s := o.base.Queue.Session
 	ctx, cancel := context.WithTimeout(lease.Context(), s.Config().OperationTimeout)
@@ -256,7 +257,8 @@ func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure
 			err = errOverwritten
 		}
 	}
-	if err == nil || lease.Context().Err() != nil {
+	ended := context.Cause(lease.Context())
+	if err == nil || ended != nil && !errors.Is(ended, recipes.ErrReleased) {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrNotRecorded, err)

@@ -407,6 +407,20 @@ func TestEndNotRecorded(t *testing.T) {
 	})
 }
 
+// A function that releases its lease leaves no lease under which to record the end: Do says so, although the function has succeeded.
+func TestEndNotRecordedAfterRelease(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		_, o := f.host("web-1", 0, once.WithRetry())
+		err := o.Do(f.Context(), tick, func(_ context.Context, lease *recipes.Lease) error { return lease.Release() })
+		require.ErrorIs(f, err, once.ErrNotRecorded)
+		require.ErrorIs(f, err, recipes.ErrReleased)
+		require.False(f, f.last(o).Finished)
+		var c counter
+		require.NoError(f, o.Do(f.Context(), tick, c.run), "it runs again")
+		require.EqualValues(f, 1, c.calls.Load())
+	})
+}
+
 // A znode with another content is left alone.
 func TestRecordOfAnotherProgram(t *testing.T) {
 	inBubble(t, func(f *fixture) {
