@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"context"
+	"errors"
 	"reflect"
 )
 
@@ -30,14 +31,24 @@ func IsEndOf(ctx context.Context, err error) bool {
 		}
 		return some
 	default:
-		return IsAny(err, ends...) // a leaf may have a method Is
+		return matchesEndOf(ctx, err) // a leaf may have a method Is
 	}
 }
 
-// isSame compares with ==, but returns false for incomparable types, for which == panics.
-func isSame(err, end error) bool {
-	return reflect.TypeOf(end).Comparable() && err == end //nolint:errorlint // only this very error
+// matchesEndOf reports whether err matches the error or the cause of an ended ctx. A cause that can't be compared does not match, because
+// errors.Is may panic.
+func matchesEndOf(ctx context.Context, err error) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(err, ctx.Err()) || isComparable(cause) && errors.Is(err, cause)
 }
+
+// isSame compares with ==, but returns false for incomparable values, for which == panics.
+func isSame(err, end error) bool {
+	return isComparable(end) && err == end //nolint:errorlint // only this very error
+}
+
+// isComparable looks at the value, because its type does not show what the interfaces in its fields have.
+func isComparable(err error) bool { return reflect.ValueOf(err).Comparable() }
 
 // Both joins two errors in a single line of text. Either may be nil.
 func Both(first, second error) error {

@@ -14,6 +14,11 @@ type fields []string
 
 func (f fields) Error() string { return fmt.Sprint([]string(f)) }
 
+// wrapped is an error whose type can be compared, while the error in it may be one that can't.
+type wrapped struct{ err error }
+
+func (wrapped) Error() string { return "wrapped" }
+
 // canceled is an error as package net has it: no context's, and says it is.
 type canceled struct{}
 
@@ -47,6 +52,21 @@ func TestIsEndOf(t *testing.T) {
 	stop(fields{"a"})
 	require.NotPanics(t, func() { require.False(t, IsEndOf(odd, fields{"a"}), "it can't be compared") })
 	require.True(t, IsEndOf(odd, odd.Err()))
+}
+
+// A cause that can't be compared causes no panic, also if its type does not show that. Package errgroup passes on any error as the cause.
+func TestCauseThatCantBeCompared(t *testing.T) {
+	for _, cause := range []error{fields{"a"}, wrapped{fields{"a"}}, &wrapped{fields{"a"}}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		_, isPointer := cause.(*wrapped) //nolint:errorlint // this very error
+		require.NotPanics(t, func() { require.Equal(t, isPointer, IsEndOf(ctx, cause)) })
+		require.NotPanics(t, func() {
+			mayRepeat := func(err error) bool { return errors.Is(err, errPipe) }
+			_, err := RepeatWhile(ctx, Retry{InitialInterval: 1, MaxInterval: 1}, mayRepeat, func() (int, error) { return 0, errPipe })
+			require.ErrorIs(t, err, context.Canceled)
+		})
+	}
 }
 
 func TestErrorsInOneLine(t *testing.T) {

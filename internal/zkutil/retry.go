@@ -49,7 +49,7 @@ func RepeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 // repeatAfter is RepeatWhile after a first failure, in a separate function so that callers that wait for hours
 // in the first step keep a small stack.
 func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error), result T, last error) (T, error) {
-	isFirst := true
+	isFirst, isFinal := true, false
 	pace := policy.exponential()
 	result, err := backoff.Retry(ctx, func() (T, error) {
 		if isFirst {
@@ -59,6 +59,7 @@ func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 		startedAt := time.Now()
 		result, err := step()
 		if err != nil && !mayRepeat(err) {
+			isFinal = true
 			return result, backoff.Permanent(err)
 		}
 		if time.Since(startedAt) > pace.MaxInterval {
@@ -70,7 +71,7 @@ func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error)
 		backoff.WithBackOff(pace),
 		backoff.WithMaxTries(uint(max(policy.MaxAttempts, 0))),
 		backoff.WithMaxElapsedTime(policy.MaxElapsed))
-	if err != nil && ctx.Err() != nil && (IsAny(err, ctx.Err(), context.Cause(ctx)) || mayRepeat(err)) {
+	if err != nil && ctx.Err() != nil && (!isFinal || matchesEndOf(ctx, err)) {
 		err = Interrupted(ctx, last)
 	}
 	return result, err
