@@ -131,18 +131,18 @@ func (s *LeaderSelector) serveTerm(term *session.Entry) (isServed bool, o outcom
 	if !term.Stands() {
 		return term.Loss() == nil, o
 	}
-	beganAt, hasPanicked := time.Now(), false
+	beganAt := time.Now()
 	endWatch := session.WatchWork(ctx, func() *session.Entry { return term }, s.onOverrun)
 	err := s.candidate.Call(
-		func() error { return s.takeLeadership(ctx, recipe.NewLease(term)) },
-		func(value any, stack []byte) error {
-			hasPanicked = true
-			return &recipes.PanicError{Value: value, Stack: stack}
-		})
+		func() error {
+			err := s.takeLeadership(ctx, recipe.NewLease(term))
+			if zkutil.IsEndOf(ctx, err) { // here, because the methods of err are code of the user
+				return nil
+			}
+			return err
+		},
+		func(value any, stack []byte) error { return &recipes.PanicError{Value: value, Stack: stack} })
 	endWatch()
-	if !hasPanicked && zkutil.IsEndOf(ctx, err) {
-		err = nil
-	}
 	o.ledFor = time.Since(beganAt)
 	if err == nil {
 		_ = term.Leave() // the term's context has told the function of a loss

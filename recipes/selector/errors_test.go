@@ -41,6 +41,30 @@ var failures = map[string]struct {
 	}, elections.ErrWork, "no database"},
 }
 
+// typedNil is an error whose methods panic for a nil pointer, which a function returns by mistake.
+type typedNil struct{ err error }
+
+func (e *typedNil) Error() string { return e.err.Error() }
+func (e *typedNil) Unwrap() error { return e.err }
+
+// An error whose methods panic counts as a panic of the function.
+func TestErrorThatPanics(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, told := zktest.NewServer(t), make(chan error, 1)
+		s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
+			<-ctx.Done()
+			var err *typedNil
+			return err
+		}, selector.WithErrorHandler(func(err error) { told <- err }))
+		bubble.Pass(time.Second)
+		s.InterruptLeadership()
+		var panicked *recipes.PanicError
+		require.ErrorAs(t, testkit.Receive(t, told, "the panic"), &panicked)
+		require.Contains(t, string(panicked.Stack), "typedNil")
+		require.NoError(t, s.Close())
+	})
+}
+
 func TestFailuresAreReported(t *testing.T) {
 	for name, c := range failures {
 		for _, handled := range []bool{true, false} {
