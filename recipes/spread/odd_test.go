@@ -176,3 +176,32 @@ func TestCandidateThatHangs(t *testing.T) {
 		require.NoError(t, client.Close())
 	})
 }
+
+// nilError is an error whose method panics for a nil pointer, which a candidate returns by mistake.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// An error whose method panics does not end the process.
+func TestCandidateWithAnErrorThatPanics(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		var calls atomic.Int32
+		s, err := spread.New(testclient.Connect(t, srv), meeting, "a")
+		require.NoError(t, err)
+		list := func() ([]recipes.Participant, error) {
+			calls.Add(1)
+			var err *nilError
+			return nil, err
+		}
+		_, err = s.Add(odd{id: "a", leads: func() bool { return true }, list: list})
+		require.NoError(t, err)
+		_, err = s.Add(odd{id: "a", leads: func() bool { return true }, list: list})
+		require.NoError(t, err)
+		require.NoError(t, s.Start())
+		start(t, srv, "b", 0, true)
+		pass(10 * time.Minute)
+		require.Greater(t, calls.Load(), int32(1), "the Spread goes on")
+		require.NoError(t, s.Close())
+	})
+}

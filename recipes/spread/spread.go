@@ -203,7 +203,7 @@ func (s *Spread) run(ctx context.Context) {
 	log := func(latest *string, err error) {
 		before := *latest
 		if *latest = ""; err != nil {
-			*latest = err.Error()
+			*latest = fmt.Sprint(err) // which survives a panic in the user's code
 		}
 		if *latest != before && err != nil && ctx.Err() == nil {
 			s.session.Log(slog.LevelWarn, "leadership not handed over, trying again", "path", s.path, "id", s.group.ID(), "err", err)
