@@ -248,7 +248,7 @@ func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure
 	end := begun
 	end.FinishedAt, end.Finished = time.Now(), failure == nil
 	if failure != nil {
-		end.Failure = shortened(failure.Error())
+		end.Failure = shortened(fmt.Sprint(failure)) // which survives a panic in Error
 	}
 	isUncertain, err := s.Persistent().WriteGuarded(ctx, session.Guarded{Guard: lease.Path(), Path: o.record, Data: end.encode(), Version: version})
 	if isUncertain && errors.Is(err, zk.ErrBadVersion) {

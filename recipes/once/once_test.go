@@ -407,6 +407,27 @@ func TestEndNotRecorded(t *testing.T) {
 	})
 }
 
+// nilError is an error whose method panics for a nil pointer, which a function returns by mistake.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// An error whose method panics is an error like any other, and the end of the run is recorded.
+func TestErrorThatPanics(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		_, o := f.host("web-1", 0)
+		var failure *nilError
+		require.NotPanics(f, func() {
+			err := o.Do(f.Context(), tick, func(context.Context, *recipes.Lease) error { return failure })
+			require.True(f, err == error(failure), "it is returned as it is") //nolint:errorlint,testifylint // its methods panic
+		})
+		last := f.last(o)
+		require.NotZero(f, last.FinishedAt)
+		require.False(f, last.Finished)
+		require.NotEmpty(f, last.Failure)
+	})
+}
+
 // A function that releases its lease leaves no lease under which to record the end: Do says so, although the function has succeeded.
 func TestEndNotRecordedAfterRelease(t *testing.T) {
 	inBubble(t, func(f *fixture) {
