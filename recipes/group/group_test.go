@@ -54,6 +54,26 @@ func texts(all []group.Member) []string {
 	return lines
 }
 
+// However many reads fail, the error is one line.
+func TestMembersErrorIsOneLine(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		for _, id := range []string{"a", "b", "c"} {
+			joined(b, b.Client(), id, "")
+		}
+		observer := newGroup(b, b.Client(), "observer")
+		ctx, cancel := context.WithCancel(b.Context())
+		b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData {
+				cancel()
+				return zktest.Fault{Delay: time.Second}
+			}
+			return zktest.Fault{}
+		})
+		_, err := observer.Members(ctx)
+		require.EqualError(b, err, "group: members "+path+": context canceled")
+	})
+}
+
 func TestJoinAndLeave(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		observer := newGroup(b, b.Client(), "observer")

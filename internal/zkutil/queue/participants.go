@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 		})
 	}
 	readers.Wait()
-	return q.admitted(queue, found), errors.Join(failures...)
+	return q.admitted(queue, found), cmp.Or(failures...) // one of them, because mostly all are the same
 }
 
 func (q *Queue) isShown(c Contender) bool { return !q.ShowOwn || c.HasMarker(q.Prefix) }

@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A path that nobody has used has no participants, and asking makes nothing.
@@ -26,6 +27,28 @@ func TestParticipantsOfAMissingPath(t *testing.T) {
 		require.Empty(f, participants)
 		_, _, exists := f.Srv.Get("/missing")
 		require.False(f, exists)
+	})
+}
+
+// However many reads fail, the error is one line.
+func TestParticipantsErrorIsOneLine(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		f.Srv.Put(locks.Path, nil)
+		for range 3 {
+			_, err := f.Client().Conn().Create(locks.Path+"/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(f, err)
+		}
+		m := f.Mutex(f.Client())
+		ctx, cancel := context.WithCancel(f.Context())
+		f.Srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData {
+				cancel()
+				return zktest.Fault{Delay: time.Second}
+			}
+			return zktest.Fault{}
+		})
+		_, err := m.Participants(ctx)
+		require.EqualError(f, err, "mutex: participants "+locks.Path+": context canceled")
 	})
 }
 
