@@ -168,7 +168,7 @@ func (o *Once) run(ctx context.Context, lease *recipes.Lease, occurrence string,
 	begun := Record{Occurrence: occurrence, ID: o.base.Queue.ID(), Token: lease.FencingToken(), StartedAt: time.Now()}
 	version, err := o.start(ctx, lease, begun)
 	if err != nil {
-		return o.base.OpError("do", err)
+		return &recipe.NotCalledError{Err: err}
 	}
 	hasReturned := false
 	defer func() { //nolint:contextcheck // by the lease's context

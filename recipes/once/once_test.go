@@ -389,6 +389,20 @@ func TestUncertainStartIsTakenBack(t *testing.T) {
 	}
 }
 
+// The lease is lost before the start: the error does not speak of what the function has returned, because the function was not called.
+func TestLossBeforeTheStart(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client, o := f.host("web-1", 0)
+		f.beforeTheStart(func(string) { f.srv.Expire(client.Conn().SessionID()) })
+		var c counter
+		err := o.Do(f.Context(), tick, c.run)
+		require.ErrorIs(f, err, recipes.ErrSessionLost)
+		require.Contains(f, err.Error(), "once: do "+jobs+": session lost; the start is not recorded, and the function was not called: ")
+		require.Zero(f, c.calls.Load())
+		require.NoError(f, o.Do(f.Context(), tick, c.run))
+	})
+}
+
 // The end can't be recorded: Do says so, next to what the function has returned, and the occurrence counts as done.
 func TestEndNotRecorded(t *testing.T) {
 	inBubble(t, func(f *fixture) {

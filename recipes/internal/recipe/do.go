@@ -80,10 +80,24 @@ func (k Lock[L]) work(ctx context.Context, lease L, fn func(context.Context, L) 
 	return fn(inner, lease) //nolint:contextcheck // as above
 }
 
+// NotCalledError is the error of a recipe that has acquired the lease and does not call the user's function. Do returns Err as its own.
+type NotCalledError struct{ Err error }
+
+func (e *NotCalledError) Error() string { return e.Err.Error() }
+func (e *NotCalledError) Unwrap() error { return e.Err }
+
 // resultOf returns the error of Do, given the errors of fn and of EndWork.
 func (k Lock[L]) resultOf(err, released error) error {
-	if released == nil || errors.Is(released, recipes.ErrNotHeld) {
+	isHeld := released == nil || errors.Is(released, recipes.ErrNotHeld)
+	notCalled, isNotCalled := err.(*NotCalledError) //nolint:errorlint // the recipe's own, not one that the user's function has returned
+	switch {
+	case isNotCalled && isHeld:
+		return k.OpError("do", notCalled.Err)
+	case isNotCalled:
+		return k.OpError("do", zkutil.Both(errors.Unwrap(released), notCalled.Err))
+	case isHeld:
 		return err // for ErrNotHeld: fn has released the lease, and its Release has returned any loss
+	default:
+		return k.OpError("do", zkutil.LossAndError(errors.Unwrap(released), err))
 	}
-	return k.OpError("do", zkutil.LossAndError(errors.Unwrap(released), err))
 }
