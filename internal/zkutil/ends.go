@@ -78,3 +78,26 @@ type joinedError struct {
 
 func (b *joinedError) Error() string   { return b.first.Error() + b.between + b.second.Error() }
 func (b *joinedError) Unwrap() []error { return []error{b.first, b.second} }
+
+// TryMethods calls the methods of a user's error, and panics if they panic, as those of a nil pointer may. Call TryMethods where a panic
+// is contained: afterwards the library may use the error anywhere.
+func TryMethods(err error) {
+	if err == nil {
+		return
+	}
+	_ = err.Error()
+	_ = errors.Is(err, errUnmatched)
+	_, _ = AsType[*unmatched](err)
+}
+
+// unmatched is a type of errors without any errors, so that TryMethods walks through the whole tree of an error.
+type unmatched struct{ error }
+
+var errUnmatched error = &unmatched{}
+
+// HasMethods reports whether TryMethods does not panic.
+func HasMethods(err error) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	TryMethods(err)
+	return true
+}

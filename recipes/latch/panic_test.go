@@ -131,3 +131,29 @@ func TestCloseInsideTheErrorHandler(t *testing.T) {
 		require.Empty(t, srv.Children(elections.Path))
 	})
 }
+
+// typedNil is an error whose methods panic for a nil pointer, with which a listener panics by mistake.
+type typedNil struct{ err error }
+
+func (e *typedNil) Error() string { return e.err.Error() }
+func (e *typedNil) Unwrap() error { return e.err }
+
+// A panic with an error whose methods panic, too, is reported like any other, and ends no goroutine of the latch.
+func TestPanicWithAnErrorThatPanics(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, told := zktest.NewServer(t), make(chan error, 10)
+		l := elections.StartLatch(t, testclient.ConnectSettled(t, srv), elections.ErrorsTo(told), latch.WithListener(latch.Listener{
+			IsLeader: func(*recipes.Lease) {
+				var err error = (*typedNil)(nil)
+				panic(err)
+			},
+		}))
+		for range 2 {
+			var panicked *recipes.PanicError
+			require.ErrorAs(t, testkit.Receive(t, told, "the panic"), &panicked)
+			require.Contains(t, string(panicked.Stack), "TestPanicWithAnErrorThatPanics")
+		}
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, l.Err(), recipes.ErrClosed)
+	})
+}

@@ -65,6 +65,23 @@ func TestErrorThatPanics(t *testing.T) {
 	})
 }
 
+// Nor does such an error end the process during the term, or without a handler.
+func TestErrorThatPanicsWithoutHandler(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		calls := make(chan struct{}, 10)
+		s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
+			calls <- struct{}{}
+			var err *typedNil
+			return err
+		}, selector.WithAutoRequeue())
+		for range 2 {
+			testkit.Receive(t, calls, "the next term")
+		}
+		require.NoError(t, s.Close())
+	})
+}
+
 func TestFailuresAreReported(t *testing.T) {
 	for name, c := range failures {
 		for _, handled := range []bool{true, false} {

@@ -2,6 +2,7 @@ package election
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -13,8 +14,8 @@ func (c *Candidate) Callbacks() *session.Callbacks {
 }
 
 // Call runs a function of the user in a separate goroutine and waits for the end of the function. Inside the function, Wait of the
-// candidate does not wait. onPanic turns a panic into the error that Call returns. A function that ends its goroutine
-// (runtime.Goexit) also causes an error.
+// candidate does not wait. onPanic turns a panic into the error that Call returns, also a panic in a method of the function's error. A
+// function that ends its goroutine (runtime.Goexit) also causes an error.
 func (c *Candidate) Call(fn func() error, onPanic func(value any, stack []byte) error) (err error) {
 	err = errors.New("the function has ended its goroutine")
 	done := make(chan struct{})
@@ -22,10 +23,16 @@ func (c *Candidate) Call(fn func() error, onPanic func(value any, stack []byte) 
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				err = onPanic(v, zkutil.StackWithoutScopes())
+				stack := zkutil.StackWithoutScopes()
+				if err = onPanic(v, stack); !zkutil.HasMethods(err) { // those of v
+					err = onPanic(fmt.Sprint(v), stack)
+				}
 			}
 		}()
-		zkutil.RunUserCode(func() { err = fn() }, c.queue.Session.Scope(), c.scope)
+		zkutil.RunUserCode(func() {
+			err = fn()
+			zkutil.TryMethods(err)
+		}, c.queue.Session.Scope(), c.scope)
 	}()
 	<-done
 	return err
