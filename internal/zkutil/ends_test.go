@@ -17,7 +17,8 @@ func (f fields) Error() string { return fmt.Sprint([]string(f)) }
 // wrapped is an error whose type can be compared, while the error in it may be one that can't.
 type wrapped struct{ err error }
 
-func (wrapped) Error() string { return "wrapped" }
+func (wrapped) Error() string   { return "wrapped" }
+func (w wrapped) Unwrap() error { return w.err }
 
 // canceled is an error as package net has it: no context's, and says it is.
 type canceled struct{}
@@ -65,6 +66,19 @@ func TestCauseThatCantBeCompared(t *testing.T) {
 			mayRepeat := func(err error) bool { return errors.Is(err, errPipe) }
 			_, err := RepeatWhile(ctx, Retry{InitialInterval: 1, MaxInterval: 1}, mayRepeat, func() (int, error) { return 0, errPipe })
 			require.ErrorIs(t, err, context.Canceled)
+		})
+	}
+}
+
+// A cause whose methods panic is left out of the errors.
+func TestCauseWhoseMethodsPanic(t *testing.T) {
+	for _, cause := range []error{(*wrapped)(nil), fmt.Errorf("a: %w", (*wrapped)(nil))} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		require.NoError(t, CauseOf(ctx))
+		cancel(cause)
+		require.NotPanics(t, func() {
+			require.EqualError(t, Interrupted(ctx, nil), "context canceled")
+			require.Equal(t, context.Canceled, CauseOf(ctx))
 		})
 	}
 }

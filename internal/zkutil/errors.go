@@ -172,7 +172,7 @@ func EndOf(ctx context.Context) error { return Interrupted(ctx, nil) }
 // the failure being retried.
 func Interrupted(ctx context.Context, last error) error {
 	err := ctx.Err()
-	cause := context.Cause(ctx)
+	cause := CauseOf(ctx)
 	if errors.Is(cause, ErrShut) {
 		return ErrClosed
 	}
@@ -183,6 +183,15 @@ func Interrupted(ctx context.Context, last error) error {
 		err = fmt.Errorf("%w (last failure: %w)", err, last)
 	}
 	return err
+}
+
+// CauseOf returns the cause of an ended ctx, and ctx.Err() in place of a cause whose methods panic, as those of a nil pointer may: package
+// errgroup passes on any error as the cause.
+func CauseOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); HasMethods(cause) {
+		return cause
+	}
+	return ctx.Err()
 }
 
 // ContenderLost returns an error that makes the attempt join again at the tail. The caller sees cause if the

@@ -44,7 +44,7 @@ func (o *Once) acquireEntry(ctx context.Context, occurrence string, mayWait bool
 		o.awaitDone(waiting, occurrence, changed, cancel)
 	}()
 	entry, err := o.base.Queue.AcquireTraced(waiting, mayWait, acquisition)
-	done, isDone := zkutil.AsType[*DoneError](context.Cause(waiting))
+	done, isDone := zkutil.AsType[*DoneError](zkutil.CauseOf(waiting))
 	cancel(nil)
 	<-watcherDone
 	switch {

@@ -17,6 +17,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
+// A context may end with any error as its cause, such as a typed nil pointer that another function of an errgroup has returned by mistake.
+func TestRunWithACauseWhoseMethodsPanic(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Minute} {
+		testkit.Bubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(wait, func() { cancel((*typedNil)(nil)) })
+			take := func(ctx context.Context, _ *recipes.Lease) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			require.NoError(t, elections.NewSelector(t, testclient.ConnectSettled(t, zktest.NewServer(t)), take).Run(ctx))
+		})
+	}
+}
+
 // Run returns nil when its context has ended and everything has stopped in order, in
 // whichever state that finds the selector.
 func TestRunEndsInOrderWithItsContext(t *testing.T) {

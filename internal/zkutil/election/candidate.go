@@ -74,9 +74,9 @@ func (c *Candidate) Start(campaign func(ctx context.Context)) error {
 func (c *Candidate) StartWithin(ctx context.Context, campaign func(ctx context.Context)) error {
 	both, stop := context.WithCancelCause(withValues{c.queue.Session.Context(), ctx})
 	if ctx.Err() != nil { // before the campaign sends anything
-		stop(context.Cause(ctx))
+		stop(zkutil.CauseOf(ctx))
 	}
-	unbind := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+	unbind := context.AfterFunc(ctx, func() { stop(zkutil.CauseOf(ctx)) })
 	end := func() {
 		unbind()
 		stop(nil)

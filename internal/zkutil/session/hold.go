@@ -268,6 +268,7 @@ func (e *Entry) BeginLeave() Leaving { return e.beginLeave(zkutil.ErrReleased, z
 // beginLeave ends the context of the entry with cause. why is for the log.
 func (e *Entry) beginLeave(cause, why error) Leaving {
 	h, s := e.hold, e.hold.s
+	hasFailed := errors.Is(why, zkutil.ErrFailed) // not under the lock, because why may be the user's
 	s.mu.Lock()
 	if e.hasLeft {
 		s.mu.Unlock()
@@ -281,12 +282,12 @@ func (e *Entry) beginLeave(cause, why error) Leaving {
 		return Leaving{err: zkutil.Both(overLimit, h.cause)}
 	}
 	if overLimit != nil {
-		why = overLimit
+		why, hasFailed = overLimit, false
 	}
 	e.cancel(cause)
 	h.entries = slices.DeleteFunc(h.entries, func(other *Entry) bool { return other == e })
 	var failure error // for the traces, which see every other end by the owner as a success
-	if errors.Is(why, zkutil.ErrFailed) {
+	if hasFailed {
 		failure = zkutil.ErrFailed
 	}
 	traced, isLast := e.endTracedLocked(failure), len(h.entries) == 0
