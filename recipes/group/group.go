@@ -27,9 +27,10 @@ type Group struct {
 	path string // of the own znode
 	seat *seat  // of the ID among the groups of the client
 
-	mu         sync.Mutex // protects the fields below
-	membership *membership
-	trouble    error // see Err
+	mu         sync.Mutex  // protects the fields below
+	membership *membership // the present one; nil: none
+	left       *membership // the latest that has ended, whose znode may still be there; nil: none
+	trouble    error       // see Err
 	changes    zkutil.Changes
 }
 
@@ -183,11 +184,14 @@ func (g *Group) Err() error {
 var ErrTaken = errors.New("another member has this id")
 
 // Leave ends the membership, and returns once the znode is gone. After the operation timeout, Leave returns ErrNodeNotDeleted, and the
-// deletion continues in the background. Leave returns nil if the process is not a member.
+// deletion continues in the background. Leave waits again when called again, and returns nil if the process was no member.
 func (g *Group) Leave() error {
 	s := g.base.Queue.Session
 	g.mu.Lock()
-	m := g.membership
+	if g.membership != nil {
+		g.left = g.membership
+	}
+	m := g.left
 	g.membership, g.trouble = nil, nil
 	g.changes.AnnounceLocked()
 	g.mu.Unlock()

@@ -102,6 +102,27 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
+// Leave waits for the znode also when another Leave is under way, or has given up.
+func TestLeaveTwice(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		g := joined(b, b.Troubled(), "a", "")
+		b.Srv.Freeze(b.Srv.Addr())
+		results := make(chan error, 2)
+		for range 2 {
+			go func() { results <- g.Leave() }()
+			bubble.Pass(time.Second)
+		}
+		require.Empty(b, results, "the znode is there")
+		for range 2 {
+			require.ErrorIs(b, <-results, recipes.ErrNodeNotDeleted)
+		}
+		b.Srv.Heal()
+		require.NoError(b, g.Leave())
+		require.Empty(b, b.Srv.Children(path))
+		require.NoError(b, g.Leave())
+	})
+}
+
 // A member comes back after everything that can happen to its znode and its session.
 func TestMemberComesBack(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
