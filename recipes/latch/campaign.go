@@ -68,7 +68,7 @@ func (l *LeaderLatch) recordEnd(ctx context.Context, err error) {
 	l.closeDecided()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trouble, l.endError = trouble, err
+	l.trouble, l.isOverrun, l.endError = trouble, false, err
 	l.changes.AnnounceLocked()
 }
 

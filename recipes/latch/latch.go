@@ -32,6 +32,7 @@ type LeaderLatch struct {
 	changes   zkutil.Changes
 	listeners []*registration
 	trouble   *recipes.OpError // see Err
+	isOverrun bool             // trouble is ErrWorkGoesOn. Not asked of trouble, which may have an error of the user
 
 	removedDone []<-chan struct{} // one for each removed listener, closed when its last call has returned
 }

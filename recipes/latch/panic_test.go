@@ -157,3 +157,24 @@ func TestPanicWithAnErrorThatPanics(t *testing.T) {
 		require.ErrorIs(t, l.Err(), recipes.ErrClosed)
 	})
 }
+
+// asking is an error whose method Is asks the latch.
+type asking struct{ l func() *latch.LeaderLatch }
+
+func (asking) Error() string   { return "asking" }
+func (e asking) Is(error) bool { return e.l().Err() == nil }
+
+// The methods of a user's error may use the latch: they are called under no lock.
+func TestPanicWithAnErrorThatAsksTheLatch(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv, told := zktest.NewServer(t), make(chan error, 10)
+		var l *latch.LeaderLatch
+		l = elections.NewLatch(t, testclient.ConnectSettled(t, srv), elections.ErrorsTo(told), latch.WithListener(latch.Listener{
+			IsLeader: func(*recipes.Lease) { panic(asking{func() *latch.LeaderLatch { return l }}) },
+		}))
+		require.NoError(t, l.Start())
+		testkit.Receive(t, told, "the panic")
+		bubble.Pass(time.Minute)
+		require.NoError(t, l.Close())
+	})
+}

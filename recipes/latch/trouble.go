@@ -24,7 +24,7 @@ func (l *LeaderLatch) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.endError == nil && errors.Is(ended, recipes.ErrClosed) && l.isOverrunLocked():
+	case l.endError == nil && errors.Is(ended, recipes.ErrClosed) && l.isOverrun:
 		return l.base.OpError("join", zkutil.Both(ended, l.trouble.Err))
 	case l.endError == nil && errors.Is(ended, recipes.ErrClosed):
 		return l.base.OpError("join", ended)
@@ -38,7 +38,7 @@ func (l *LeaderLatch) Err() error {
 // reportTrouble makes Err return err, logs err, and passes err to the handler.
 func (l *LeaderLatch) reportTrouble(err *recipes.OpError) {
 	l.mu.Lock()
-	l.trouble = err
+	l.trouble, l.isOverrun = err, false
 	l.mu.Unlock()
 	l.base.Queue.Session.Log(slog.LevelError, "leader latch failed", recipe.LogAttributes(l.base.Path, err)...)
 	l.postToHandler(err)
@@ -48,7 +48,7 @@ func (l *LeaderLatch) reportTrouble(err *recipes.OpError) {
 func (l *LeaderLatch) onOverrun(err error) {
 	trouble := l.base.OpError("lead", err)
 	l.mu.Lock()
-	l.trouble = trouble
+	l.trouble, l.isOverrun = trouble, true
 	l.mu.Unlock()
 	l.postToHandler(trouble)
 }
@@ -56,15 +56,11 @@ func (l *LeaderLatch) onOverrun(err error) {
 // clearOverrun makes Err return nil once work that outlived its term has returned.
 func (l *LeaderLatch) clearOverrun() {
 	l.mu.Lock()
-	isOver := l.isOverrunLocked()
+	isOver := l.isOverrun
 	l.mu.Unlock()
 	if isOver {
 		l.clearTrouble()
 	}
-}
-
-func (l *LeaderLatch) isOverrunLocked() bool {
-	return l.trouble != nil && errors.Is(l.trouble, recipes.ErrWorkGoesOn)
 }
 
 // postToHandler schedules a call of the user's handler, if set.
@@ -81,7 +77,7 @@ func (l *LeaderLatch) postToHandler(err *recipes.OpError) {
 func (l *LeaderLatch) clearTrouble() {
 	l.mu.Lock()
 	hadTrouble := l.trouble != nil
-	l.trouble = nil
+	l.trouble, l.isOverrun = nil, false
 	l.mu.Unlock()
 	if hadTrouble {
 		l.base.Queue.Session.Log(slog.LevelInfo, "leader latch has recovered", "path", l.base.Path)
@@ -91,9 +87,10 @@ func (l *LeaderLatch) clearTrouble() {
 // withTrouble adds the present trouble, if any, to the error of a wait.
 func (l *LeaderLatch) withTrouble(err error) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.trouble == nil {
+	trouble := l.trouble
+	l.mu.Unlock()
+	if trouble == nil {
 		return err
 	}
-	return fmt.Errorf("%w (last failure: %w)", err, l.trouble.Err)
+	return fmt.Errorf("%w (last failure: %w)", err, trouble.Err) // not under the lock, because a panic's error is the user's
 }
