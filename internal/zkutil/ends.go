@@ -95,8 +95,8 @@ type unmatched struct{ error }
 
 var errUnmatched error = &unmatched{}
 
-// HasMethods reports whether TryMethods does not panic.
-func HasMethods(err error) (ok bool) {
+// IsUsable reports whether TryMethods does not panic.
+func IsUsable(err error) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	TryMethods(err)
 	return true

@@ -188,7 +188,7 @@ func Interrupted(ctx context.Context, last error) error {
 // CauseOf returns the cause of an ended ctx, and ctx.Err() in place of a cause whose methods panic, as those of a nil pointer may: package
 // errgroup passes on any error as the cause.
 func CauseOf(ctx context.Context) error {
-	if cause := context.Cause(ctx); HasMethods(cause) {
+	if cause := context.Cause(ctx); IsUsable(cause) {
 		return cause
 	}
 	return ctx.Err()

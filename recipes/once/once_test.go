@@ -393,7 +393,7 @@ func TestUncertainStartIsTakenBack(t *testing.T) {
 func TestLossBeforeTheStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client, o := f.host("web-1", 0)
-		f.beforeTheStart(func(string) { f.srv.Expire(client.Conn().SessionID()) })
+		f.beforeTheStart(func() { f.srv.Expire(client.Conn().SessionID()) })
 		var c counter
 		err := o.Do(f.Context(), tick, c.run)
 		require.ErrorIs(f, err, recipes.ErrSessionLost)

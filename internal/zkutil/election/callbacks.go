@@ -24,7 +24,7 @@ func (c *Candidate) Call(fn func() error, onPanic func(value any, stack []byte) 
 		defer func() {
 			if v := recover(); v != nil {
 				stack := zkutil.StackWithoutScopes()
-				if err = onPanic(v, stack); !zkutil.HasMethods(err) { // those of v
+				if err = onPanic(v, stack); !zkutil.IsUsable(err) { // those of v
 					err = onPanic(fmt.Sprint(v), stack)
 				}
 			}
