@@ -298,3 +298,36 @@ func TestReadLockUnderADeletedWriter(t *testing.T) {
 		require.Empty(b, b.Queue(locks.Path))
 	})
 }
+
+// Somebody deletes the writer's znode and the directory with it, at each request of a downgrade: the error is the end of the write
+// lock, as when the znode alone goes.
+func TestDirectoryIsDeletedDuringTheDowngrade(t *testing.T) {
+	for n := range 2 {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			read, write := locks.ReadWrite(b, b.Client())
+			writer := bubble.Acquire(b, write.Acquire)
+			deleteAll := func() {
+				for _, path := range b.Queue(locks.Path) {
+					b.Srv.Delete(path)
+				}
+				b.Srv.Delete(locks.Path)
+			}
+			requests := 0
+			remove := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+				if r.Op == zktest.OpCreate || r.Op == zktest.OpGetChildren2 {
+					if requests == n {
+						deleteAll()
+					}
+					requests++
+				}
+				return zktest.Fault{}
+			})
+			_, err := read.Acquire(writer.Context())
+			remove()
+			require.ErrorIs(b, err, recipes.ErrNodeDeleted, "at request %d", n)
+			require.Greater(b, requests, n)
+			b.Release(writer) // whose client has not been told yet
+			b.Release(bubble.Acquire(b, read.Acquire))
+		})
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -49,11 +51,14 @@ func (q *Queue) joinUnder(ctx context.Context, place *budget.Reservation, outer 
 	_, outerName := zkutil.Split(outer.Path())
 	number, _ := sequenceOf(outerName, q.Markers)
 	path, err := s.CreateProtectedAs(ctx, place, q.Dir, q.Prefix+number, q.data())
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, zkutil.ErrNodeDeleted // the directory is gone, and outer's znode with it
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	queue, err := session.Repeat(ctx, s, func() ([]Contender, error) { return q.ListContenders(ctx) })
-	if err == nil && !slices.ContainsFunc(queue, func(c Contender) bool { return c.Name == outerName }) {
+	if errors.Is(err, zk.ErrNoNode) || err == nil && !slices.ContainsFunc(queue, func(c Contender) bool { return c.Name == outerName }) {
 		err = zkutil.ErrNodeDeleted // of outer: another attempt would find the same, and outer may not know for a while
 	}
 	if err != nil {
