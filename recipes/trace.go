@@ -86,7 +86,7 @@ type LeaseEnd struct {
 	Permits int
 	// Cause is nil for a released lease, and for a term that ended in order. Cause is ErrFailed for a term
 	// that ended because the leader's function or a listener failed. Otherwise Cause is the cause of the
-	// lease's context: ErrSessionLost, ErrSuspended, ErrNodeDeleted or ErrClosed.
+	// lease's context: ErrSessionLost, ErrSuspended, ErrNodeDeleted, ErrClosed or ErrMaxHold.
 	Cause error
 }
 

@@ -450,7 +450,7 @@ func (a *Acquisition) Succeed(isReentry bool, entries ...*Entry) {
 	a.callAcquireEnd(AcquireEnd{Reentrant: isReentry, Token: a.token, Permits: a.permits})
 	a.s.mu.Lock()
 	for _, e := range entries {
-		switch cause := e.hold.cause; {
+		switch cause := e.hold.endedLocked(); {
 		case e.hasLeft:
 		case cause != nil:
 			a.noteLossLocked(cause)

@@ -158,6 +158,22 @@ func TestTraceOfALoss(t *testing.T) {
 	})
 }
 
+// The bound of a lease is over while AcquireEnd runs: the lease ends after AcquireEnd, with the same cause as any other.
+func TestTraceOfALeaseThatIsOverAtOnce(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		h := &hooks{}
+		slow := &recipes.Trace{AcquireEnd: func(context.Context, recipes.AcquireEnd) { bubble.Pass(time.Minute) }}
+		m := f.Mutex(f.Client(recipes.WithTrace(slow), recipes.WithTrace(h.trace())), mutex.WithMaxHold(time.Second))
+		lease := locks.Acquire(f.T, m)
+		require.ErrorIs(f, f.Cause(lease), recipes.ErrMaxHold)
+		calls := h.take()
+		require.Len(f, calls, 3)
+		require.ErrorIs(f, calls[2].(recipes.LeaseEnd).Cause, recipes.ErrMaxHold)
+		require.ErrorIs(f, lease.Release(), recipes.ErrMaxHold)
+		require.Empty(f, h.take())
+	})
+}
+
 // Whatever a hook does, the lock works, and the others are called.
 func TestHooksThatFailChangeNothing(t *testing.T) {
 	for name, fail := range map[string]func(){
