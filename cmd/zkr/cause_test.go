@@ -69,6 +69,7 @@ func TestNestedLockOnTheSamePath(t *testing.T) {
 	for name, args := range map[string][]string{
 		"the same":    inner("lock", "--namespace", "team", "/l", "--", "true"),
 		"below":       inner("lock", "--namespace", "", "/team/l", "--", "true"),
+		"at the root": {"lock", "/", "--", binary, "lock", "-w", "5s", "/", "--", "true"},
 		"elect":       inner("elect", "--namespace", "team", "/l", "--", "true"),
 		"in a middle": inner("lock", "--namespace", "team", "/m", "--", binary, "lock", "--namespace", "team", "/l", "--", "true"),
 	} {

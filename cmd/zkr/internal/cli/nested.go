@@ -38,7 +38,7 @@ func encodeOuter(locks []outerLock) string {
 func (j *job) refuseOwnPath(ctx context.Context, client *recipes.Client) error {
 	dir := max(j.prefix()+strings.TrimSuffix(j.path, "/"), "/")
 	for _, outer := range outerLocks() {
-		if outer.Znode[:max(0, strings.LastIndexByte(outer.Znode, '/'))] != dir {
+		if at := strings.LastIndexByte(outer.Znode, '/'); at < 0 || max(outer.Znode[:at], "/") != dir {
 			continue
 		}
 		stat, err := await.Call(ctx, func() (*zk.Stat, error) {
