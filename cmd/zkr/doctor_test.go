@@ -243,3 +243,49 @@ func TestDoctorOfAPath(t *testing.T) {
 	require.Equal(t, 64, w.run("doctor", "-o", "xml").code)
 	require.Equal(t, 64, w.run("doctor", "relative").code)
 }
+
+// TestDoctorOfAPathThatGoes has somebody delete what doctor has just seen or made.
+func TestDoctorOfAPathThatGoes(t *testing.T) {
+	deleteBefore := func(w *world, op zktest.Op, prefix string, path func(r zktest.Request) string) {
+		isDeleted := false
+		w.server.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == op && strings.HasPrefix(r.Path, prefix) && !isDeleted {
+				isDeleted = true
+				w.server.Delete(path(r))
+			}
+			return zktest.Fault{}
+		})
+	}
+	t.Run("the directory", func(t *testing.T) { // as a container goes whose last lock has gone
+		w := newWorld(t)
+		w.server.Put("/team/locks", nil)
+		deleteBefore(w, zktest.OpCreate, "/team/locks/", func(zktest.Request) string { return "/team/locks" })
+		got := w.run("doctor", "/team/locks")
+		require.Equal(t, 1, got.code, got.stdout)
+		require.Contains(t, got.stdout, "ok     /team/locks: this user may create in /team\n")
+		require.Contains(t, got.stdout, "ok     /team/locks: this user may delete in /team\n")
+	})
+	t.Run("the znode", func(t *testing.T) {
+		w := newWorld(t)
+		w.server.Put("/locks", nil)
+		deleteBefore(w, zktest.OpExists, "/locks/zkr-doctor", func(r zktest.Request) string { return r.Path })
+		got := w.run("doctor", "/locks")
+		require.NotContains(t, got.stdout, "clock", "no time was read")
+		require.Contains(t, got.stdout, "somebody else has deleted")
+	})
+	t.Run("another doctor", func(t *testing.T) { // with the same process id, as in two containers, which was once the whole name
+		w := newWorld(t)
+		session := w.server.OpenSession(time.Hour)
+		isMade := false
+		w.server.Inject(func(r zktest.Request) zktest.Fault {
+			if name, isProbe := strings.CutPrefix(r.Path, "/locks/zkr-doctor-"); isProbe && r.Op == zktest.OpCreate && !isMade {
+				isMade = true
+				pid, _, _ := strings.Cut(name, "-")
+				w.server.Seed(zktest.Znode{Path: "/locks/zkr-doctor-" + pid, Session: session})
+			}
+			return zktest.Fault{}
+		})
+		w.server.Put("/locks", nil)
+		require.Contains(t, w.run("doctor", "/locks").stdout, "ok     /locks: this user may create in /locks\n")
+	})
+}

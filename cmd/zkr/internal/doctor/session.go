@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -92,38 +92,52 @@ func checkACL(ctx context.Context, client *recipes.Client, prefix string) Findin
 // maxSkew is a difference of clocks that nobody minds.
 const maxSkew = time.Second
 
-// checkPath does at a path what a lock does: it lists, creates and deletes. Where the path does not exist yet it does so
-// at the next directory above, in which the path would be made. The znode that it makes has the time of the leader's
+// checkPath does at a path what a lock does: it lists, creates and deletes. Where the path does not exist yet, or not any more, it
+// does so at the next directory above, in which the path would be made. The znode that it makes has the time of the leader's
 // clock.
 func checkPath(ctx context.Context, client *recipes.Client, dir string) []Finding {
 	what := dir
 	for {
-		_, err := await.Call(ctx, func() ([]string, error) {
-			names, _, err := client.Conn().Children(dir)
-			return names, err
-		})
-		if errors.Is(err, zk.ErrNoNode) && dir != "/" {
-			dir = path.Dir(dir)
-			continue
+		findings, isGone := checkDir(ctx, client, what, dir)
+		if !isGone {
+			return findings
 		}
-		if err != nil {
-			return []Finding{{levelBad, what, fmt.Sprintf("this user may not list %s: %v", dir, err)}}
-		}
-		break
+		dir = path.Dir(dir)
 	}
-	findings := []Finding{{levelOK, what, "this user may list " + dir}}
-	probe := path.Join(dir, fmt.Sprintf("zkr-doctor-%d", os.Getpid()))
+}
+
+// checkDir is checkPath for a directory, unless it is gone: the server removes a container that nobody uses at any time.
+func checkDir(ctx context.Context, client *recipes.Client, what, dir string) (findings []Finding, isGone bool) {
+	isMissing := func(err error) bool { return errors.Is(err, zk.ErrNoNode) && dir != "/" }
+	_, err := await.Call(ctx, func() ([]string, error) {
+		names, _, err := client.Conn().Children(dir)
+		return names, err
+	})
+	switch {
+	case isMissing(err):
+		return nil, true
+	case err != nil:
+		return []Finding{{levelBad, what, fmt.Sprintf("this user may not list %s: %v", dir, err)}}, false
+	}
+	findings = []Finding{{levelOK, what, "this user may list " + dir}}
+	probe := path.Join(dir, "zkr-doctor-"+zkutil.NewUUID()) // another doctor may have the same process id, in another container
 	began := time.Now()
-	_, err := await.Call(ctx, func() (string, error) {
+	_, err = await.Call(ctx, func() (string, error) {
 		return client.Conn().Create(probe, []byte{}, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	})
 	took := time.Since(began)
-	if err != nil {
-		return append(findings, Finding{levelBad, what, fmt.Sprintf("this user may not create in %s: %v", dir, err)})
+	switch {
+	case isMissing(err):
+		return nil, true
+	case err != nil:
+		return append(findings, Finding{levelBad, what, fmt.Sprintf("this user may not create in %s: %v", dir, err)}), false
 	}
 	findings = append(findings, Finding{levelOK, what, "this user may create in " + dir})
 	stat, err := await.Call(ctx, func() (*zk.Stat, error) {
-		_, stat, err := client.Conn().Exists(probe)
+		isThere, stat, err := client.Conn().Exists(probe)
+		if err == nil && !isThere {
+			err = zk.ErrNoNode
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -132,10 +146,19 @@ func checkPath(ctx context.Context, client *recipes.Client, dir string) []Findin
 	if stat != nil {
 		findings = append(findings, checkSkew(time.UnixMilli(stat.Ctime).Sub(began.Add(took/2)).Round(time.Millisecond), took))
 	}
-	if err != nil {
-		return append(findings, Finding{levelBad, what, fmt.Sprintf("this user may not delete in %s: %v; locks would stay until their sessions end", dir, err)})
+	return append(findings, checkDeletion(what, dir, err)), false
+}
+
+// checkDeletion says whether a znode could be deleted, given the error of that.
+func checkDeletion(what, dir string, err error) Finding {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return Finding{levelChange, what, fmt.Sprintf("somebody else has deleted a znode that was just made in %s, or the session has ended: ask again", dir)}
+	case err != nil:
+		return Finding{levelBad, what, fmt.Sprintf("this user may not delete in %s: %v; locks would stay until their sessions end", dir, err)}
+	default:
+		return Finding{levelOK, what, "this user may delete in " + dir}
 	}
-	return append(findings, Finding{levelOK, what, "this user may delete in " + dir})
 }
 
 func checkSkew(skew, took time.Duration) Finding {
