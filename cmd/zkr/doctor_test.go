@@ -289,3 +289,14 @@ func TestDoctorOfAPathThatGoes(t *testing.T) {
 		require.Contains(t, w.run("doctor", "/locks").stdout, "ok     /locks: this user may create in /locks\n")
 	})
 }
+
+// TestDoctorRefusesAnInvalidPath: no permission is missing where no lock can be.
+func TestDoctorRefusesAnInvalidPath(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"", "//x", "/a/../b", "/a\tb", "/zookeeper/x"} {
+		got := w.run("doctor", path)
+		require.Equal(t, 64, got.code, "%q: %s", path, got.stdout)
+		require.Empty(t, got.stdout)
+		require.NotContains(t, got.stderr, "\t")
+	}
+}

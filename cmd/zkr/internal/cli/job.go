@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/watchdog"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -60,13 +61,16 @@ func (j *job) parse(c *cobra.Command, args []string) error {
 	return checkPath(j.path)
 }
 
-// checkPath refuses early what no server would take; the client checks the rest.
+// checkPath refuses early what the client would refuse once there is a session.
 func checkPath(path string) error {
 	if !strings.HasPrefix(path, "/") {
 		return exit.Errorf(exit.Usage, "path %q does not begin with /", path)
 	}
 	if path != "/" && strings.HasSuffix(path, "/") {
 		return exit.Errorf(exit.Usage, "path %q ends with /", path)
+	}
+	if err := zkutil.ValidatePath(path); err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	return nil
 }
