@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -66,6 +67,24 @@ func TestFlagsAreStrongerThanTheEnvironment(t *testing.T) {
 	w.awaitContenders("/right/here/l", 1)
 	require.Equal(t, 7*time.Second, w.server.Sessions()[0].Timeout)
 	_ = r
+}
+
+// TestSpacesAroundServers: they are not part of a name, nor of the path behind, as in a client of package recipes with the same text.
+func TestSpacesAroundServers(t *testing.T) {
+	w := newWorld(t)
+	front := newTalkative(w, srvr("3.9.4", "leader"), "")
+	client, err := recipes.Connect(t.Context(), []string{" " + w.server.Addr() + "/app "})
+	require.NoError(t, err)
+	w.Cleanup(func() { require.NoError(t, client.Close()) })
+	lease := w.holdWith(client, "/l", "ann")
+	_, stat, _ := w.server.Get(lease.Path())
+	front.answer("cons", fmt.Sprintf(" /10.0.0.5:43210[1](queued=0,sid=0x%x,lop=PING)\n", stat.EphemeralOwner))
+	w.env = append(w.env, "ZKR_SERVERS= "+front.Addr().String()+"/app ")
+	got := w.run("lock", "-n", "/l", "--", "true")
+	require.Equal(t, 75, got.code, got.stderr)
+	got = w.run("who", "/l")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Contains(t, got.stdout, `10.0.0.5:43210  "ann" at /l/`)
 }
 
 func TestWrongEnvironment(t *testing.T) {

@@ -233,14 +233,18 @@ func (g *globals) prefix() string {
 	return prefix
 }
 
-// serverList returns the servers, and the chroot behind the last of them, "" if there is none. A path behind another
-// server stays, for the client to refuse.
+// serverList returns the servers, and the chroot behind the last of them, "" if there is none, both without the spaces around, as the
+// client does. A path behind another server stays, for the client to refuse.
 func (g *globals) serverList() (servers []string, chroot string) {
-	list := g.servers
+	list := strings.TrimSpace(g.servers)
 	if at := strings.IndexByte(list, '/'); at >= 0 && !strings.ContainsAny(list[at:], ",@") && !strings.HasPrefix(list[at:], "//") {
 		list, chroot = list[:at], strings.TrimRight(list[at:], "/")
 	}
-	return strings.Split(list, ","), chroot
+	servers = strings.Split(list, ",")
+	for i, server := range servers {
+		servers[i] = strings.TrimSpace(server)
+	}
+	return servers, chroot
 }
 
 // shown returns a path on the server as the user writes it.
