@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -371,4 +372,33 @@ func TestCompletion(t *testing.T) {
 		require.Contains(t, got.stdout, "zkr")
 	}
 	require.NoError(t, os.WriteFile(w.file("c"), []byte(w.run("completion", "bash").stdout), 0o600))
+}
+
+// TestNamesOfOthersAreShownAsText: other programs choose the names of znodes. A mark for right-to-left text would reorder a line on the
+// terminal, and a space would forge fields.
+func TestNamesOfOthersAreShownAsText(t *testing.T) {
+	w := newWorld(t)
+	const lock, znode = "/locks/a\u202eb c", "/locks/a\u202eb c/x\u202e-lock-0000000001"
+	session := w.server.OpenSession(time.Hour)
+	w.server.Seed(zktest.Znode{Path: znode, Session: session, Data: []byte("ann\u202e")})
+	w.server.Seed(zktest.Znode{Path: lock + "/lock-0000000002", Session: session, Data: []byte("bob\x9b2J")}) // a command to a terminal with eight bits
+	listening := w.start("elect", "-l", lock)
+	w.eventually(func() bool { return strings.Contains(listening.stdout.String(), "lock-0000000001") }, "the leader")
+	listening.signal(syscall.SIGINT)
+	require.Equal(t, 130, listening.code())
+	text := listening.stdout.String()
+	for _, args := range [][]string{
+		{"ls", lock}, {"ls", "-o", "wide", lock}, {"ls", "--summary", lock}, {"top", "--once", "/locks"}, {"who", lock},
+		{"revoke", lock}, {"kick", "--yes", znode},
+	} {
+		got := w.run(args...)
+		require.Contains(t, got.stdout+got.stderr, `\u202e`, args)
+		text += got.stdout + got.stderr
+		if args[0] == "ls" || args[0] == "top" {
+			require.Contains(t, got.stdout, `"/locks/a\u202eb c"`, args)
+		}
+	}
+	require.NotContains(t, text, "\u202e")
+	require.NotContains(t, text, "\x9b")
+	require.Len(t, w.server.Children(lock), 1)
 }

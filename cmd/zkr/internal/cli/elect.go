@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
@@ -100,7 +98,7 @@ func (f *electFlags) transferTo(out io.Writer, id string) error {
 		case err != nil:
 			return err
 		}
-		_, err = fmt.Fprintf(out, "%s leads %s next\n", quoted(id), f.transfer)
+		_, err = fmt.Fprintf(out, "%s leads %s next\n", screen.Field(id), f.transfer)
 		return err
 	})
 }
@@ -201,7 +199,7 @@ func (g *globals) listLeaders(out io.Writer, path string) error {
 		return err
 	}
 	for leader := range election.Observe(ctx) {
-		id, znode := quoted(leader.ID), g.shown(leader.Path)
+		id, znode := screen.Field(leader.ID), screen.Field(g.shown(leader.Path))
 		if leader.Path == "" {
 			id, znode = "-", "-"
 		}
@@ -210,13 +208,4 @@ func (g *globals) listLeaders(out io.Writer, path string) error {
 		}
 	}
 	return orSignal(ctx, context.Cause(ctx))
-}
-
-// quoted is an ID as one word: in quotation marks if it has spaces, or could be taken for none.
-func quoted(id string) string {
-	isOdd := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '"' }
-	if id == "" || id == "-" || strings.ContainsFunc(id, isOdd) {
-		return strconv.Quote(id)
-	}
-	return id
 }

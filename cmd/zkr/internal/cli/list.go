@@ -214,13 +214,13 @@ func (f *listFlags) writeContenders(table io.Writer, queues []inspect.Queue, add
 	fmt.Fprintln(table)
 	for _, queue := range queues {
 		for _, c := range queue.Contenders {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%d", queue.Path, queue.Kind, c.Position, stateOf(c), age(c.Since, now), quoted(c.ID), c.Token)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%d", screen.Field(queue.Path), queue.Kind, c.Position, stateOf(c), age(c.Since, now), screen.Field(c.ID), c.Token)
 			if isWide {
 				address := addresses[c.Path]
 				if address == "" {
 					address = "-"
 				}
-				fmt.Fprintf(table, "\t%s\t%s\t%s", address, c.Since.Format(time.RFC3339), f.shown(c.Path))
+				fmt.Fprintf(table, "\t%s\t%s\t%s", address, c.Since.Format(time.RFC3339), screen.Field(f.shown(c.Path)))
 			}
 			fmt.Fprintln(table)
 		}

@@ -60,7 +60,7 @@ func (g *globals) describe(c inspect.Contender) string {
 	if c.NotEphemeral {
 		more += ", not ephemeral: stays until somebody deletes it"
 	}
-	return fmt.Sprintf("%s at %s (token %d, since %s%s)", shownID(c), g.shown(c.Path), c.Token, c.Since.Format(time.RFC3339), more)
+	return fmt.Sprintf("%s at %s (token %d, since %s%s)", shownID(c), zkutil.Printable(g.shown(c.Path)), c.Token, c.Since.Format(time.RFC3339), more)
 }
 
 // shownID is an ID in quotation marks.

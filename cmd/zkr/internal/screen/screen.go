@@ -4,7 +4,10 @@ package screen
 import (
 	"io"
 	"os"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +28,16 @@ func Size(file *os.File) (width, height int) {
 		return 80, 24
 	}
 	return int(size.Col), int(size.Row)
+}
+
+// Field returns text as one field of a line, in quotation marks where it would not be seen as one: other programs choose the ids and
+// the names of znodes.
+func Field(text string) string {
+	isOdd := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '"' }
+	if text == "" || text == "-" || !utf8.ValidString(text) || strings.ContainsFunc(text, isOdd) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // Cut shortens a line to a width.

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 )
@@ -126,7 +127,7 @@ func Table(rows []Summary) string {
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "WAITING\tLONGEST\tHELD\tKIND\tHOLDER\tPATH")
 	for _, r := range rows {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Waiting, r.wait(), r.held(), r.Kind, r.holder(), r.Path)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Waiting, r.wait(), r.held(), r.Kind, r.holder(), screen.Field(r.Path))
 	}
 	_ = table.Flush() // into memory
 	return text.String()
@@ -219,7 +220,7 @@ func (f frame) print(out io.Writer) error {
 	var text strings.Builder
 	at := f.at.Format(time.RFC3339)
 	for _, r := range f.rows {
-		fmt.Fprintf(&text, "%s %s %s waiting=%d longest=%s holder=%s for=%s\n", at, r.Path, r.Kind, r.Waiting, r.wait(), r.holder(), r.held())
+		fmt.Fprintf(&text, "%s %s %s waiting=%d longest=%s holder=%s for=%s\n", at, screen.Field(r.Path), r.Kind, r.Waiting, r.wait(), r.holder(), r.held())
 	}
 	if len(f.rows) == 0 && f.err == nil {
 		fmt.Fprintf(&text, "%s no locks\n", at)
