@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -104,6 +105,9 @@ func (d *Dialer) openWithin(patience time.Duration, network string, to host) (ne
 	return d.open(network, to, limit)
 }
 
+// errNothing is the failure of a dialer that returns neither a connection nor an error.
+var errNothing = errors.New("the dialer has returned no connection, and no error")
+
 // newDialFunc returns the function that opens sockets: the user's dialer or the Network's, with TLS on top if configured. The
 // timeout of a dial includes the handshake of TLS.
 func newDialFunc(ctx context.Context, cfg Config) dialFunc {
@@ -116,6 +120,9 @@ func newDialFunc(ctx context.Context, cfg Config) dialFunc {
 			conn, err = cfg.Dialer(network, to.address, timeout)
 		} else {
 			conn, err = cfg.Network.DialContext(ctx, network, to.address)
+		}
+		if err == nil && conn == nil {
+			err = errNothing
 		}
 		switch {
 		case err != nil && to.address != to.server:

@@ -268,3 +268,25 @@ func (h *twoTries) Next() (server string, retryStart bool) {
 }
 
 func (*twoTries) Connected() {}
+
+// A dialer that returns neither a connection nor an error has failed, also when it returns late.
+func TestDialerReturnsNothing(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Minute} {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			cfg := srv.Config(6 * time.Second)
+			isFirst := true
+			cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
+				if isFirst {
+					isFirst = false
+					fixture.Pass(late)
+					return nil, nil //nolint:nilnil // what no dialer should do
+				}
+				return srv.Dial(network, address, timeout)
+			}
+			s := fixture.Connect(t, cfg)
+			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+			fixture.Pass(2 * time.Minute)
+		})
+	}
+}
