@@ -222,6 +222,44 @@ func TestOpenWithRefusedCredentials(t *testing.T) {
 	})
 }
 
+// The user's own requests fail while no server is there, as on any zk.Conn, and a close of the connection closes the client.
+func TestConnOfOpenWithoutServers(t *testing.T) {
+	refusing := func(t *testing.T) *recipes.Client {
+		server := zktest.NewServer(t, zktest.WithTLS(&tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}))
+		client := open(t, server, recipes.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+		return client
+	}
+	stopped := func(t *testing.T) *recipes.Client {
+		server := zktest.NewServer(t)
+		server.Stop()
+		return open(t, server)
+	}
+	for name, clientOf := range map[string]func(t *testing.T) *recipes.Client{"stopped": stopped, "refusing": refusing} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				client := clientOf(t)
+				beganAt := time.Now()
+				_, _, err := client.Conn().Get("/")
+				require.ErrorIs(t, err, zk.ErrNoServer)
+				require.LessOrEqual(t, time.Since(beganAt), 12*time.Second)
+
+				lock, err := mutex.New(client, "/lock")
+				require.NoError(t, err)
+				failed := make(chan error)
+				go func() {
+					_, err := lock.Acquire(t.Context())
+					failed <- err
+				}()
+				client.Conn().Close()
+				require.ErrorIs(t, <-failed, recipes.ErrClosed)
+				require.LessOrEqual(t, time.Since(beganAt), 24*time.Second)
+				require.Equal(t, recipes.Closed, client.State())
+			})
+		})
+	}
+}
+
 // A server that shows a certificate of an unknown authority stays refused.
 func TestOpenWithRefusedCertificate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -358,20 +358,28 @@ func (l *lifecycle) closeConn() {
 	<-l.hangUp.connDone
 }
 
-// RoundPause is pauseToSave after the first handshake. Before the handshake, the pause is one second, like
-// zk.Conn's own, and Close can end the pause. During Close, RoundPause holds zk.Conn until zk.Conn.Close has
-// queued its request, within a millisecond. zk.Conn answers the request at its own end, whereas zk.Conn.Close
-// would wait a second for the answer if zk.Conn had ended before.
+// RoundPause is pauseToSave while a hold can be saved. Otherwise zk.Conn pauses for its own second, in which it fails the user's unsent
+// requests, and finds out that the user has closed it; a longer pause after refusals comes before.
+//
+// Within Connect nobody has the zk.Conn yet. There the whole pause is here, because Close can end it. During Close, RoundPause holds a
+// zk.Conn that was never connected until zk.Conn.Close has queued its request, within a millisecond. zk.Conn answers the request at its
+// own end, whereas zk.Conn.Close would wait a second for the answer if zk.Conn had ended before.
 func (o wireOwner) RoundPause() time.Duration {
 	s := o.s
-	if !s.link.hasNeverConnected() {
-		return max(o.pauseToSave(), s.link.pauseAfterRefusals())
+	isNew := s.link.hasNeverConnected()
+	if isNew && s.life.tasksCtx.Err() != nil {
+		s.life.hangUp.pauseOnce.Do(func() { close(s.life.hangUp.inPause) })
+		<-s.life.hangUp.mayQuit
+		time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells of the request
+		return 0
 	}
-	if s.life.tasksCtx.Err() == nil {
-		return max(time.Second, s.link.pauseAfterRefusals())
+	if pause := o.pauseToSave(); pause > 0 {
+		return pause
 	}
-	s.life.hangUp.pauseOnce.Do(func() { close(s.life.hangUp.inPause) })
-	<-s.life.hangUp.mayQuit
-	time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells of the request
+	pause := max(time.Second, s.link.pauseAfterRefusals())
+	if isNew && !s.gate.isOpened() {
+		return pause
+	}
+	s.pause(s.life.tasksCtx, pause-time.Second)
 	return 0
 }

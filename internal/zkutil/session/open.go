@@ -53,6 +53,14 @@ func Open(ctx context.Context, cfg Config, patience time.Duration) (*Session, er
 	return s, nil
 }
 
+// isOpened reports whether the session was opened by Open.
+func (g *gate) isOpened() bool {
+	s := g.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return g.entry.isOpened
+}
+
 // logIn presents the credentials as soon as a server is connected, and goes on until a server has accepted each. The
 // pauses after a refusal are longer, because a refusal lasts until somebody acts.
 func (g *gate) logIn(ctx context.Context) {
