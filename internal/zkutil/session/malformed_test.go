@@ -159,6 +159,37 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
+// The length of a frame may be any number, also one that has no successor where an int has 32 bits.
+func TestFrameOfTwoGigabytesEndsTheConnection(t *testing.T) {
+	for name, op := range map[string]int32{"the answer to the engine": proto.OpGetChildren2, "the answer to a ping of zk.Conn": proto.OpPing, "an event": 0} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				cfg := srv.Config(6 * time.Second)
+				var isDone atomic.Bool
+				cfg.Dialer = mangle(cfg.Dialer, func(answered int32, body []byte) []byte {
+					isMeant := answered == op || op == 0 && answered == proto.OpGetChildren2
+					if !isMeant || isDone.Swap(true) {
+						return nil
+					}
+					if op == 0 {
+						body = deletionOf("/m")
+					}
+					return append([]byte{0x7f, 0xff, 0xff, 0xff}, body...)
+				})
+				s := fixture.Connect(t, cfg)
+				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+				fixture.Pass(time.Minute)
+				require.True(t, isDone.Load())
+				got := <-turn
+				require.NoError(t, got.Err)
+				require.Greater(t, len(srv.Dialled()), 1, "the connection ended")
+				_ = got.Entry.Leave() // the hold may have ended with a silent connection
+			})
+		})
+	}
+}
+
 // The answer to the handshake, too, is what zk.Conn can make nothing of, or a timer of no
 // length.
 func TestMalformedHandshakeEndsTheConnection(t *testing.T) {

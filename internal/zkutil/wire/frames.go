@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
@@ -9,6 +10,9 @@ import (
 
 // MaxFrame bounds a frame of the server: a listing of about 280,000 waiters.
 const MaxFrame = 16 << 20
+
+// maxLength bounds the length of a frame, so that the length and its own four bytes fit into an int of 32 bits.
+const maxLength = math.MaxInt32 - 4
 
 // beginFrame blocks until a frame for zk.Conn comes, and interprets the frame. The frame takes effect in
 // onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before reading on, so
@@ -31,7 +35,11 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	size := int(binary.BigEndian.Uint32(head))
+	length := binary.BigEndian.Uint32(head)
+	if length > maxLength {
+		return false, l.failMalformed()
+	}
+	size := int(length)
 	l.frameLeft, l.isAnswer, l.layout = 4+size, false, proto.Layout{}
 	if !l.isOpen() {
 		return false, l.peekHandshake(size)
