@@ -126,3 +126,12 @@ func TestListenToAnElection(t *testing.T) {
 	require.Equal(t, 130, r.code())
 	require.Empty(t, r.stderr.String())
 }
+
+// TestListenWithoutPermission says so, where the leader will never be shown.
+func TestListenWithoutPermission(t *testing.T) {
+	w := newWorld(t)
+	protect(w, "/secret")
+	got := w.start("elect", "-l", "/secret")
+	require.Equal(t, 69, got.code(), got.stdout.String())
+	require.Contains(t, got.stderr.String(), "no permission to list the children of /secret")
+}

@@ -198,6 +198,9 @@ func (g *globals) listLeaders(out io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := election.Leader(ctx); err != nil { // such as a refusal, after which Observe would try again and again
+		return orSignal(ctx, err)
+	}
 	for leader := range election.Observe(ctx) {
 		id, znode := screen.Field(leader.ID), screen.Field(g.shown(leader.Path))
 		if leader.Path == "" {
