@@ -70,6 +70,7 @@ func TestNestedLockOnTheSamePath(t *testing.T) {
 		"the same":    inner("lock", "--namespace", "team", "/l", "--", "true"),
 		"below":       inner("lock", "--namespace", "", "/team/l", "--", "true"),
 		"at the root": {"lock", "/", "--", binary, "lock", "-w", "5s", "/", "--", "true"},
+		"the permit":  {"lock", "--permits", "1", "/s", "--", binary, "lock", "--permits", "1", "-w", "5s", "/s", "--", "true"},
 		"elect":       inner("elect", "--namespace", "team", "/l", "--", "true"),
 		"in a middle": inner("lock", "--namespace", "team", "/m", "--", binary, "lock", "--namespace", "team", "/l", "--", "true"),
 	} {

@@ -137,7 +137,7 @@ func (f *electFlags) join(signals *guard.Signals) (*recipes.Client, election, er
 		return nil, nil, orSignal(ctx, err)
 	}
 	var e election
-	if err = f.refuseOwnPath(bounded, client); err == nil {
+	if err = f.refuseOwnPath(bounded, client, 0); err == nil {
 		e, err = newElection(bounded, client, f.path, f.id, f.isLatch, f.latchOptions()...)
 	}
 	if err != nil {

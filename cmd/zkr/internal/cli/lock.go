@@ -110,7 +110,7 @@ func (f *lockFlags) acquire(ctx context.Context, client *recipes.Client, m mode)
 	if err := checkKind(ctx, client, f.path, m.kind); err != nil {
 		return nil, f.orBusy(ctx, client, err)
 	}
-	if err := f.refuseOwnPath(ctx, client); err != nil {
+	if err := f.refuseOwnPath(ctx, client, f.permits); err != nil {
 		return nil, f.orBusy(ctx, client, err)
 	}
 	lock, err := m.newLocker(client, f.path, f.id)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -34,9 +35,14 @@ func encodeOuter(locks []outerLock) string {
 	return string(text)
 }
 
-// refuseOwnPath refuses a path whose lock is held by a zkr that has started this one, which would wait for itself.
-func (j *job) refuseOwnPath(ctx context.Context, client *recipes.Client) error {
+// refuseOwnPath refuses a path whose lock is held by a zkr that has started this one, which would wait for itself. For a semaphore,
+// permits is how many it has: the wait is one for itself if all of them are held like this. 0 is any other lock.
+func (j *job) refuseOwnPath(ctx context.Context, client *recipes.Client, permits int) error {
 	dir := max(j.prefix()+strings.TrimSuffix(j.path, "/"), "/")
+	if permits > 0 {
+		dir = zkutil.Join(dir, "leases")
+	}
+	held := 0
 	for _, outer := range outerLocks() {
 		if at := strings.LastIndexByte(outer.Znode, '/'); at < 0 || max(outer.Znode[:at], "/") != dir {
 			continue
@@ -49,8 +55,11 @@ func (j *job) refuseOwnPath(ctx context.Context, client *recipes.Client) error {
 			return err
 		}
 		if stat.Czxid == outer.Token {
-			return exit.Errorf(exit.Usage, "%s is held by the zkr that has started this one, which would wait for itself", j.path)
+			held++
 		}
+	}
+	if held >= max(permits, 1) {
+		return exit.Errorf(exit.Usage, "%s is held by the zkr that has started this one, which would wait for itself", j.path)
 	}
 	return nil
 }

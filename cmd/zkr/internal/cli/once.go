@@ -87,7 +87,7 @@ func (f *onceFlags) checkPathOf(ctx context.Context, client *recipes.Client) err
 	if err := checkKind(ctx, client, f.path, inspect.KindMutex); err != nil {
 		return err
 	}
-	return f.refuseOwnPath(ctx, client)
+	return f.refuseOwnPath(ctx, client, 0)
 }
 
 // onceError is the error of a command that has not ended with 0: err has the code of zkr.
