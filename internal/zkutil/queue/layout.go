@@ -22,7 +22,7 @@ func (q *Queue) CheckLayout(ctx context.Context) error {
 	_, err := session.Repeat(ctx, q.Session, func() (struct{}, error) {
 		other, err := session.ListChildren(ctx, q.Session, q.Dir, "layout of "+q.Recipe, q.findOther)
 		if err == nil && other != "" {
-			err = fmt.Errorf("%w: %s", zkutil.ErrOtherLayout, zkutil.Join(q.Dir, other))
+			err = fmt.Errorf("%w: %s", zkutil.ErrOtherLayout, zkutil.Printable(zkutil.Join(q.Dir, other)))
 		}
 		return struct{}{}, err
 	})

@@ -40,5 +40,8 @@ func TestCheckLayout(t *testing.T) {
 		require.ErrorIs(t, readWrite.CheckLayout(t.Context()), zkutil.ErrOtherLayout)
 		srv.Put("/m/x-__READ__0000000008", nil)
 		require.ErrorIs(t, mutex.CheckLayout(t.Context()), zkutil.ErrOtherLayout)
+		srv.Delete("/m/x-lock-0000000007")
+		srv.Put("/m/x\u202e-lock-0000000009", nil) // other programs choose the names
+		require.ErrorContains(t, readWrite.CheckLayout(t.Context()), `: "/m/x\u202e-lock-0000000009"`)
 	})
 }
