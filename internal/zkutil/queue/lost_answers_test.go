@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -25,5 +26,20 @@ func TestLostAnswersBesideAnsweredPings(t *testing.T) {
 		require.Len(f, f.Contenders(), 1)
 		require.NoError(f, lease.Release())
 		require.Empty(f, f.Contenders())
+	})
+}
+
+// A client leaves a server that loses the answer to the first of two credentials that are presented again, and goes on answering pings: all requests
+// wait for the second.
+func TestLostAnswerToACredential(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		client := f.Client(recipes.WithAuth("digest", []byte("ann:secret")), recipes.WithAuth("digest", []byte("bob:secret")))
+		f.Srv.DropAnswer(zktest.OpAuth, 1)
+		f.Srv.Disconnect(client.Conn().SessionID())
+		ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+		defer cancel()
+		lease, err := f.Mutex(client).Acquire(ctx)
+		require.NoError(f, err)
+		require.NoError(f, lease.Release())
 	})
 }

@@ -27,6 +27,8 @@ var (
 	errExpired = errors.New("the server says that the session has expired")
 	// errLoginRequired: a server has refused a request, and hangs up, because it demands a login first.
 	errLoginRequired = zkutil.Explained(errorOf(proto.CodeLoginRequired))
+	// errCredentials: a server has not answered all credentials that were presented again.
+	errCredentials = errors.New("the server does not answer a credential")
 	// errHasLeft: the connection was abandoned because the server has left the ensemble.
 	errHasLeft = errors.New("the server has left the ensemble")
 	// errAbandoned: the connection was abandoned for another one.

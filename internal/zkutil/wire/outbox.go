@@ -5,8 +5,11 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // outbox holds the engine's own requests that a connection has not written yet. Requests added during a write
@@ -123,11 +126,19 @@ func (l *Line) Send(requests ...*Request) {
 	}
 }
 
-// writeOwn writes the engine's own requests, once zk.Conn has presented its credentials again.
+// writeOwn writes the engine's own requests, once zk.Conn has presented its credentials again. zk.Conn presents each when the one before
+// is answered, and waits for a lost answer as long as the server answers pings: so a server that leaves credentials unanswered is left,
+// like one that leaves reads unanswered.
 func (l *Line) writeOwn() {
+	limit := time.NewTimer(trust.ReadPatience(l.contact.lifetime()))
+	defer limit.Stop()
 	for ready := l.credentialsDone; ; ready = l.out.wake {
 		select {
 		case <-ready:
+			limit.Stop()
+		case <-limit.C:
+			l.failWith(errCredentials)
+			return
 		case <-l.abandonDone:
 			return
 		case <-l.closeDone:
