@@ -176,6 +176,22 @@ func TestOpenPresentsCredentialsFirst(t *testing.T) {
 	})
 }
 
+// A server that loses the answer to a credential, and goes on answering pings, is left after an operation timeout.
+func TestOpenWithALostAnswerToACredential(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		server.DropAnswer(zktest.OpAuth, 1)
+		client := open(t, server, recipes.WithAuth("digest", []byte("ann:secret")))
+		lock, err := mutex.New(client, "/lock")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		lease, err := lock.Acquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, lease.Release())
+	})
+}
+
 // Bad arguments fail at the call.
 func TestOpenRefusesBadArguments(t *testing.T) {
 	for want, test := range map[string]struct {

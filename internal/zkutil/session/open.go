@@ -92,7 +92,7 @@ func (g *gate) presentFirst(ctx context.Context, auth Auth) error {
 	if err := s.AwaitConnected(ctx); err != nil {
 		return err
 	}
-	err := g.addAuth(ctx, auth)
+	err := g.addAuthWithin(ctx, auth)
 	if err != nil {
 		err = fmt.Errorf("authenticate with scheme %q: %w", auth.Scheme, err)
 	}
@@ -103,6 +103,20 @@ func (g *gate) presentFirst(ctx context.Context, auth Auth) error {
 			s.Log(slog.LevelError, "the server refuses the credentials", "server", s.report.server, "err", err)
 		}
 		g.entry.failure, s.report.failure = err, err
+	}
+	return err
+}
+
+// addAuthWithin is addAuth within an operation timeout. Then the server is left, because zk.Conn waits for a lost answer as long as the
+// server answers pings.
+func (g *gate) addAuthWithin(ctx context.Context, auth Auth) error {
+	s := g.s
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.OperationTimeout)
+	defer cancel()
+	err := g.addAuth(bounded, auth)
+	if errors.Is(err, context.DeadlineExceeded) && s.IsConnected() {
+		s.wire.Disconnect()
+		return errUnanswered
 	}
 	return err
 }
