@@ -241,12 +241,14 @@ func TestOpenWithRefusedCredentials(t *testing.T) {
 // The user's own requests fail while no server is there, as on any zk.Conn, and a close of the connection closes the client.
 func TestConnOfOpenWithoutServers(t *testing.T) {
 	refusing := func(t *testing.T) *recipes.Client {
+		t.Helper()
 		server := zktest.NewServer(t, zktest.WithTLS(&tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}))
 		client := open(t, server, recipes.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
 		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
 		return client
 	}
 	stopped := func(t *testing.T) *recipes.Client {
+		t.Helper()
 		server := zktest.NewServer(t)
 		server.Stop()
 		return open(t, server)

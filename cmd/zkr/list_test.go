@@ -388,8 +388,13 @@ func TestNamesOfOthersAreShownAsText(t *testing.T) {
 	require.Equal(t, 130, listening.code())
 	text := listening.stdout.String()
 	for _, args := range [][]string{
-		{"ls", lock}, {"ls", "-o", "wide", lock}, {"ls", "--summary", lock}, {"top", "--once", "/locks"}, {"who", lock},
-		{"revoke", lock}, {"kick", "--yes", znode},
+		{"ls", lock},
+		{"ls", "-o", "wide", lock},
+		{"ls", "--summary", lock},
+		{"top", "--once", "/locks"},
+		{"who", lock},
+		{"revoke", lock},
+		{"kick", "--yes", znode},
 	} {
 		got := w.run(args...)
 		require.Contains(t, got.stdout+got.stderr, `\u202e`, args)

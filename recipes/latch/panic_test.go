@@ -132,11 +132,11 @@ func TestCloseInsideTheErrorHandler(t *testing.T) {
 	})
 }
 
-// typedNil is an error whose methods panic for a nil pointer, with which a listener panics by mistake.
-type typedNil struct{ err error }
+// typedNilError is an error whose methods panic for a nil pointer, with which a listener panics by mistake.
+type typedNilError struct{ err error }
 
-func (e *typedNil) Error() string { return e.err.Error() }
-func (e *typedNil) Unwrap() error { return e.err }
+func (e *typedNilError) Error() string { return e.err.Error() }
+func (e *typedNilError) Unwrap() error { return e.err }
 
 // A panic with an error whose methods panic, too, is reported like any other, and ends no goroutine of the latch.
 func TestPanicWithAnErrorThatPanics(t *testing.T) {
@@ -144,7 +144,7 @@ func TestPanicWithAnErrorThatPanics(t *testing.T) {
 		srv, told := zktest.NewServer(t), make(chan error, 10)
 		l := elections.StartLatch(t, testclient.ConnectSettled(t, srv), elections.ErrorsTo(told), latch.WithListener(latch.Listener{
 			IsLeader: func(*recipes.Lease) {
-				var err error = (*typedNil)(nil)
+				var err error = (*typedNilError)(nil)
 				panic(err)
 			},
 		}))
@@ -173,7 +173,7 @@ func TestPanicWithAnErrorThatAsksTheLatch(t *testing.T) {
 			IsLeader: func(*recipes.Lease) { panic(asking{func() *latch.LeaderLatch { return l }}) },
 		}))
 		require.NoError(t, l.Start())
-		testkit.Receive(t, told, "the panic")
+		require.Error(t, testkit.Receive(t, told, "the panic"))
 		bubble.Pass(time.Minute)
 		require.NoError(t, l.Close())
 	})

@@ -360,6 +360,17 @@ func TestTransferAheadOfARival(t *testing.T) {
 	})
 }
 
+// beforeRequest calls strike before the request of a client with a number, from now on.
+func beforeRequest(srv *zktest.Server, client *recipes.Client, number int64, strike func()) {
+	var requests atomic.Int64
+	srv.Inject(func(r zktest.Request) zktest.Fault {
+		if r.Session == client.Conn().SessionID() && r.Op != zktest.OpPing && requests.Add(1) == number {
+			strike()
+		}
+		return zktest.Fault{}
+	})
+}
+
 // The target may lose its znode before any request of the transfer, alone or with all others. The transfer then takes the target's new
 // znode, unless the target has none at that moment.
 func TestTargetRenewsItsZnode(t *testing.T) {
@@ -375,14 +386,10 @@ func TestTargetRenewsItsZnode(t *testing.T) {
 				}
 				client := testclient.Connect(t, srv)
 				operator := elections.NewLatch(t, client)
-				var requests atomic.Int64
-				srv.Inject(func(r zktest.Request) zktest.Fault {
-					if r.Session == client.Conn().SessionID() && r.Op != zktest.OpPing && requests.Add(1) == at+1 {
-						for _, path := range gone {
-							srv.Delete(path)
-						}
+				beforeRequest(srv, client, at+1, func() {
+					for _, path := range gone {
+						srv.Delete(path)
 					}
-					return zktest.Fault{}
 				})
 				if err := operator.TransferTo(t.Context(), "target"); err != nil {
 					require.ErrorIs(t, err, recipes.ErrNoCandidate, "%s, before request %d", name, at)

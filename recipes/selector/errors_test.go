@@ -41,11 +41,11 @@ var failures = map[string]struct {
 	}, elections.ErrWork, "no database"},
 }
 
-// typedNil is an error whose methods panic for a nil pointer, which a function returns by mistake.
-type typedNil struct{ err error }
+// typedNilError is an error whose methods panic for a nil pointer, which a function returns by mistake.
+type typedNilError struct{ err error }
 
-func (e *typedNil) Error() string { return e.err.Error() }
-func (e *typedNil) Unwrap() error { return e.err }
+func (e *typedNilError) Error() string { return e.err.Error() }
+func (e *typedNilError) Unwrap() error { return e.err }
 
 // An error whose methods panic counts as a panic of the function.
 func TestErrorThatPanics(t *testing.T) {
@@ -53,14 +53,14 @@ func TestErrorThatPanics(t *testing.T) {
 		srv, told := zktest.NewServer(t), make(chan error, 1)
 		s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), func(ctx context.Context, _ *recipes.Lease) error {
 			<-ctx.Done()
-			var err *typedNil
+			var err *typedNilError
 			return err
 		}, selector.WithErrorHandler(func(err error) { told <- err }))
 		bubble.Pass(time.Second)
 		s.InterruptLeadership()
 		var panicked *recipes.PanicError
 		require.ErrorAs(t, testkit.Receive(t, told, "the panic"), &panicked)
-		require.Contains(t, string(panicked.Stack), "typedNil")
+		require.Contains(t, string(panicked.Stack), "typedNilError")
 		require.NoError(t, s.Close())
 	})
 }
@@ -72,7 +72,7 @@ func TestErrorThatPanicsWithoutHandler(t *testing.T) {
 		calls := make(chan struct{}, 10)
 		s := elections.StartSelector(t, testclient.ConnectSettled(t, srv), func(context.Context, *recipes.Lease) error {
 			calls <- struct{}{}
-			var err *typedNil
+			var err *typedNilError
 			return err
 		}, selector.WithAutoRequeue())
 		for range 2 {

@@ -22,7 +22,7 @@ func TestRunWithACauseWhoseMethodsPanic(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Minute} {
 		testkit.Bubble(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(wait, func() { cancel((*typedNil)(nil)) })
+			time.AfterFunc(wait, func() { cancel((*typedNilError)(nil)) })
 			take := func(ctx context.Context, _ *recipes.Lease) error {
 				<-ctx.Done()
 				return context.Cause(ctx)

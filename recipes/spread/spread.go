@@ -200,15 +200,6 @@ func (s *Spread) run(ctx context.Context) {
 	members, published := map[string]int{}, 0
 	pause, due := period, time.Time{}
 	var failure, ledFailure string
-	log := func(latest *string, err error) {
-		before := *latest
-		if *latest = ""; err != nil {
-			*latest = fmt.Sprint(err) // which survives a panic in the user's code
-		}
-		if *latest != before && err != nil && ctx.Err() == nil {
-			s.session.Log(slog.LevelWarn, "leadership not handed over, trying again", "path", s.path, "id", s.group.ID(), "err", err)
-		}
-	}
 	for {
 		timer := time.NewTimer(period/2 + rand.N(period)) // random, so that the processes do not act together
 		select {
@@ -227,7 +218,7 @@ func (s *Spread) run(ctx context.Context) {
 		if ctx.Err() != nil { // a candidate may have closed the Spread, which is leaving the group
 			return
 		}
-		log(&ledFailure, err)
+		s.logNew(ctx, &ledFailure, err)
 		if len(led) != published && s.group.Join([]byte(strconv.Itoa(len(led)))) == nil { //nolint:contextcheck // a membership outlives the call
 			published = len(led)
 		}
@@ -235,11 +226,22 @@ func (s *Spread) run(ctx context.Context) {
 			continue
 		}
 		isDone, err := s.handOver(ctx, led, members)
-		log(&failure, err)
+		s.logNew(ctx, &failure, err)
 		if pause = min(2*pause, maxPause); isDone {
 			pause = period
 		}
 		due = time.Now().Add(pause)
+	}
+}
+
+// logNew logs a failure unless it is the same as the latest of its kind.
+func (s *Spread) logNew(ctx context.Context, latest *string, err error) {
+	before := *latest
+	if *latest = ""; err != nil {
+		*latest = fmt.Sprint(err) // which survives a panic in the user's code
+	}
+	if *latest != before && err != nil && ctx.Err() == nil {
+		s.session.Log(slog.LevelWarn, "leadership not handed over, trying again", "path", s.path, "id", s.group.ID(), "err", err)
 	}
 }
 

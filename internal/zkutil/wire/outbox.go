@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // outbox holds the engine's own requests that a connection has not written yet. Requests added during a write
@@ -126,11 +124,11 @@ func (l *Line) Send(requests ...*Request) {
 	}
 }
 
-// writeOwn writes the engine's own requests, once zk.Conn has presented its credentials again. zk.Conn presents each when the one before
-// is answered, and waits for a lost answer as long as the server answers pings: so a server that leaves credentials unanswered is left,
-// like one that leaves reads unanswered.
+// writeOwn writes the engine's own requests, once zk.Conn has presented its credentials again. zk.Conn presents each when the previous one is
+// answered, and waits for a lost answer as long as the server answers pings. So a server is left if the credentials take longer than 2T: on
+// ClickHouse Keeper each is a transaction, which a slow quorum may delay for T/2.
 func (l *Line) writeOwn() {
-	limit := time.NewTimer(trust.ReadPatience(l.contact.lifetime()))
+	limit := time.NewTimer(2 * l.contact.lifetime())
 	defer limit.Stop()
 	for ready := l.credentialsDone; ; ready = l.out.wake {
 		select {
