@@ -275,10 +275,9 @@ func TestDialerReturnsNothing(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			cfg := srv.Config(6 * time.Second)
-			isFirst := true
+			var calls atomic.Int32
 			cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
-				if isFirst {
-					isFirst = false
+				if calls.Add(1) == 1 {
 					fixture.Pass(late)
 					return nil, nil //nolint:nilnil // what no dialer should do
 				}

@@ -90,6 +90,13 @@ func (s *site) setRecord(name string, addresses ...string) {
 	s.records[name] = addresses
 }
 
+// dropRecords makes the name server know no name.
+func (s *site) dropRecords() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.records)
+}
+
 // config is that of a client, which resolves names and dials addresses itself.
 func (s *site) config(timeout time.Duration, servers ...string) session.Config {
 	if len(servers) == 0 {

@@ -367,10 +367,9 @@ func (r *report) logPanic(value any, stack []byte) {
 func (c *Callbacks) Barrier() <-chan struct{} {
 	done := make(chan struct{})
 	c.mu.Lock()
-	isRunning := c.isRunning
-	c.mu.Unlock()
-	if isRunning {
-		c.Post(func() { close(done) })
+	defer c.mu.Unlock()
+	if c.isRunning { // and looks at the queue again, under the lock
+		c.queue = append(c.queue, func() { close(done) })
 	} else {
 		close(done)
 	}
