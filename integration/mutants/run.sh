@@ -105,7 +105,7 @@ plant() {
 	rm -rf "$work/defective"
 	cp -a "$work/whole" "$work/defective"
 	for name in "$@"; do
-		patch -s -p1 -d "$work/defective" <"$here/patches/$name.patch"
+		patch -s -p1 -d "$work/defective" <"$here/patches/$name.patch" || return # also where set -e does not count
 	done
 	(cd "$work/defective" && go build $(for name in "$@"; do files "$name" | xargs -n 1 dirname; done | sort -u | sed 's|^|./|'))
 }
