@@ -103,22 +103,37 @@ func TestHigherPriorityTakesOver(t *testing.T) {
 	})
 }
 
-// Those who wait make way before the leader does: even if its work ends at once, nobody leads in between.
+// Those who wait make way before the leader is asked: even if its work ends at once, nobody leads in between.
 func TestWaitingCandidatesYieldBeforeTheLeader(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, j := zktest.NewServer(t), &elections.Journal{}
-		enter := func(id string, priority int) {
-			elections.StartLatch(t, testclient.Connect(t, srv), latch.WithID(id), latch.WithPriority(priority), latch.WithListener(latch.Listener{
+		enter := func(id string, priority int) *latch.LeaderLatch {
+			l := elections.StartLatch(t, testclient.Connect(t, srv), latch.WithID(id), latch.WithPriority(priority), latch.WithListener(latch.Listener{
 				IsLeader: func(*recipes.Lease) { j.Add("%s leads", id) },
 			}))
 			bubble.Pass(elections.Tick)
+			return l
 		}
-		for i := range 5 {
-			enter(fmt.Sprint("low-", i), 0)
+		leader := enter("low-0", 0).Path()
+		for i := range 4 {
+			enter(fmt.Sprint("low-", i+1), 0)
 		}
+		number := func(path string) string { return path[len(path)-10:] }
+		var isAsked, isAskedEarly atomic.Bool
+		srv.Inject(func(zktest.Request) zktest.Fault {
+			if data, _, _ := srv.Get(leader); strings.HasPrefix(string(data), "__YIELD__") {
+				paths := elections.Paths(srv)
+				slices.SortFunc(paths, func(a, b string) int { return strings.Compare(number(a), number(b)) })
+				isAsked.Store(true)
+				isAskedEarly.Store(isAskedEarly.Load() || !strings.Contains(paths[1], "-p7-"))
+			}
+			return zktest.Fault{}
+		})
 		enter("high", 7)
 		bubble.Pass(time.Minute)
 		require.Equal(t, []string{"low-0 leads", "high leads"}, j.Read())
+		require.True(t, isAsked.Load())
+		require.False(t, isAskedEarly.Load())
 	})
 }
 
