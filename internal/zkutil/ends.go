@@ -95,7 +95,7 @@ type unmatched struct{ error }
 
 var errUnmatched error = &unmatched{}
 
-// IsUsable reports whether TryMethods does not panic.
+// IsUsable reports whether the methods of a user's error can be called without a panic.
 func IsUsable(err error) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	TryMethods(err)

@@ -99,7 +99,7 @@ var errNested = zkutil.Invalid(errors.New("called inside the function of a Do on
 //
 // If fn was called, Do returns what InterProcessMutex.Do returns: fn's error, joined with the loss of the lease if the lease was
 // lost. In addition the error matches ErrNotRecorded if the end of the run could not be recorded within the operation
-// timeout, although the lease was not lost, also because fn has released the lease. If fn panics, Do records a failure, releases the
+// timeout although the lease was not lost, or because fn had released the lease. If fn panics, Do records a failure, releases the
 // lock, and panics on.
 func (o *Once) Do(ctx context.Context, occurrence string, fn func(context.Context, *recipes.Lease) error) error {
 	if err := o.check(ctx, occurrence, fn); err != nil {

@@ -198,7 +198,7 @@ func (g *globals) listLeaders(out io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := election.Leader(ctx); err != nil { // such as a refusal, after which Observe would try again and again
+	if _, err := election.Leader(ctx); err != nil { // a refusal, say: Observe would try again in silence
 		return orSignal(ctx, err)
 	}
 	for leader := range election.Observe(ctx) {

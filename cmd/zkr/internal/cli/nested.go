@@ -35,8 +35,8 @@ func encodeOuter(locks []outerLock) string {
 	return string(text)
 }
 
-// refuseOwnPath refuses a path whose lock is held by a zkr that has started this one, which would wait for itself. For a semaphore,
-// permits is how many it has: the wait is one for itself if all of them are held like this. 0 is any other lock.
+// refuseOwnPath refuses a path whose lock is held by a zkr that has started this one, which would wait for itself. permits is the limit of
+// a semaphore, which is refused if such zkrs hold all of its permits, and 0 for any other lock.
 func (j *job) refuseOwnPath(ctx context.Context, client *recipes.Client, permits int) error {
 	dir := max(j.prefix()+strings.TrimSuffix(j.path, "/"), "/")
 	if permits > 0 {
