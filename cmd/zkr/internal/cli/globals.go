@@ -233,8 +233,8 @@ func (g *globals) prefix() string {
 	return prefix
 }
 
-// serverList returns the servers, and the chroot behind the last of them, "" if there is none, both without the spaces around, as the
-// client does. A path behind another server stays, for the client to refuse.
+// serverList returns the servers, and the chroot behind the last of them, "" if there is none. Spaces around a server and behind the chroot
+// are ignored, as the client ignores them. A path behind another server stays, for the client to refuse.
 func (g *globals) serverList() (servers []string, chroot string) {
 	list := strings.TrimSpace(g.servers)
 	if at := strings.IndexByte(list, '/'); at >= 0 && !strings.ContainsAny(list[at:], ",@") && !strings.HasPrefix(list[at:], "//") {
