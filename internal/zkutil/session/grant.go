@@ -39,7 +39,7 @@ var errUntrusted = errors.New("session not proven alive")
 // The queue is not read again after a proof, because no contender can have come ahead: a later znode has a
 // higher number. See queue.Rule.
 func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
-	var proofBeganAt time.Time // of the latest proof; zero: none yet
+	var proofBeganAt time.Time // of the proof of this grant; zero: there is none, or its pause is over
 	for {
 		if ctx.Err() != nil {
 			return nil, zkutil.EndOf(ctx)
@@ -48,15 +48,18 @@ func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 		if !errors.Is(err, errUntrusted) {
 			return entry, err
 		}
-		if s.proofs.await(ctx) {
-			continue
-		}
 		if !proofBeganAt.IsZero() { // a recent gap has shortened what the proof is worth: wait, then prove again
 			s.pause(ctx, s.keeper.beatPeriod()/2-time.Since(proofBeganAt))
+			proofBeganAt = time.Time{}
+			continue
 		}
-		proofBeganAt = time.Now()
-		if err := s.Prove(ctx, c.Path); err != nil {
+		began := time.Now()
+		isOwn, err := s.proofs.prove(ctx, c.Path, true)
+		if err != nil {
 			return nil, err
+		}
+		if isOwn {
+			proofBeganAt = began
 		}
 	}
 }
@@ -120,16 +123,27 @@ type proofs struct {
 // Prove proves the session by a transaction that checks a contender's znode. Prove returns ErrContenderLost if
 // the znode is gone.
 func (s *Session) Prove(ctx context.Context, path string) error {
-	_, err := Repeat(ctx, s, func() (struct{}, error) {
-		end := s.proofs.begin()
+	_, err := s.proofs.prove(ctx, path, false)
+	return err
+}
+
+// prove is Prove. If it may share, and a proof is under way, it waits for that one instead, and reports false:
+// a thousand grants in one session cost one proof. Whether the session is proven then is for the caller to see.
+func (p *proofs) prove(ctx context.Context, path string, mayShare bool) (isOwn bool, err error) {
+	s := p.s
+	isOwn, err = Repeat(ctx, s, func() (bool, error) {
+		end, other := p.begin()
 		defer end()
+		if mayShare && other != nil && p.await(ctx, other) {
+			return false, nil
+		}
 		_, err := s.gate.run(ctx, checkCall([]string{path}))
-		return struct{}{}, err
+		return true, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
-		return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
+		err = zkutil.ContenderLost(zkutil.ErrNodeDeleted)
 	}
-	return err
+	return isOwn, err
 }
 
 // isNeededLocked reports whether the session has to be proven before a grant.
@@ -142,12 +156,13 @@ func (p *proofs) isNeededLocked() bool {
 // extra time. finish waits for the answer, for as long as ctx lasts; Grant learns the outcome.
 func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 	s.mu.Lock()
-	isNeeded := s.proofs.isNeededLocked() && s.link.isConnected && s.proofs.underWay == nil
-	s.mu.Unlock()
-	if !isNeeded {
+	if !s.proofs.isNeededLocked() || !s.link.isConnected || s.proofs.underWay != nil {
+		s.mu.Unlock()
 		return func() {}
 	}
-	end, c := s.proofs.begin(), checkCall([]string{path})
+	end, _ := s.proofs.beginLocked()
+	s.mu.Unlock()
+	c := checkCall([]string{path})
 	if err := s.gate.send(ctx, c); err != nil {
 		end()
 		return func() {}
@@ -158,13 +173,19 @@ func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 	}
 }
 
-// begin notes a proof as under way, until end is called. Others may be under way.
-func (p *proofs) begin() (end func()) {
+// begin notes a proof as under way, until end is called. If another one is under way already, begin notes
+// nothing, and returns what is closed at the end of that one.
+func (p *proofs) begin() (end func(), other <-chan struct{}) {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return p.beginLocked()
+}
+
+func (p *proofs) beginLocked() (end func(), other <-chan struct{}) {
+	s := p.s
 	if p.underWay != nil {
-		return func() {}
+		return func() {}, p.underWay
 	}
 	done := make(chan struct{})
 	p.underWay = done
@@ -173,27 +194,19 @@ func (p *proofs) begin() (end func()) {
 		defer s.mu.Unlock()
 		p.underWay = nil
 		close(done)
-	}
+	}, nil
 }
 
-// await waits for a proof under way, so that a thousand grants in one session cost one proof. await reports
-// false if no proof is under way, or at the end of ctx or the session.
-func (p *proofs) await(ctx context.Context) bool {
-	s := p.s
-	s.mu.Lock()
-	proving := p.underWay
-	s.mu.Unlock()
-	if proving == nil {
-		return false
-	}
+// await waits for a proof under way. await reports false if ctx or the session ends before.
+func (p *proofs) await(ctx context.Context, underWay <-chan struct{}) bool {
 	select {
-	case <-proving:
+	case <-underWay:
+		return true
 	case <-ctx.Done():
 		return false
-	case <-s.life.open.Done():
+	case <-p.s.life.open.Done():
 		return false
 	}
-	return true
 }
 
 // HeldFor returns for how long the znode at path has been a hold of this session, 0 if the znode is not a hold.

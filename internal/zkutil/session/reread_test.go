@@ -70,34 +70,40 @@ func TestLostAnswerToAList(t *testing.T) {
 	})
 }
 
-// Grants of one session that come together need one proof.
+// Grants of one session that come together need one proof, whether or not it goes with a list.
 func TestGrantsShareAProof(t *testing.T) {
 	const timeout, many = 6 * time.Second, 50
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		holder, s := fixture.TwoClients(t, srv, timeout)
-		var holds []*session.Entry
-		var turns []<-chan fixture.Granted
-		for i := range many {
-			holds = append(holds, fixture.Acquire(t, fixture.MutexOn(holder, fmt.Sprintf("/m%d", i))))
-			turns = append(turns, fixture.AcquireLater(t.Context(), fixture.MutexOn(s, fmt.Sprintf("/m%d", i))))
-		}
-		fixture.Pass(5 * timeout)
-		srv.Delay(zktest.OpMulti, 100*time.Millisecond)
-		start := time.Now()
-		for _, e := range holds {
-			srv.Delete(e.Path())
-		}
-		for _, turn := range turns {
-			got := <-turn
-			require.NoError(t, got.Err)
-			require.Equal(t, 100*time.Millisecond, got.At.Sub(start))
-		}
-		require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), 1)
-		for _, e := range holds {
-			_ = e.Leave()
-		}
-	})
+	for name, alwaysList := range map[string]bool{"alone": false, "with a list": true} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				holder, s := fixture.TwoClients(t, srv, timeout)
+				var holds []*session.Entry
+				var turns []<-chan fixture.Granted
+				for i := range many {
+					holds = append(holds, fixture.Acquire(t, fixture.MutexOn(holder, fmt.Sprintf("/m%d", i))))
+					q := fixture.MutexOn(s, fmt.Sprintf("/m%d", i))
+					q.AlwaysList = alwaysList
+					turns = append(turns, fixture.AcquireLater(t.Context(), q))
+				}
+				fixture.Pass(5 * timeout)
+				srv.Delay(zktest.OpMulti, 100*time.Millisecond)
+				start := time.Now()
+				for _, e := range holds {
+					srv.Delete(e.Path())
+				}
+				for _, turn := range turns {
+					got := <-turn
+					require.NoError(t, got.Err)
+					require.Equal(t, 100*time.Millisecond, got.At.Sub(start))
+				}
+				require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), 1)
+				for _, e := range holds {
+					_ = e.Leave()
+				}
+			})
+		})
+	}
 }
 
 // Where a waiter has to list the queue when its predecessor has gone, the proof goes with the list, if one is needed.
