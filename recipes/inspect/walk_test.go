@@ -2,9 +2,7 @@ package inspect_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
-	frames "github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
@@ -89,21 +86,6 @@ func TestContenderLeavesMeanwhile(t *testing.T) {
 	})
 }
 
-// countingConn counts the getData requests that are written to it.
-type countingConn struct {
-	net.Conn
-	reads *atomic.Int32
-}
-
-func (c countingConn) Write(written []byte) (int, error) {
-	for _, frame := range frames.Frames(written) {
-		if len(frame) >= 12 && binary.BigEndian.Uint32(frame[8:]) == uint32(zktest.OpGetData) {
-			c.reads.Add(1)
-		}
-	}
-	return c.Conn.Write(written)
-}
-
 // Few requests are in flight at a time, however many contenders there are: a server that does not
 // answer has got no more than 16. In a bubble the connection would hold back the others by itself.
 func TestReadsInFlight(t *testing.T) {
@@ -113,19 +95,18 @@ func TestReadsInFlight(t *testing.T) {
 			seed(server, fmt.Sprintf("/q/%d/a-lock-%010d", i, k))
 		}
 	}
-	var reads atomic.Int32
 	patient := recipes.WithSessionTimeout(time.Minute) // the silent server is not left
-	observer := testclient.Dial(t, server.Addrs(), patient, recipes.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		conn, err := net.DialTimeout(network, address, timeout)
-		return countingConn{conn, &reads}, err
-	}))
+	observer := testclient.Dial(t, server.Addrs(), patient)
+	log := server.Observe()
 	require.Len(t, walk(t, observer, "/q"), 10)
-	require.EqualValues(t, 500, reads.Swap(0), "one for each contender")
+	require.Len(t, log.Requests(zktest.OpGetData), 500, "one for each contender")
+	var unanswered atomic.Int32 // the first read, and all requests behind it, because lists may still be under way
 	answer := server.Inject(func(r zktest.Request) zktest.Fault {
-		if r.Op == zktest.OpGetData {
-			return zktest.Fault{Lost: zktest.NoAnswer}
+		if r.Op == zktest.OpPing || r.Op != zktest.OpGetData && unanswered.Load() == 0 {
+			return zktest.Fault{}
 		}
-		return zktest.Fault{}
+		unanswered.Add(1)
+		return zktest.Fault{Lost: zktest.NoAnswer}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var failure error
@@ -136,14 +117,14 @@ func TestReadsInFlight(t *testing.T) {
 			failure = err
 		}
 	}()
-	testkit.Eventually(t, func() bool { return reads.Load() >= 16 }, "the first reads")
-	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // silence, unless a 17th read comes
+	testkit.Eventually(t, func() bool { return unanswered.Load() >= 16 }, "the first requests")
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // silence, unless a 17th request comes
 	cancel()
 	<-over
 	answer()
 	server.Disconnect(observer.Conn().SessionID())
 	require.ErrorIs(t, failure, context.Canceled)
-	require.EqualValues(t, 16, reads.Load())
+	require.EqualValues(t, 16, unanswered.Load())
 }
 
 // A directory that disappears while it is awaited is no error.
