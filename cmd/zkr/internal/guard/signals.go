@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"slices"
@@ -61,7 +62,7 @@ func (s *Signals) EndWait(ctx context.Context) (waiting context.Context, stop fu
 			select {
 			case one := <-s.c:
 				if slices.Contains(endOfWait, one) { // else it was left over by Run, such as a SIGCONT
-					cancel(SignalError{one.(syscall.Signal)}) // on Linux it is one
+					s.endWaitBy(one.(syscall.Signal), waiting, cancel) // on Linux it is one
 					return
 				}
 			case <-waiting.Done():
@@ -72,6 +73,19 @@ func (s *Signals) EndWait(ctx context.Context) (waiting context.Context, stop fu
 	return waiting, func() {
 		cancel(nil)
 		reader.Wait()
+	}
+}
+
+// endWaitBy ends a wait by a signal. If the wait has ended meanwhile, nobody would notice the signal: it goes to Run.
+func (s *Signals) endWaitBy(one syscall.Signal, waiting context.Context, cancel context.CancelCauseFunc) {
+	end := SignalError{one}
+	cancel(end)
+	if errors.Is(context.Cause(waiting), end) {
+		return
+	}
+	select {
+	case s.c <- one:
+	default: // as many wait already as the runtime keeps
 	}
 }
 
