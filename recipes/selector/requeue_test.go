@@ -2,6 +2,8 @@ package selector_test
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -145,4 +147,41 @@ func TestRequeueInsideTheErrorHandler(t *testing.T) {
 		bubble.Pass(time.Minute)
 		require.Len(t, f.Called(), 20)
 	})
+}
+
+// When the context of Run has ended, no attempt follows. So Requeue is refused, also before Run has noticed the end, and Run returns the
+// failure of the last term.
+func TestRequeueAfterTheEndOfRunsContext(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		late := &lateContext{Context: ctx, seen: make(chan struct{})}
+		var s *selector.LeaderSelector
+		take := func(ctx context.Context, _ *recipes.Lease) error {
+			cancel()
+			<-ctx.Done()
+			return elections.ErrWork
+		}
+		s = elections.NewSelector(t, testclient.ConnectSettled(t, zktest.NewServer(t)), take, selector.WithErrorHandler(func(error) {
+			if s.Requeue() {
+				t.Error("requeued")
+			}
+			close(late.seen)
+		}))
+		require.ErrorIs(t, s.Run(late), elections.ErrWork)
+	})
+}
+
+// lateContext is a context whose end Run notices only when seen is closed.
+type lateContext struct {
+	context.Context //nolint:containedctx // a context of a user
+
+	seen chan struct{}
+}
+
+func (c *lateContext) Err() error {
+	err := c.Context.Err()
+	if caller, _, _, _ := runtime.Caller(1); err != nil && strings.HasSuffix(runtime.FuncForPC(caller).Name(), ".Run") { //nolint:dogsled // no more is needed
+		<-c.seen
+	}
+	return err
 }

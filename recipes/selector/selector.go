@@ -152,7 +152,7 @@ func (s *LeaderSelector) AutoRequeue() {
 
 // Requeue makes a selector that has left the election join again, at the tail, for one term. After a short term
 // the selector pauses first: see [WithRequeueBackoff]. Requeue does nothing and returns false while the
-// selector waits or leads, before Start, after Close, and when Run is about to return.
+// selector waits or leads, before Start, after Close or the end of Run's context, and when Run is about to return.
 func (s *LeaderSelector) Requeue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *LeaderSelector) Requeue() bool {
 }
 
 func (s *LeaderSelector) requeueLocked() bool {
-	if s.candidate.CheckRunning() != nil || s.isQueued || s.isRunOver {
+	if !s.candidate.IsUnderWay() || s.isQueued || s.isRunOver {
 		return false
 	}
 	s.isQueued, s.lastFailure = true, nil

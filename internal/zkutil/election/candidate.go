@@ -217,6 +217,13 @@ func (c *Candidate) CheckRunning() error {
 	return nil
 }
 
+// IsUnderWay reports whether the campaign has started, and its context has not ended.
+func (c *Candidate) IsUnderWay() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ctx != nil && c.ctx.Err() == nil
+}
+
 // errClientClosed is the ErrClosed of a candidate whose client was closed, not the candidate itself.
 var errClientClosed = fmt.Errorf("the client is %w", zkutil.ErrClosed)
 
