@@ -205,3 +205,35 @@ func TestCandidateWithAnErrorThatPanics(t *testing.T) {
 		require.NoError(t, s.Close())
 	})
 }
+
+// After Close no method of a candidate is called, also if a method of another one has called Close.
+func TestCloseInsideAMethod(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s, err := spread.New(testclient.Connect(t, zktest.NewServer(t)), meeting, "a")
+		require.NoError(t, err)
+		var isClosed atomic.Bool
+		var late atomic.Int32
+		for _, leads := range []func() bool{
+			func() bool {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				isClosed.Store(true)
+				return false
+			},
+			func() bool {
+				if isClosed.Load() {
+					late.Add(1)
+				}
+				return false
+			},
+		} {
+			_, err = s.Add(odd{id: "a", leads: leads})
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.Start())
+		pass(time.Minute)
+		require.True(t, isClosed.Load())
+		require.Zero(t, late.Load())
+	})
+}

@@ -40,6 +40,9 @@ func call[T any](ctx context.Context, s *Spread, fn func() (T, error)) (T, error
 	}
 	done := make(chan result, 1)
 	s.calls.Post(func() {
+		if ctx.Err() != nil { // the Spread was closed meanwhile, perhaps in a method that was called before
+			return
+		}
 		r := result{err: errors.New("a method of the candidate has ended its goroutine")}
 		defer func() {
 			if value := recover(); value != nil {
