@@ -39,6 +39,7 @@ type membership struct {
 	cancel context.CancelFunc
 	done   chan struct{}   // closed when its goroutine has ended
 	gone   <-chan struct{} // closed when the znode is gone; set before done is closed; nil: there was none
+	before *membership     // the one before, whose znode may still be there; nil: none
 
 	// Guarded by Group.mu.
 	data         []byte
@@ -128,7 +129,7 @@ func (g *Group) Join(data []byte) error {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(s.Context())
-	m := &membership{cancel: cancel, done: make(chan struct{}), data: slices.Clone(data)}
+	m := &membership{cancel: cancel, done: make(chan struct{}), before: g.left.withZnode(), data: slices.Clone(data)}
 	if !s.Background(func(context.Context) {
 		defer close(m.done)
 		defer cancel()
@@ -200,8 +201,11 @@ func (g *Group) Leave() error {
 	}
 	m.cancel()
 	<-m.done
-	if m.gone == nil {
-		return nil
+	for m.gone == nil { // it has waited for the end of the one before
+		if m = m.before; m == nil {
+			return nil
+		}
+		<-m.done
 	}
 	limit := time.NewTimer(s.Config().OperationTimeout)
 	defer limit.Stop()
@@ -212,6 +216,20 @@ func (g *Group) Leave() error {
 		return g.base.OpError("leave", fmt.Errorf("%w after %v, deletion goes on", recipes.ErrNodeNotDeleted, s.Config().OperationTimeout))
 	}
 	return nil
+}
+
+// withZnode returns the latest membership up to m whose znode may still be there, nil if there is none.
+func (m *membership) withZnode() *membership {
+	for m != nil && isClosed(m.done) {
+		if m.gone != nil && isClosed(m.gone) {
+			return nil
+		}
+		if m.gone != nil {
+			return m
+		}
+		m = m.before
+	}
+	return m
 }
 
 // stayRegistered keeps the znode in place until ctx ends, and then begins to delete it.

@@ -338,3 +338,31 @@ func TestFaultSchedules(t *testing.T) {
 		})
 	}
 }
+
+// Leave returns only once no znode of an earlier membership is left, even if the latest membership never got that far.
+func TestLeaveAfterALeaveThatWasNotOver(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		g := joined(b, b.Client(), "a", "1")
+		heal := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpDelete {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		require.ErrorIs(b, g.Leave(), recipes.ErrNodeNotDeleted)
+		for range 2 {
+			require.NoError(b, g.Join([]byte("2")))
+			bubble.Pass(time.Second)
+			require.ErrorIs(b, g.Leave(), recipes.ErrNodeNotDeleted)
+			require.Len(b, b.Srv.Children(path), 1)
+		}
+		heal()
+		bubble.Pass(time.Minute)
+		require.NoError(b, g.Leave())
+		require.Empty(b, b.Srv.Children(path))
+		require.NoError(b, g.Join([]byte("3")))
+		require.NoError(b, g.Await(b.Context()))
+		require.NoError(b, g.Leave())
+		require.Empty(b, b.Srv.Children(path))
+	})
+}
