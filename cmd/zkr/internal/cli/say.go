@@ -21,29 +21,40 @@ func say(format string, args ...any) {
 // lineWriter writes to stderr in a goroutine of its own, so that a reader that hangs does not keep the caller
 // from watching over its lock. While many lines wait for the reader, it drops further ones.
 type lineWriter struct {
-	start   sync.Once
-	lines   chan string
-	pending sync.WaitGroup
+	start sync.Once
+	lines chan line
+}
+
+// line is a line to be written, or a mark of flush behind the lines queued before.
+type line struct {
+	text    string
+	reached chan struct{} // of a mark: closed when the lines before are written
 }
 
 // maxPendingLines is how many lines may wait for the reader.
 const maxPendingLines = 1024
 
-func (w *lineWriter) queue(line string) {
+// begin starts the goroutine, once.
+func (w *lineWriter) begin() {
 	w.start.Do(func() {
-		w.lines = make(chan string, maxPendingLines)
+		w.lines = make(chan line, maxPendingLines)
 		go func() { // ends with the process
-			for line := range w.lines {
-				_, _ = os.Stderr.WriteString(line) // there is no better place to report an error to
-				w.pending.Done()
+			for next := range w.lines {
+				if next.reached != nil {
+					close(next.reached)
+					continue
+				}
+				_, _ = os.Stderr.WriteString(next.text) // there is no better place to report an error to
 			}
 		}()
 	})
-	w.pending.Add(1)
+}
+
+func (w *lineWriter) queue(text string) {
+	w.begin()
 	select {
-	case w.lines <- line:
+	case w.lines <- line{text: text}:
 	default:
-		w.pending.Done()
 	}
 }
 
@@ -53,16 +64,20 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush waits up to a second until everything is written.
+// flush waits up to a second until everything queued before is written. Lines of others may come meanwhile.
 func (w *lineWriter) flush() {
-	written := make(chan struct{})
-	go func() { // ends with the last line, or with the process
-		w.pending.Wait()
-		close(written)
-	}()
+	w.begin()
+	late := time.NewTimer(time.Second)
+	defer late.Stop()
+	mark := line{reached: make(chan struct{})}
 	select {
-	case <-written:
-	case <-time.After(time.Second):
+	case w.lines <- mark:
+	case <-late.C:
+		return
+	}
+	select {
+	case <-mark.reached:
+	case <-late.C:
 	}
 }
 
