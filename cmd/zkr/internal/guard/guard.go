@@ -6,6 +6,8 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"syscall"
 	"time"
 
@@ -137,13 +139,15 @@ func (g *guard) lookAtLease() {
 		}
 		return
 	}
-	if lease.Context().Err() == nil {
-		if now := boottime.Now(); now >= g.until { // the watchdog kills at that, also if an answer from before renews the trust
-			g.lose(whySilent, now)
-			return
-		}
-		// A lease that ends between the two readings is noticed the next time.
-		g.until = boottime.Until(lease.TrustedUntil())
+	wasHeld := lease.Context().Err() == nil
+	if now := boottime.Now(); wasHeld && now >= g.until { // the watchdog kills at that, also if an answer from before renews the trust
+		g.lose(whySilent, now)
+		return
+	}
+	until, isHeld := trustOf(lease)
+	hasRunOut := wasHeld && !isHeld && errors.Is(context.Cause(lease.Context()), recipes.ErrSessionLost) // just now, of silence
+	if isHeld || hasRunOut {
+		g.until = until
 		if err := g.child.Watchdog.Until(g.until); err != nil {
 			g.lose("the watchdog can't be told: "+err.Error(), boottime.Now())
 			return
@@ -162,6 +166,13 @@ func (g *guard) lookAtLease() {
 	// Somebody else has deleted the znode or ended the session, so another may hold the lock by now. The
 	// fencing token decides.
 	g.lose(cause, min(g.until, now.Add(g.grace())))
+}
+
+// trustOf returns until when a lease is trusted, and whether it is held. The trust is read first, because that of a lease which has
+// ended is over: it would look as if the servers were silent.
+func trustOf(lease *recipes.Lease) (until boottime.Time, isHeld bool) {
+	until = boottime.Until(lease.TrustedUntil())
+	return until, lease.Context().Err() == nil
 }
 
 // lose ends the command because the lease is lost, or because its trust is about to end. Why is the reason if
