@@ -170,3 +170,32 @@ func TestRunInAGroup(t *testing.T) {
 		}
 	})
 }
+
+// A context is code of the user's, and may ask the selector.
+func TestRunWithAContextThatAsksTheSelector(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		asking := &askingContext{Context: ctx}
+		s := elections.NewSelector(t, testclient.ConnectSettled(t, zktest.NewServer(t)), elections.Idle)
+		asking.ask = func() {
+			s.HasLeadership()
+			s.Requeue()
+			_ = s.Path()
+		}
+		time.AfterFunc(time.Minute, cancel)
+		require.NoError(t, s.Run(asking))
+		require.ErrorIs(t, s.Run(asking), recipes.ErrClosed)
+	})
+}
+
+// askingContext calls ask in each of its methods.
+type askingContext struct {
+	context.Context //nolint:containedctx // a context of a user
+
+	ask func()
+}
+
+func (c *askingContext) Deadline() (time.Time, bool) { c.ask(); return c.Context.Deadline() }
+func (c *askingContext) Done() <-chan struct{}       { c.ask(); return c.Context.Done() }
+func (c *askingContext) Err() error                  { c.ask(); return c.Context.Err() }
+func (c *askingContext) Value(key any) any           { c.ask(); return c.Context.Value(key) }

@@ -90,10 +90,14 @@ func (s *LeaderSelector) recordStartLocked(err error) error {
 
 // startForRun is Start with a campaign that ends with the context of Run.
 func (s *LeaderSelector) startForRun(ctx context.Context) error {
+	start, abandon := s.candidate.PrepareWithin(ctx, s.runCampaign)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.recordStartLocked(s.candidate.StartWithin(ctx, s.runCampaign))
+	err := s.recordStartLocked(start())
 	s.isInRun = s.isInRun || err == nil
+	s.mu.Unlock()
+	if err != nil {
+		abandon()
+	}
 	return err
 }
 

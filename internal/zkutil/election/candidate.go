@@ -68,10 +68,12 @@ func (c *Candidate) Start(campaign func(ctx context.Context)) error {
 	return c.startCampaign(c.queue.Session.Context(), campaign)
 }
 
-// StartWithin is Start with a campaign whose context also has the values of ctx, and ends with the cause of ctx at the end of ctx.
+// PrepareWithin prepares Start with a campaign whose context also has the values of ctx, and ends with the cause of ctx at the end of
+// ctx. If start fails, the caller has to call abandon. ctx is code of the user: so start may be called under a lock, and neither
+// PrepareWithin nor abandon.
 //
 //nolint:contextcheck // the campaign ends with the session; its context is made of both
-func (c *Candidate) StartWithin(ctx context.Context, campaign func(ctx context.Context)) error {
+func (c *Candidate) PrepareWithin(ctx context.Context, campaign func(ctx context.Context)) (start func() error, abandon func()) {
 	both, stop := context.WithCancelCause(withValues{c.queue.Session.Context(), ctx})
 	if ctx.Err() != nil { // before the campaign sends anything
 		stop(zkutil.CauseOf(ctx))
@@ -81,14 +83,12 @@ func (c *Candidate) StartWithin(ctx context.Context, campaign func(ctx context.C
 		unbind()
 		stop(nil)
 	}
-	err := c.startCampaign(both, func(own context.Context) {
-		defer end()
-		campaign(own)
-	})
-	if err != nil {
-		end()
-	}
-	return err
+	return func() error {
+		return c.startCampaign(both, func(own context.Context) {
+			defer end()
+			campaign(own)
+		})
+	}, end
 }
 
 func (c *Candidate) startCampaign(parent context.Context, campaign func(ctx context.Context)) error {
