@@ -62,7 +62,7 @@ func (s *Signals) EndWait(ctx context.Context) (waiting context.Context, stop fu
 			select {
 			case one := <-s.c:
 				if slices.Contains(endOfWait, one) { // else it was left over by Run, such as a SIGCONT
-					s.endWaitBy(one.(syscall.Signal), waiting, cancel) // on Linux it is one
+					s.endWaitBy(waiting, cancel, one.(syscall.Signal)) // on Linux it is one
 					return
 				}
 			case <-waiting.Done():
@@ -77,7 +77,7 @@ func (s *Signals) EndWait(ctx context.Context) (waiting context.Context, stop fu
 }
 
 // endWaitBy ends a wait by a signal. If the wait has ended meanwhile, nobody would notice the signal: it goes to Run.
-func (s *Signals) endWaitBy(one syscall.Signal, waiting context.Context, cancel context.CancelCauseFunc) {
+func (s *Signals) endWaitBy(waiting context.Context, cancel context.CancelCauseFunc, one syscall.Signal) {
 	end := SignalError{one}
 	cancel(end)
 	if errors.Is(context.Cause(waiting), end) {
