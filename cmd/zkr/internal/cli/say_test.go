@@ -42,8 +42,9 @@ func TestFlushWhileLinesAreQueued(t *testing.T) {
 			}
 		}
 	}()
-	const flushes = 5000
+	const flushes = 20_000
 	for range flushes {
+		w.queue("\n")
 		w.flush()
 	}
 	close(stopped)
