@@ -59,7 +59,7 @@ func served(t *testing.T) string {
 // as spans of 32 KiB for stacks, of which those that are used in part count in whole, is divided by their number.
 // 4 KiB of the figure are the stack.
 func TestMemoryOfAWaitingParticipant(t *testing.T) {
-	paths := testkit.Shorter(8, 2)
+	paths := testkit.Shorter(8, 4)
 	const perElection = 375 // no more of one client than 500 wait with a znode for one
 	n := paths * perElection
 	client, err := recipes.Connect(t.Context(), []string{served(t)})
