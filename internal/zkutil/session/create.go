@@ -439,8 +439,11 @@ func (s *Session) ReadOwnership(ctx context.Context, path string) (n Node, isOwn
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return n, err == nil && n.Stat.EphemeralOwner == s.link.latestIDLocked(), w, err
+	return n, err == nil && n.isOf(s.link.latestIDLocked()), w, err
 }
+
+// isOf reports whether a session owns the znode. While a client has no session, its id is 0, as is the owner of a znode that is not ephemeral.
+func (n Node) isOf(session int64) bool { return session != 0 && n.Stat.EphemeralOwner == session }
 
 // removeNamed deletes the znode at path if it belongs to this session, and repeats that until it is certain or ctx ends. Its name has
 // no uuid. So a znode of another session that comes between the read and the delete is deleted in its place: its owner creates
@@ -454,7 +457,7 @@ func removeNamed(ctx context.Context, s *Session, path string) error {
 		read := readCall(path)
 		read.isCleanUp = true
 		a, err := s.gate.run(ctx, read)
-		if err == nil && a.Stat.EphemeralOwner == owner {
+		if err == nil && (Node{Stat: a.Stat}).isOf(owner) {
 			c := deleteCall(path, anyVersion)
 			c.isCleanUp = true
 			_, err = s.gate.run(ctx, c)
