@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -31,5 +33,32 @@ func TestRemoveNamedWithoutASession(t *testing.T) {
 		data, _, isThere := srv.Get("/group/one")
 		require.True(t, isThere)
 		require.Equal(t, "of somebody else", string(data))
+	})
+}
+
+// askingContext is a context of the user whose values come from the session.
+type askingContext struct {
+	context.Context //nolint:containedctx // a context
+
+	s *session.Session
+}
+
+func (c askingContext) Value(key any) any {
+	_ = c.s.State()
+	return c.Context.Value(key)
+}
+
+// The user's contexts are asked for values under no lock.
+func TestValuesOfAContextBeforeTheCredentials(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		cfg := srv.Config(6 * time.Second)
+		cfg.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("user:password")}}
+		s, err := session.Open(t.Context(), cfg, time.Minute)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		e, err := fixture.MutexOn(s, "/m").Acquire(askingContext{t.Context(), s})
+		require.NoError(t, err)
+		require.NoError(t, e.Leave())
 	})
 }

@@ -183,6 +183,7 @@ func (c *call) wait(ctx context.Context) (wire.Answer, error) {
 // that clean up wait without limit.
 func (g *gate) enter(ctx context.Context, n int, isCleanUp bool) (ticket, error) {
 	s := g.s
+	isLogin := len(s.cfg.Auth) > 0 && ctx.Value(loginKey{}) != nil // not under the lock, because ctx may be the user's
 	var limit <-chan time.Time
 	for {
 		if ctx.Err() != nil {
@@ -193,7 +194,7 @@ func (g *gate) enter(ctx context.Context, n int, isCleanUp bool) (ticket, error)
 			s.mu.Unlock()
 			return ticket{}, zkutil.ErrClosed
 		}
-		if s.link.isConnected && s.link.conn != nil && g.entry.admitsLocked(ctx) {
+		if s.link.isConnected && s.link.conn != nil && g.entry.admitsLocked(isLogin) {
 			t := g.admitLocked(n)
 			s.mu.Unlock()
 			return t, nil

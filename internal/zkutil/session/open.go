@@ -21,9 +21,10 @@ type entrance struct {
 // loginKey marks the context of the requests that present the credentials.
 type loginKey struct{}
 
-// admitsLocked reports whether a request with ctx may be sent once a server is connected.
-func (e *entrance) admitsLocked(ctx context.Context) bool {
-	return !e.isDue || ctx.Value(loginKey{}) != nil
+// admitsLocked reports whether a request may be sent once a server is connected. isLogin marks the requests that present the
+// credentials.
+func (e *entrance) admitsLocked(isLogin bool) bool {
+	return !e.isDue || isLogin
 }
 
 // whyUnavailableLocked is why requests are held back.
