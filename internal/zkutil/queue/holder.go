@@ -79,7 +79,8 @@ func (s *WaitStatus) untilHolder() time.Duration {
 }
 
 // readHolderIfDue reads who is first, so that a WaitError can name the holder from any position. After a failure the holder stays
-// unknown. The next look at the queue is not affected.
+// unknown. The next look at the queue is not affected. Waiters that join again after a lost session share a read that the first of them
+// makes at once, and that shows the others only the queue before they joined: they read again later, together.
 func (w *waiter) readHolderIfDue(ctx context.Context) {
 	status := w.status
 	if status.untilHolder() > 0 {
@@ -93,7 +94,11 @@ func (w *waiter) readHolderIfDue(ctx context.Context) {
 		return
 	}
 	own, isListed := slices.BinarySearchFunc(read.queue, w.self, Contender.compare)
-	if read.err == nil && isListed && own > 0 {
+	switch {
+	case read.err != nil:
+	case !isListed: // the read of another waiter may have begun before our znode was there
+		status.holderAt = time.Now().Add(HolderAfter)
+	case own > 0:
 		status.Position, status.Holder = own+1, read.holder
 		w.q.reportStatus(*status)
 	}

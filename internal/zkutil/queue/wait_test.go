@@ -311,3 +311,32 @@ func TestWaitErrorNamesTheHolderOfTheSecond(t *testing.T) {
 		require.NoError(t, (<-third).Lease.Release())
 	})
 }
+
+// Waiters that have lost their session join again. The read of the holder that the first of them makes is older than the znodes of the
+// others, who do not find themselves in it: they are named the holder all the same.
+func TestWaitErrorNamesTheHolderAfterALostSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		holder := locks.Acquire(t, named(t, srv, "web 1"))
+		client := testclient.Connect(t, srv)
+		var waiting []<-chan locks.Result
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for range 5 {
+			waiting = append(waiting, locks.Acquiring(ctx, locks.MutexOn(t, client, "/locks/a")))
+			bubble.Pass(10 * time.Millisecond)
+		}
+		bubble.Pass(2 * time.Second)
+		srv.Expire(client.Conn().SessionID())
+		log := srv.Observe()
+		for _, waiter := range waiting {
+			wait, ok := zkutil.AsType[*recipes.WaitError]((<-waiter).Err)
+			require.True(t, ok)
+			require.Equal(t, holder.Path(), wait.Holder.Path)
+			require.Equal(t, "web 1", wait.Holder.ID)
+		}
+		reads := slices.DeleteFunc(log.Requests(zktest.OpGetData), func(r zktest.Request) bool { return r.Path != holder.Path() })
+		require.LessOrEqual(t, len(reads), 3, "of the waiter right behind, with a watch; of the first waiter that joins again; and for all the others")
+		require.NoError(t, holder.Release())
+	})
+}
