@@ -242,13 +242,7 @@ func (p *parents) createIn(ctx context.Context, dir string, send sendFunc, creat
 		return wire.Answer{}, err
 	}
 	for {
-		a, err := p.s.gate.askOptional(proto.OpCreate2, func(isOptional bool) *call {
-			c := create()
-			if !isOptional {
-				c.Op = proto.OpCreate
-			}
-			return c
-		}, func(c *call) (wire.Answer, error) { return send(ctx, c) })
+		a, err := p.s.gate.askOptional(proto.OpCreate2, create, func(c *call) (wire.Answer, error) { return send(ctx, c) })
 		if !errors.Is(err, zk.ErrNoNode) {
 			return a, err
 		}
@@ -293,13 +287,9 @@ func (p *parents) remove(ctx context.Context) {
 // Curator does.
 func (p *parents) make(ctx context.Context, dir string) error {
 	s := p.s
-	create := func(isOptional bool) *call {
-		op, flag := int32(proto.OpCreate), int32(zk.FlagPersistent)
-		if isOptional {
-			op, flag = proto.OpCreateContainer, zk.FlagContainer
-		}
+	create := func() *call {
 		return &call{
-			Request: wire.Request{Op: op, Path: dir, Data: []byte{}, ACL: s.cfg.ACL, Flags: flag},
+			Request: wire.Request{Op: proto.OpCreateContainer, Path: dir, Data: []byte{}, ACL: s.cfg.ACL, Flags: zk.FlagContainer},
 			what:    "create children of", where: zkutil.ParentOf(dir),
 		}
 	}

@@ -64,6 +64,7 @@ type ticket struct {
 	epoch   uint64     // counts the handshakes
 	line    *wire.Line // the connection at that moment; nil if adopted
 	server  string     // of the connection at that moment
+	isBound bool       // the server resumes no session
 }
 
 // run sends a request, and waits for the answer.
@@ -97,7 +98,9 @@ func (g *gate) sendAdmitted(t ticket, calls ...*call) {
 		c.s, c.ticket, c.done = s, t, make(chan struct{})
 		c.To = c
 		if slices.Contains(optional, c.Op) {
-			c.before = g.optional.ofServer(t.server, c.Op)
+			if c.before = g.optional.ofServer(t.server, c.Op); c.before.isLacking || t.isBound {
+				c.avoidOptional() // the request may have been made before this connection
+			}
 		}
 		requests = append(requests, &c.Request)
 	}
@@ -231,7 +234,7 @@ func (g *gate) admitLocked(n int) ticket {
 	for range n {
 		s.keeper.retainLocked()
 	}
-	t := ticket{conn: s.link.conn, id: s.link.id, epoch: s.link.epoch, carrier: adopted{s.link.conn, s.clock.Now}, server: s.report.server}
+	t := ticket{conn: s.link.conn, id: s.link.id, epoch: s.link.epoch, carrier: adopted{s.link.conn, s.clock.Now}, server: s.report.server, isBound: s.ledger.IsBound()}
 	if s.wire != nil {
 		t.line = s.wire.Line()
 		t.carrier = t.line
@@ -561,27 +564,42 @@ func (o *optionalOps) noteLost(op int32, before optionalOp) {
 	state.isLacking = state.isLacking || state.lost >= enough
 }
 
-// askOptional sends a request for an operation that the servers may lack, or, if they do, a request for another
-// operation. create returns either, and send sends it and waits for the answer. The outcome is noted for the server that was asked: a
-// request waits at the gate, and may go to another server than the latest when it was made.
-func (g *gate) askOptional(op int32, create func(isOptional bool) *call, send func(c *call) (wire.Answer, error)) (wire.Answer, error) {
-	if g.optional.of(op).isLacking {
-		return send(create(false))
+// askOptional sends a request for an operation that the servers may lack, or, if they do, a request for the operation that stands in for
+// it. create returns the former, and send sends either and waits for the answer. The outcome is noted for the server that was asked: a
+// request waits at the gate, and may go to another server than the latest when it was made. See sendAdmitted.
+func (g *gate) askOptional(op int32, create func() *call, send func(c *call) (wire.Answer, error)) (wire.Answer, error) {
+	sendOther := func() (wire.Answer, error) {
+		c := create()
+		c.avoidOptional()
+		return send(c)
 	}
-	c := create(true)
+	if g.optional.of(op).isLacking {
+		return sendOther()
+	}
+	c := create()
 	a, err := send(c)
-	if c.s == nil { // not sent
+	if c.s == nil || c.Op != op { // not sent, or not as this operation
 		return a, err
 	}
 	switch g.optional.noteOutcome(op, c.before, err); {
 	case zkutil.IsUnimplemented(err):
-		return send(create(false))
+		return sendOther()
 	case errors.Is(err, zk.ErrBadArguments):
-		if a, err = send(create(false)); isAnswered(err) && !errors.Is(err, zk.ErrBadArguments) { // otherwise the arguments are bad
+		if a, err = sendOther(); isAnswered(err) && !errors.Is(err, zk.ErrBadArguments) { // otherwise the arguments are bad
 			g.optional.noteLacking(op, c.before.server)
 		}
 	}
 	return a, err
+}
+
+// avoidOptional makes an unsent request one for the operation that stands in for an optional one.
+func (c *call) avoidOptional() {
+	switch c.Op {
+	case proto.OpCreate2:
+		c.Op = proto.OpCreate
+	case proto.OpCreateContainer:
+		c.Op, c.Flags = proto.OpCreate, zk.FlagPersistent
+	}
 }
 
 // noteOutcome notes what an answer says about an operation. before is the knowledge when the request was sent.
