@@ -45,7 +45,8 @@ type call struct {
 	isAbandoned bool                // undo will run, or the session is over
 	reservation *budget.Reservation // marked as sent once the request has its place in the order; may be nil
 
-	removal *removal // for which the delete is sent
+	removal          *removal // for which the delete is sent
+	onAnsweredLocked func()   // called under Session.mu; nil: nobody asks for it
 
 	before optionalOp // of an optional operation: what was known of the server asked when the request was sent
 
@@ -137,6 +138,9 @@ func (c *call) Receive(a wire.Answer) {
 	}
 	if c.removal != nil {
 		c.removal.onAnsweredLocked(a.Err)
+	}
+	if c.onAnsweredLocked != nil {
+		c.onAnsweredLocked()
 	}
 	s.keeper.releaseLocked()
 	s.mu.Unlock()

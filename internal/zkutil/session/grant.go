@@ -132,12 +132,16 @@ func (s *Session) Prove(ctx context.Context, path string) error {
 func (p *proofs) prove(ctx context.Context, path string, mayShare bool) (isOwn bool, err error) {
 	s := p.s
 	isOwn, err = Repeat(ctx, s, func() (bool, error) {
-		end, other := p.begin()
-		defer end()
+		s.mu.Lock()
+		endLocked, other := p.beginLocked()
+		s.mu.Unlock()
 		if mayShare && other != nil && p.await(ctx, other) {
 			return false, nil
 		}
-		_, err := s.gate.run(ctx, checkCall([]string{path}))
+		c, err := p.send(ctx, path, endLocked)
+		if err == nil {
+			_, err = c.wait(ctx)
+		}
 		return true, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -160,41 +164,42 @@ func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 		s.mu.Unlock()
 		return func() {}
 	}
-	end, _ := s.proofs.beginLocked()
+	endLocked, _ := s.proofs.beginLocked()
 	s.mu.Unlock()
-	c := checkCall([]string{path})
-	if err := s.gate.send(ctx, c); err != nil {
-		end()
+	c, err := s.proofs.send(ctx, path, endLocked)
+	if err != nil {
 		return func() {}
 	}
-	return func() {
-		_, _ = c.wait(ctx)
-		end()
-	}
+	return func() { _, _ = c.wait(ctx) }
 }
 
-// begin notes a proof as under way, until end is called. If another one is under way already, begin notes
-// nothing, and returns what is closed at the end of that one.
-func (p *proofs) begin() (end func(), other <-chan struct{}) {
-	s := p.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p.beginLocked()
-}
-
-func (p *proofs) beginLocked() (end func(), other <-chan struct{}) {
-	s := p.s
+// beginLocked notes a proof as under way, until endLocked is called. If another one is under way already, beginLocked
+// notes nothing, and returns what is closed at the end of that one.
+func (p *proofs) beginLocked() (endLocked func(), other <-chan struct{}) {
 	if p.underWay != nil {
 		return func() {}, p.underWay
 	}
 	done := make(chan struct{})
 	p.underWay = done
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		p.underWay = nil
 		close(done)
 	}, nil
+}
+
+// send sends a proof that was begun. The proof ends with its answer, whether or not anybody waits for it: those who
+// share it need nothing else from its sender, who may wait for a list as well, or have given up.
+func (p *proofs) send(ctx context.Context, path string, endLocked func()) (*call, error) {
+	s := p.s
+	c := checkCall([]string{path})
+	c.onAnsweredLocked = endLocked
+	err := s.gate.send(ctx, c)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		endLocked()
+	}
+	return c, err
 }
 
 // await waits for a proof under way. await reports false if ctx or the session ends before.
