@@ -231,10 +231,13 @@ func TestReconnectJustBeforeTheDeadlineKeepsTheHold(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(timeout))
 		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
 		fixture.Pass(900 * time.Millisecond)
-		srv.Stop(srv.A) // dials at 0.9, 1.9, 2.9 and 3.9 s
-		fixture.Pass(2500 * time.Millisecond)
+		srv.Stop(srv.A) // dials every half second, from 0.9 s on
+		fixture.Pass(2600 * time.Millisecond)
 		srv.Restart(srv.A)
-		require.Equal(t, 600*time.Millisecond, time.Until(e.TrustedUntil()))
+		require.Equal(t, 500*time.Millisecond, time.Until(e.TrustedUntil()))
+		dialed := srv.Log.Requests(zktest.OpConnect)
+		fixture.Pass(450 * time.Millisecond)
+		require.Len(t, srv.Log.Requests(zktest.OpConnect), len(dialed)+1)
 		fixture.Pass(timeout)
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
