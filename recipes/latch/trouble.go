@@ -53,14 +53,9 @@ func (l *LeaderLatch) onOverrun(err error) {
 	l.postToHandler(trouble)
 }
 
-// clearOverrun makes Err return nil once work that outlived its term has returned.
+// clearOverrun makes Err return nil once work that outlived its term has returned, unless there is another trouble.
 func (l *LeaderLatch) clearOverrun() {
-	l.mu.Lock()
-	isOver := l.isOverrun
-	l.mu.Unlock()
-	if isOver {
-		l.clearTrouble()
-	}
+	l.clearTroubleIf(func() bool { return l.isOverrun })
 }
 
 // postToHandler schedules a call of the user's handler, if set.
@@ -75,9 +70,15 @@ func (l *LeaderLatch) postToHandler(err *recipes.OpError) {
 
 // clearTrouble makes Err return nil.
 func (l *LeaderLatch) clearTrouble() {
+	l.clearTroubleIf(func() bool { return l.trouble != nil })
+}
+
+func (l *LeaderLatch) clearTroubleIf(isMeantLocked func() bool) {
 	l.mu.Lock()
-	hadTrouble := l.trouble != nil
-	l.trouble, l.isOverrun = nil, false
+	hadTrouble := isMeantLocked()
+	if hadTrouble {
+		l.trouble, l.isOverrun = nil, false
+	}
 	l.mu.Unlock()
 	if hadTrouble {
 		l.base.Queue.Session.Log(slog.LevelInfo, "leader latch has recovered", "path", l.base.Path)
