@@ -54,7 +54,14 @@ func (f *fixture) host(id string, server int, opts ...once.Option) (*recipes.Cli
 	return client, o
 }
 
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+// pass lets virtual time pass, including all events due at the end of d.
+func pass(d time.Duration) {
+	pause(d)
+	synctest.Wait()
+}
+
+// pause sleeps in virtual time, and waits for nobody else.
+func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
 func (f *fixture) last(o *once.Once) once.Record {
 	f.Helper()
@@ -90,10 +97,10 @@ func TestOneRunPerTickOnHostsWithOtherClocks(t *testing.T) {
 				all.Go(func() {
 					for n := range ticks {
 						at := start.Add(time.Duration(n) * time.Minute)
-						pass(time.Until(at) + time.Duration(i)*400*time.Millisecond/(hosts-1))
+						pause(time.Until(at) + time.Duration(i)*400*time.Millisecond/(hosts-1))
 						err := do(f.Context(), client, time.Now().Truncate(time.Minute), func() {
 							calls.Add(1)
-							pass(100 * time.Millisecond)
+							pause(100 * time.Millisecond)
 						})
 						if err != nil && !errors.Is(err, once.ErrDone) {
 							f.Error(err)
@@ -204,7 +211,7 @@ func TestWaiterLeavesAtTheStart(t *testing.T) {
 			go func() {
 				results <- o.Do(f.Context(), tick, func(context.Context, *recipes.Lease) error {
 					c.calls.Add(1)
-					pass(time.Hour)
+					pause(time.Hour)
 					return nil
 				})
 			}()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,11 @@ func TestMain(m *testing.M) {
 
 const meeting = "/shards/spread"
 
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+// pass lets virtual time pass, including all events due at the end of d.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time
+	synctest.Wait()
+}
 
 // process is one of several that take part in all elections.
 type process struct {

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 )
 
@@ -18,5 +19,8 @@ func (*testOwner) IsSaving() bool                                   { return fal
 func (o *testOwner) OnPanic(any, []byte)                            { o.panics.Add(1) }
 func (*testOwner) OnFailure(error, bool)                            {}
 
-// pass waits in virtual time.
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+// pass lets virtual time pass, including all events due at the end of d.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time
+	synctest.Wait()
+}

@@ -54,7 +54,7 @@ func TestNumbersKeepTheLimit(t *testing.T) {
 					if now := inside.Add(1); now > most.Load() {
 						most.Store(now)
 					}
-					fixture.Pass(time.Millisecond)
+					fixture.Pause(time.Millisecond)
 					inside.Add(-1)
 					err = errors.Join(err, entries[0].Leave())
 				}

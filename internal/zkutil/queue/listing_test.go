@@ -34,7 +34,7 @@ func TestReconnectDuringASharedListing(t *testing.T) {
 			_, _ = session.ListChildren(t.Context(), s, q.Dir, q.Prefix, func(children []string) []queue.Contender {
 				if listings.Add(1) == 2 {
 					srv.Disconnect()
-					fixture.Pass(2 * time.Second)
+					fixture.Pause(2 * time.Second)
 				}
 				return queue.ParseContenders(children, q.Markers)
 			})
@@ -66,9 +66,9 @@ func TestReconnectDuringASharedLook(t *testing.T) {
 		list := func() {
 			_, _ = session.ListChildren(t.Context(), s, q.Dir, q.Prefix, func(children []string) []queue.Contender {
 				if listings.Add(1) == 3 {
-					fixture.Pass(slow / 2) // the own znode has been read by then
+					fixture.Pause(slow / 2) // the own znode has been read by then
 					srv.Disconnect()
-					fixture.Pass(2 * time.Second)
+					fixture.Pause(2 * time.Second)
 				}
 				return queue.ParseContenders(children, q.Markers)
 			})

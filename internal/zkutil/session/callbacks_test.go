@@ -30,7 +30,7 @@ func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
 					t.Error("two at once")
 				}
 				running = true
-				fixture.Pass(time.Millisecond)
+				fixture.Pause(time.Millisecond)
 				ran = append(ran, i)
 				running = false
 				if i == 50 {

@@ -184,7 +184,7 @@ func TestAdoptedWithKnownTimeoutKeepsTheDeadline(t *testing.T) {
 			srv.Disconnect() // zk.Conn's own host provider comes back after a second
 		}
 		require.NoError(t, e.Context().Err())
-		fixture.Pass(3 * time.Second)
+		fixture.Pass(2500 * time.Millisecond) // no heartbeat is under way
 		srv.Partition()
 		proven := srv.LastWrite()
 		at, cause := fixture.Ended(t, e)

@@ -32,7 +32,7 @@ func TestGrantInASuspension(t *testing.T) {
 			q.OnJoined = func(path string) {
 				if path != "" {
 					srv.Stop(srv.A)
-					fixture.Pass(time.Millisecond)
+					fixture.Pause(time.Millisecond)
 				}
 			}
 			suspendedAt, granted := time.Now(), fixture.AcquireLater(t.Context(), q)

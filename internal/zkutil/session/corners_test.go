@@ -238,7 +238,7 @@ func TestReconnectDuringALook(t *testing.T) {
 		q.Rule = func(_ []queue.Contender, own int) int {
 			if looks++; looks == 1 {
 				srv.Disconnect()
-				fixture.Pass(2 * time.Second)
+				fixture.Pause(2 * time.Second)
 				require.Equal(t, session.Connected, s.State())
 				require.Len(t, srv.Dialled(), 2)
 			}

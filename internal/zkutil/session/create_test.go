@@ -208,7 +208,7 @@ func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 					}
 					if e.Context().Err() == nil {
 						watch.enter(e)
-						fixture.Pass(10 * time.Millisecond)
+						fixture.Pause(10 * time.Millisecond)
 						watch.exit(e)
 					}
 					_ = e.Leave()

@@ -33,7 +33,7 @@ func TestCallWaitsForTheConnection(t *testing.T) {
 		srv.Stop(srv.A)
 		synctest.Wait()
 		go func() {
-			fixture.Pass(5 * time.Second)
+			fixture.Pause(5 * time.Second)
 			srv.Restart(srv.A)
 		}()
 		start := time.Now()

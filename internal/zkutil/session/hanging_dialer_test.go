@@ -278,7 +278,7 @@ func TestDialerReturnsNothing(t *testing.T) {
 			var calls atomic.Int32
 			cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
 				if calls.Add(1) == 1 {
-					fixture.Pass(late)
+					fixture.Pause(late)
 					return nil, nil //nolint:nilnil // what no dialer should do
 				}
 				return srv.Dial(network, address, timeout)

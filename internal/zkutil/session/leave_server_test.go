@@ -67,7 +67,7 @@ func (c *stuckConn) Write(b []byte) (int, error) {
 		if d := c.deadline.Load(); c.closed.Load() || d != nil && !d.IsZero() && !time.Now().Before(*d) {
 			return 0, net.ErrClosed
 		}
-		fixture.Pass(time.Millisecond)
+		fixture.Pause(time.Millisecond)
 	}
 	return c.Conn.Write(b)
 }

@@ -79,7 +79,7 @@ func unknownOperation(t *testing.T, dialect zktest.Dialect, op zktest.Op, how zk
 			return
 		}
 		granted.Add(1)
-		fixture.Pass(time.Second)
+		fixture.Pause(time.Second)
 		if cause := context.Cause(e.Context()); cause != nil && !zkutil.IsAny(cause, zkutil.ErrSessionLost, zkutil.ErrSuspended, zkutil.ErrNodeDeleted) {
 			t.Errorf("the lease has ended with %v", cause)
 		}

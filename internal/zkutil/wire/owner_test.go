@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
@@ -58,5 +59,8 @@ func newTestWire(tb testing.TB, o *testOwner, conn net.Conn) *Wire {
 	return w
 }
 
-// pass waits in virtual time.
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+// pass lets virtual time pass, including all events due at the end of d.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual time
+	synctest.Wait()
+}
