@@ -170,3 +170,47 @@ func TestGrantSharesTheProofOfOneWhoHasGivenUp(t *testing.T) {
 		_, _ = first.Leave(), second.Leave()
 	})
 }
+
+// On an adopted connection, an answer that is lost leaves its request unanswered for as long as the connection lives. Those who share such a
+// proof go on when something else proves the session: the delete of the sender who gives up, or the create of another lock.
+func TestGrantSharesAProofWithoutAnAnswer(t *testing.T) {
+	const timeout = 6 * time.Second
+	for name, givesUp := range map[string]bool{"whose sender gives up": true, "whose sender waits": false} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s, _ := fixture.Adopt(t, srv, timeout)
+				holder := fixture.Connect(t, srv.Config(timeout, srv.B))
+				first, second := fixture.Acquire(t, fixture.MutexOn(holder, "/a")), fixture.Acquire(t, fixture.MutexOn(holder, "/b"))
+				ctx, giveUp := context.WithCancel(t.Context())
+				firstTurn, secondTurn := fixture.AcquireLater(ctx, fixture.MutexOn(s, "/a")), fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/b"))
+				fixture.Pass(5 * timeout)
+				id, isLost := fixture.SessionID(s), false
+				defer srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op != zktest.OpMulti || r.Session != id || isLost {
+						return zktest.Fault{}
+					}
+					isLost = true
+					srv.Delete(second.Path())
+					return zktest.Fault{Lost: zktest.AnswerLost}
+				})()
+				srv.Delete(first.Path())
+				fixture.Pass(100 * time.Millisecond)
+				if givesUp {
+					giveUp()
+					require.ErrorIs(t, (<-firstTurn).Err, context.Canceled)
+				} else {
+					require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/c")).Leave())
+				}
+				fixture.Pass(100 * time.Millisecond)
+				require.Len(t, secondTurn, 1)
+				got := <-secondTurn
+				require.NoError(t, got.Err)
+				require.NoError(t, got.Entry.Leave())
+				giveUp()
+				srv.Disconnect(id) // zk.Conn ends the request
+				_, _ = first.Leave(), second.Leave()
+			})
+		})
+	}
+}

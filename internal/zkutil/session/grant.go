@@ -117,7 +117,7 @@ func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
 // proofs are the transactions that prove the session before a grant. Guarded by Session.mu.
 type proofs struct {
 	s        *Session
-	underWay chan struct{} // closed when the current proof is answered; nil: no proof under way
+	underWay chan struct{} // closed when the current proof is answered, or not needed any more; nil: no proof under way
 }
 
 // Prove proves the session by a transaction that checks a contender's znode. Prove returns ErrContenderLost if
@@ -182,9 +182,23 @@ func (p *proofs) beginLocked() (endLocked func(), other <-chan struct{}) {
 	done := make(chan struct{})
 	p.underWay = done
 	return func() {
-		p.underWay = nil
-		close(done)
+		if p.underWay == done { // else another proof has come before
+			p.endLocked()
+		}
 	}, nil
+}
+
+// onProvenLocked wakes those who share a proof, if another one has come before and will do for a grant: on an adopted connection, an answer
+// that is lost may leave the shared one unanswered for as long as the connection lives.
+func (p *proofs) onProvenLocked() {
+	if p.underWay != nil && !p.isNeededLocked() {
+		p.endLocked()
+	}
+}
+
+func (p *proofs) endLocked() {
+	close(p.underWay)
+	p.underWay = nil
 }
 
 // send sends a proof that was begun. The proof ends with its answer, whether or not anybody waits for it: those who

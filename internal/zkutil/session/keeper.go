@@ -190,6 +190,7 @@ func (k *keeper) recordAnswerLocked(w wire.SentWrite, err error) {
 	if !s.ledger.OnWriteAnswered(answered, k.wakeAt) {
 		return
 	}
+	s.proofs.onProvenLocked()
 	if s.wire != nil {
 		s.wire.DropAbandoned(w.At)
 	}
