@@ -171,6 +171,27 @@ func TestRequeueAfterTheEndOfRunsContext(t *testing.T) {
 	})
 }
 
+// The end of Run's context counts from that moment on, even if the context of the term ends a little later.
+func TestRequeueAtTheEndOfRunsContext(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		client := testclient.ConnectSettled(t, zktest.NewServer(t))
+		for range 1000 {
+			ctx, cancel := context.WithCancel(t.Context())
+			var s *selector.LeaderSelector
+			take := func(context.Context, *recipes.Lease) error {
+				cancel()
+				return elections.ErrWork
+			}
+			s = elections.NewSelector(t, client, take, selector.WithErrorHandler(func(error) {
+				if s.Requeue() {
+					t.Error("requeued")
+				}
+			}))
+			require.ErrorIs(t, s.Run(ctx), elections.ErrWork)
+		}
+	})
+}
+
 // lateContext is a context whose end Run notices only when seen is closed.
 type lateContext struct {
 	context.Context //nolint:containedctx // a context of a user

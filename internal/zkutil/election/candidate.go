@@ -26,6 +26,7 @@ type Candidate struct {
 
 	mu       sync.Mutex              // protects the fields below
 	ctx      context.Context         // of the campaign; ends with the session. Nil before Start
+	within   context.Context         // at the end of which ctx ends, a moment later
 	stop     context.CancelCauseFunc // ends ctx
 	isClosed bool
 	changes  zkutil.Changes          // of path
@@ -65,33 +66,34 @@ func (c *Candidate) recordRefusal(err error) (isNew bool) {
 // Start runs campaign in a goroutine of the session. campaign has to return soon after the end of its context. campaign may wait for
 // functions of the user: until these have returned, the session lives, and so does the leader's znode.
 func (c *Candidate) Start(campaign func(ctx context.Context)) error {
-	return c.startCampaign(c.queue.Session.Context(), campaign)
+	parent := c.queue.Session.Context()
+	return c.startCampaign(parent, parent, campaign)
 }
 
 // PrepareWithin prepares Start with a campaign whose context also has the values of ctx, and ends with the cause of ctx at the end of
 // ctx. If start fails, the caller has to call abandon. ctx is code of the user: so start may be called under a lock, and neither
 // PrepareWithin nor abandon.
-//
-//nolint:contextcheck // the campaign ends with the session; its context is made of both
 func (c *Candidate) PrepareWithin(ctx context.Context, campaign func(ctx context.Context)) (start func() error, abandon func()) {
 	both, stop := context.WithCancelCause(withValues{c.queue.Session.Context(), ctx})
 	if ctx.Err() != nil { // before the campaign sends anything
 		stop(zkutil.CauseOf(ctx))
 	}
-	unbind := context.AfterFunc(ctx, func() { stop(zkutil.CauseOf(ctx)) })
+	within, release := context.WithCancel(ctx)
+	unbind := context.AfterFunc(within, func() { stop(zkutil.CauseOf(ctx)) })
 	end := func() {
 		unbind()
+		release()
 		stop(nil)
 	}
 	return func() error {
-		return c.startCampaign(both, func(own context.Context) {
+		return c.startCampaign(both, within, func(own context.Context) {
 			defer end()
 			campaign(own)
 		})
 	}, end
 }
 
-func (c *Candidate) startCampaign(parent context.Context, campaign func(ctx context.Context)) error {
+func (c *Candidate) startCampaign(parent, within context.Context, campaign func(ctx context.Context)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.closedErrorLocked(); err != nil {
@@ -111,7 +113,7 @@ func (c *Candidate) startCampaign(parent context.Context, campaign func(ctx cont
 		stop(nil)
 		return errClientClosed
 	}
-	c.ctx, c.stop = own, stop
+	c.ctx, c.within, c.stop = own, within, stop
 	return nil
 }
 
@@ -217,11 +219,11 @@ func (c *Candidate) CheckRunning() error {
 	return nil
 }
 
-// IsUnderWay reports whether the campaign has started, and its context has not ended.
+// IsUnderWay reports whether the campaign has started, and its context has not ended, nor the one given to PrepareWithin.
 func (c *Candidate) IsUnderWay() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ctx != nil && c.ctx.Err() == nil
+	return c.ctx != nil && c.ctx.Err() == nil && c.within.Err() == nil
 }
 
 // errClientClosed is the ErrClosed of a candidate whose client was closed, not the candidate itself.
