@@ -141,11 +141,15 @@ func (f *electFlags) join(signals *guard.Signals) (*recipes.Client, election, er
 		e, err = newElection(bounded, client, f.path, f.id, f.isLatch, f.latchOptions()...)
 	}
 	if err != nil {
-		err = f.orBusy(bounded, client, err)
-		closeClient(client)
-		return nil, nil, orSignal(ctx, err)
+		err = orSignal(ctx, f.orBusy(bounded, client, err))
+	} else {
+		stop()
+		if err = orSignal(ctx, context.Cause(ctx)); !exit.IsSilent(err) { // else it came with the last answer
+			return client, e, nil
+		}
 	}
-	return client, e, nil
+	closeClient(client)
+	return nil, nil, err
 }
 
 // lead waits until this process leads, and runs the command. It reports whether to do so again; else the
