@@ -39,7 +39,7 @@ type membership struct {
 	cancel context.CancelFunc
 	done   chan struct{}   // closed when its goroutine has ended
 	gone   <-chan struct{} // closed when the znode is gone; set before done is closed; nil: there was none
-	before *membership     // the one before, whose znode may still be there; nil: none
+	before *membership     // the one before, whose znode may still be there; read after done, if gone is nil; nil: none
 
 	// Guarded by Group.mu.
 	data         []byte
@@ -238,6 +238,7 @@ func (g *Group) stayRegistered(ctx context.Context, m *membership) {
 	if !g.takeSeat(ctx, m) {
 		return
 	}
+	m.before = nil                // its znode is gone
 	undos := &session.Leftovers{} // of abandoned creates
 	ctx = session.WithLeftovers(ctx, undos)
 	pace := s.Retry().Patient().AfterRefusals().Pace()

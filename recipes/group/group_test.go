@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -365,4 +366,32 @@ func TestLeaveAfterALeaveThatWasNotOver(t *testing.T) {
 		require.NoError(b, g.Leave())
 		require.Empty(b, b.Srv.Children(path))
 	})
+}
+
+// A member that joins again while it leaves forgets the earlier memberships, with their data, once their znodes are gone.
+func TestEarlierMembershipsAreForgotten(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		g := joined(b, b.Client(), "a", "1")
+		b.Srv.Delay(zktest.OpDelete, 10*time.Millisecond)
+		const rounds, size = 50, 256 << 10
+		before := heapInUse()
+		for range rounds {
+			left := make(chan error, 1)
+			go func() { left <- g.Leave() }() // ends with the delete
+			bubble.Pass(time.Millisecond)
+			require.NoError(b, g.Join(make([]byte, size)))
+			require.NoError(b, <-left)
+			require.NoError(b, g.Await(b.Context()))
+		}
+		require.Less(b, heapInUse(), before+rounds*size/2)
+		require.NoError(b, g.Leave())
+	})
+}
+
+// heapInUse returns the bytes of all reachable objects.
+func heapInUse() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }
