@@ -332,3 +332,26 @@ func TestSequenceExhausted(t *testing.T) {
 		})
 	}
 }
+
+// While a client has no session, no znode is its own. A znode without an owner that has taken the name meanwhile is not deleted in place of
+// the client's.
+func TestRemoveNamedWithoutASession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		require.NoError(t, s.CreateNamed(t.Context(), "/group/one", []byte("own")))
+		restore := srv.Inject(func(r zktest.Request) zktest.Fault {
+			return fixture.Cut(r.Op == zktest.OpConnect && r.Session == 0, zktest.NoAnswer) // no new session for a while
+		})
+		srv.Expire(fixture.SessionID(s))
+		fixture.Eventually(t, time.Minute, func() bool { return fixture.SessionID(s) == 0 })
+		srv.Put("/group/one", []byte("of somebody else"))
+		done := s.RemoveNamed(t.Context(), "/group/one")
+		fixture.Pass(time.Second)
+		restore()
+		<-done
+		data, _, isThere := srv.Get("/group/one")
+		require.True(t, isThere)
+		require.Equal(t, "of somebody else", string(data))
+	})
+}

@@ -153,3 +153,30 @@ func TestCallAfterClose(t *testing.T) {
 		require.ErrorIs(t, queue.Revoke(t.Context(), s, "/m/x-lock-0000000000"), zkutil.ErrClosed)
 	})
 }
+
+// askingContext is a context of the user whose values come from the session.
+type askingContext struct {
+	context.Context //nolint:containedctx // a context
+
+	s *session.Session
+}
+
+func (c askingContext) Value(key any) any {
+	_ = c.s.State()
+	return c.Context.Value(key)
+}
+
+// The user's contexts are asked for values under no lock.
+func TestValuesOfAContextBeforeTheCredentials(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		cfg := srv.Config(6 * time.Second)
+		cfg.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("user:password")}}
+		s, err := session.Open(t.Context(), cfg, time.Minute)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		e, err := fixture.MutexOn(s, "/m").Acquire(askingContext{t.Context(), s})
+		require.NoError(t, err)
+		require.NoError(t, e.Leave())
+	})
+}

@@ -132,3 +132,49 @@ func TestBadPathDoesNotDenyAnOperation(t *testing.T) {
 		require.Len(t, srv.Log.Requests(zktest.OpCreate), 1, "of the bad path")
 	})
 }
+
+// A request that was made before the connection, and has waited at the gate, goes by what is known of the server that it is sent to.
+func TestOptionalOperationsOfTheServerBehindTheGate(t *testing.T) {
+	t.Run("that resumes no session", func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
+			srv.Stop()
+			s, err := session.Open(t.Context(), srv.Config(30*time.Second), time.Minute)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+			fixture.Pass(time.Second)
+			srv.Restart()
+			got := <-turn
+			require.NoError(t, got.Err)
+			require.NoError(t, got.Entry.Leave())
+			require.Empty(t, srv.Log.Requests(zktest.OpCreate2))
+			require.Len(t, srv.Log.Requests(zktest.OpConnect), 1)
+		})
+	})
+	t.Run("that lacks them", func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			defer srv.OnRequest(func(r zktest.Request) zktest.Fault { // one server is older
+				return fixture.Cut(r.Server == srv.B && r.Op == zktest.OpCreate2, zktest.RequestLost)
+			})()
+			srv.Stop(srv.A)
+			s := fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
+			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave()) // the client knows what B lacks
+			srv.Restart(srv.A)
+			srv.Stop(srv.B)
+			fixture.Pass(time.Minute)
+			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+			srv.Stop(srv.A)
+			fixture.Pass(time.Second)
+			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+			fixture.Pass(time.Second)
+			start := time.Now()
+			srv.Restart(srv.B)
+			got := <-turn
+			require.NoError(t, got.Err)
+			require.NoError(t, got.Entry.Leave())
+			require.Empty(t, fixture.Times(srv.Log.Requests(zktest.OpCreate2), start))
+		})
+	})
+}

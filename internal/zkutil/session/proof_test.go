@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -81,6 +82,112 @@ func TestGrantOnAProofThatIsAboutToEnd(t *testing.T) {
 			fixture.Pass(timeout)
 			require.NoError(t, got.Entry.Context().Err(), "lost, though the ensemble is healthy, %v before", before)
 			require.NoError(t, got.Entry.Leave())
+		})
+	}
+}
+
+// A grant that shares the proof of another waits for the proof, not for the list that the other one has asked for behind it.
+func TestGrantDoesNotWaitForTheListOfAnother(t *testing.T) {
+	const timeout, commit, listing = 6 * time.Second, 10 * time.Millisecond, 500 * time.Millisecond
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder, s := fixture.TwoClients(t, srv, timeout)
+		listed := fixture.MutexOn(s, "/listed")
+		listed.AlwaysList = true
+		slow, quick := fixture.Acquire(t, fixture.MutexOn(holder, "/listed")), fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		slowTurn, quickTurn := fixture.AcquireLater(t.Context(), listed), fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		fixture.Pass(5 * timeout)
+		id := fixture.SessionID(s)
+		srv.Delay(zktest.OpGetChildren2, listing, id)
+		defer srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op != zktest.OpMulti || r.Session != id {
+				return zktest.Fault{}
+			}
+			srv.Delete(quick.Path()) // while the proof is under way
+			return zktest.Fault{Delay: commit}
+		})()
+		start := time.Now()
+		srv.Delete(slow.Path())
+		got := <-quickTurn
+		require.NoError(t, got.Err)
+		require.Equal(t, commit, got.At.Sub(start))
+		got = <-slowTurn
+		require.NoError(t, got.Err)
+		require.Equal(t, commit+listing, got.At.Sub(start))
+		require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), 1)
+		_, _ = slow.Leave(), quick.Leave()
+	})
+}
+
+// A proof that its sender does not wait for any more is under way all the same: others share it.
+func TestGrantSharesTheProofOfOneWhoHasGivenUp(t *testing.T) {
+	const timeout, commit = 6 * time.Second, 100 * time.Millisecond
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		holder, s := fixture.TwoClients(t, srv, timeout)
+		first, second := fixture.Acquire(t, fixture.MutexOn(holder, "/a")), fixture.Acquire(t, fixture.MutexOn(holder, "/b"))
+		ctx, giveUp := context.WithCancel(t.Context())
+		firstTurn, secondTurn := fixture.AcquireLater(ctx, fixture.MutexOn(s, "/a")), fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/b"))
+		fixture.Pass(5 * timeout)
+		defer srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op != zktest.OpMulti || r.Session != fixture.SessionID(s) {
+				return zktest.Fault{}
+			}
+			giveUp()
+			srv.Delete(second.Path())
+			return zktest.Fault{Delay: commit}
+		})()
+		start := time.Now()
+		srv.Delete(first.Path())
+		require.ErrorIs(t, (<-firstTurn).Err, context.Canceled)
+		got := <-secondTurn
+		require.NoError(t, got.Err)
+		require.Equal(t, commit, got.At.Sub(start))
+		require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), 1)
+		_, _ = first.Leave(), second.Leave()
+	})
+}
+
+// On an adopted connection, an answer that is lost leaves its request unanswered for as long as the connection lives. Those who share such a
+// proof go on when something else proves the session: the delete of the sender who gives up, or the create of another lock.
+func TestGrantSharesAProofWithoutAnAnswer(t *testing.T) {
+	const timeout = 6 * time.Second
+	for name, givesUp := range map[string]bool{"whose sender gives up": true, "whose sender waits": false} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s, _ := fixture.Adopt(t, srv, timeout)
+				holder := fixture.Connect(t, srv.Config(timeout, srv.B))
+				first, second := fixture.Acquire(t, fixture.MutexOn(holder, "/a")), fixture.Acquire(t, fixture.MutexOn(holder, "/b"))
+				ctx, giveUp := context.WithCancel(t.Context())
+				firstTurn, secondTurn := fixture.AcquireLater(ctx, fixture.MutexOn(s, "/a")), fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/b"))
+				fixture.Pass(5 * timeout)
+				id, isLost := fixture.SessionID(s), false
+				defer srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op != zktest.OpMulti || r.Session != id || isLost {
+						return zktest.Fault{}
+					}
+					isLost = true
+					srv.Delete(second.Path())
+					return zktest.Fault{Lost: zktest.AnswerLost}
+				})()
+				srv.Delete(first.Path())
+				fixture.Pass(100 * time.Millisecond)
+				if givesUp {
+					giveUp()
+					require.ErrorIs(t, (<-firstTurn).Err, context.Canceled)
+				} else {
+					require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/c")).Leave())
+				}
+				fixture.Pass(100 * time.Millisecond)
+				require.Len(t, secondTurn, 1)
+				got := <-secondTurn
+				require.NoError(t, got.Err)
+				require.NoError(t, got.Entry.Leave())
+				giveUp()
+				srv.Disconnect(id) // zk.Conn ends the request
+				_, _ = first.Leave(), second.Leave()
+			})
 		})
 	}
 }
