@@ -218,15 +218,9 @@ func (g *Group) Leave() error {
 	return nil
 }
 
-// withZnode returns the latest membership up to m whose znode may still be there, nil if there is none.
+// withZnode returns the latest membership up to m that may have had a znode, nil if none has.
 func (m *membership) withZnode() *membership {
-	for m != nil && isClosed(m.done) {
-		if m.gone != nil && isClosed(m.gone) {
-			return nil
-		}
-		if m.gone != nil {
-			return m
-		}
+	for m != nil && isClosed(m.done) && m.gone == nil {
 		m = m.before
 	}
 	return m

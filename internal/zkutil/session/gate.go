@@ -45,8 +45,8 @@ type call struct {
 	isAbandoned bool                // undo will run, or the session is over
 	reservation *budget.Reservation // marked as sent once the request has its place in the order; may be nil
 
-	removal          *removal // for which the delete is sent
-	onAnsweredLocked func()   // called under Session.mu; nil: nobody asks for it
+	removal *removal      // for which the delete is sent
+	proof   chan struct{} // that ends with the answer; nil: none
 
 	before optionalOp // of an optional operation: what was known of the server asked when the request was sent
 
@@ -139,9 +139,7 @@ func (c *call) Receive(a wire.Answer) {
 	if c.removal != nil {
 		c.removal.onAnsweredLocked(a.Err)
 	}
-	if c.onAnsweredLocked != nil {
-		c.onAnsweredLocked()
-	}
+	s.proofs.endLocked(c.proof)
 	s.keeper.releaseLocked()
 	s.mu.Unlock()
 	if c.reservation != nil && c.ticket.line == nil {

@@ -39,7 +39,7 @@ var errUntrusted = errors.New("session not proven alive")
 // The queue is not read again after a proof, because no contender can have come ahead: a later znode has a
 // higher number. See queue.Rule.
 func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
-	var proofBeganAt time.Time // of the proof of this grant; zero: there is none, or its pause is over
+	var proofBeganAt time.Time // of the latest proof that this grant has sent; zero: none, or its pause is over
 	for {
 		if ctx.Err() != nil {
 			return nil, zkutil.EndOf(ctx)
@@ -53,13 +53,8 @@ func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 			proofBeganAt = time.Time{}
 			continue
 		}
-		began := time.Now()
-		isOwn, err := s.proofs.prove(ctx, c.Path, true)
-		if err != nil {
+		if proofBeganAt, err = s.proofs.prove(ctx, c.Path, true); err != nil {
 			return nil, err
-		}
-		if isOwn {
-			proofBeganAt = began
 		}
 	}
 }
@@ -117,7 +112,7 @@ func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
 // proofs are the transactions that prove the session before a grant. Guarded by Session.mu.
 type proofs struct {
 	s        *Session
-	underWay chan struct{} // closed when the current proof is answered, or not needed any more; nil: no proof under way
+	underWay chan struct{} // of the current proof; closed when it is answered or not needed any more; nil: none
 }
 
 // Prove proves the session by a transaction that checks a contender's znode. Prove returns ErrContenderLost if
@@ -127,27 +122,29 @@ func (s *Session) Prove(ctx context.Context, path string) error {
 	return err
 }
 
-// prove is Prove. If it may share, and a proof is under way, it waits for that one instead, and reports false:
-// a thousand grants in one session cost one proof. Whether the session is proven then is for the caller to see.
-func (p *proofs) prove(ctx context.Context, path string, mayShare bool) (isOwn bool, err error) {
-	s := p.s
-	isOwn, err = Repeat(ctx, s, func() (bool, error) {
+// prove is Prove. If it may share a proof, and one is under way, prove sends none, waits for the end of that one, and
+// returns a zero beganAt: a thousand grants in one session cost one proof. The caller looks whether the session is
+// proven then.
+func (p *proofs) prove(ctx context.Context, path string, mayShare bool) (beganAt time.Time, err error) {
+	s, now := p.s, time.Now()
+	beganAt, err = Repeat(ctx, s, func() (time.Time, error) {
 		s.mu.Lock()
-		endLocked, other := p.beginLocked()
+		other := p.underWay
+		own := p.beginLocked()
 		s.mu.Unlock()
-		if mayShare && other != nil && p.await(ctx, other) {
-			return false, nil
+		if mayShare && own == nil && p.await(ctx, other) {
+			return time.Time{}, nil
 		}
-		c, err := p.send(ctx, path, endLocked)
+		c, err := p.send(ctx, path, own)
 		if err == nil {
 			_, err = c.wait(ctx)
 		}
-		return true, err
+		return now, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		err = zkutil.ContenderLost(zkutil.ErrNodeDeleted)
 	}
-	return isOwn, err
+	return beganAt, err
 }
 
 // isNeededLocked reports whether the session has to be proven before a grant.
@@ -160,58 +157,57 @@ func (p *proofs) isNeededLocked() bool {
 // extra time. finish waits for the answer, for as long as ctx lasts; Grant learns the outcome.
 func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 	s.mu.Lock()
-	if !s.proofs.isNeededLocked() || !s.link.isConnected || s.proofs.underWay != nil {
-		s.mu.Unlock()
+	var own chan struct{}
+	if s.proofs.isNeededLocked() && s.link.isConnected {
+		own = s.proofs.beginLocked()
+	}
+	s.mu.Unlock()
+	if own == nil {
 		return func() {}
 	}
-	endLocked, _ := s.proofs.beginLocked()
-	s.mu.Unlock()
-	c, err := s.proofs.send(ctx, path, endLocked)
+	c, err := s.proofs.send(ctx, path, own)
 	if err != nil {
 		return func() {}
 	}
 	return func() { _, _ = c.wait(ctx) }
 }
 
-// beginLocked notes a proof as under way, until endLocked is called. If another one is under way already, beginLocked
-// notes nothing, and returns what is closed at the end of that one.
-func (p *proofs) beginLocked() (endLocked func(), other <-chan struct{}) {
+// beginLocked notes a proof as under way, until endLocked, and returns nil if there is one already.
+func (p *proofs) beginLocked() (own chan struct{}) {
 	if p.underWay != nil {
-		return func() {}, p.underWay
+		return nil
 	}
-	done := make(chan struct{})
-	p.underWay = done
-	return func() {
-		if p.underWay == done { // else another proof has come before
-			p.endLocked()
-		}
-	}, nil
+	p.underWay = make(chan struct{})
+	return p.underWay
 }
 
-// onProvenLocked wakes those who share a proof, if another one has come before and will do for a grant: on an adopted connection, an answer
-// that is lost may leave the shared one unanswered for as long as the connection lives.
+// endLocked wakes those who share a proof, unless onProvenLocked has. own is nil for a proof that was not noted.
+func (p *proofs) endLocked(own chan struct{}) {
+	if own != nil && p.underWay == own {
+		close(own)
+		p.underWay = nil
+	}
+}
+
+// onProvenLocked ends the proof under way if any other write has proven the session well enough for a grant. On an
+// adopted connection, a lost answer may otherwise leave the proof under way for as long as the connection lives.
 func (p *proofs) onProvenLocked() {
 	if p.underWay != nil && !p.isNeededLocked() {
-		p.endLocked()
+		p.endLocked(p.underWay)
 	}
 }
 
-func (p *proofs) endLocked() {
-	close(p.underWay)
-	p.underWay = nil
-}
-
-// send sends a proof that was begun. The proof ends with its answer, whether or not anybody waits for it: those who
-// share it need nothing else from its sender, who may wait for a list as well, or have given up.
-func (p *proofs) send(ctx context.Context, path string, endLocked func()) (*call, error) {
+// send sends a proof. If it was noted, it ends with its answer, whether or not anybody waits for it: those who share
+// it need nothing else from its sender, who may wait for a list as well, or have given up.
+func (p *proofs) send(ctx context.Context, path string, own chan struct{}) (*call, error) {
 	s := p.s
 	c := checkCall([]string{path})
-	c.onAnsweredLocked = endLocked
+	c.proof = own
 	err := s.gate.send(ctx, c)
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		endLocked()
+		p.endLocked(own)
 	}
 	return c, err
 }

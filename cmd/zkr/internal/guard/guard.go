@@ -145,7 +145,7 @@ func (g *guard) lookAtLease() {
 		return
 	}
 	until, isHeld := trustOf(lease)
-	hasRunOut := wasHeld && !isHeld && errors.Is(context.Cause(lease.Context()), recipes.ErrSessionLost) // just now, of silence
+	hasRunOut := wasHeld && !isHeld && errors.Is(context.Cause(lease.Context()), recipes.ErrSessionLost) // just now: its trust is over
 	if isHeld || hasRunOut {
 		g.until = until
 		if err := g.child.Watchdog.Until(g.until); err != nil {
