@@ -28,7 +28,7 @@ func (r *Runner) answer(op int32, body *proto.Decoder) string {
 func (r *Runner) result(op int32, body *proto.Decoder) string {
 	switch op {
 	case proto.OpCreate, proto.OpSync:
-		return " path=" + r.returned(op, body.String())
+		return " path=" + r.returned(op, body.Text())
 	case proto.OpCreate2, proto.OpCreateContainer, proto.OpCreateTTL:
 		return " path=" + r.returned(op, body.String()) + r.stat(body.Stat())
 	case proto.OpExists, proto.OpSetData, proto.OpSetACL:
@@ -86,6 +86,9 @@ func (r *Runner) multi(body *proto.Decoder) string {
 func (r *Runner) returned(op int32, path string) string {
 	if op != proto.OpSync && strings.LastIndex(path, "/") > 0 {
 		r.made = append(r.made, path)
+	}
+	if path == proto.Null {
+		return "null"
 	}
 	return quote(path)
 }

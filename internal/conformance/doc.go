@@ -33,6 +33,7 @@
 // and the arguments of any request:
 //
 //	truncate=3, extra=3        shorten or lengthen the body by some bytes
+//	minus1=2                   write −1 in place of the second length in the body, without the bytes or elements that it counts
 //	unanswered                 expect no answer
 //	xid=own                    use an xid that zk.Conn never uses, as the engine's own requests do
 //	until="b:Deleted /x"       wait until session b is notified

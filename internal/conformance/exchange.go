@@ -29,11 +29,15 @@ func (r *Runner) request(s *session, step Step) (request, []byte, error) {
 	default:
 		q.xid = s.nextXid(step.get("xid") == "own")
 	}
-	e := proto.NewEncoder().Int32(q.xid).Int32(op)
+	left, err := step.number("minus1", 0)
+	if err != nil {
+		return request{}, nil, err
+	}
+	e := &fields{proto.NewEncoder().Int32(q.xid).Int32(op), left}
 	if err := r.encode(e, step); err != nil {
 		return request{}, nil, err
 	}
-	frame, err := damage(e, step)
+	frame, err := damage(e.Encoder, step)
 	return q, frame, err
 }
 

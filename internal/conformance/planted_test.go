@@ -23,7 +23,7 @@ func serve(t *testing.T) conformance.Dial {
 	return func() (net.Conn, error) { return net.Dial("tcp", server.Addr()) }
 }
 
-// A server that is wrong in one thing is found out, and the seed leads there again.
+// A single defect of a server is found, and the seed reproduces it.
 func TestDiffFindsOneBrokenRule(t *testing.T) {
 	for name, rule := range map[string]rule{
 		"cversion after setData": func(op int32, reply []byte) []byte {
@@ -116,7 +116,7 @@ type twisted struct {
 	readable []byte // what is left of the last reply
 
 	mu      sync.Mutex
-	started bool            // the client has sent its greeting; guarded by mu
+	started bool            // the client sent its greeting; guarded by mu
 	ops     map[int32]int32 // by xid; guarded by mu
 }
 
@@ -125,7 +125,7 @@ func (c *twisted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// CloseWrite tells the server that nothing more comes.
+// CloseWrite signals the end of the client's data to the server.
 func (c *twisted) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
 // note remembers the operations of requests, which are written frame by whole frame.

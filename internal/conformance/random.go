@@ -102,12 +102,33 @@ func (g *generator) next() {
 	case "damaged":
 		g.step("%c %s truncate=%d", name, g.request(), 1+g.rnd.IntN(4))
 		g.step("%c reconnect", name)
+	case "null":
+		g.null(name)
 	case "refused":
 		g.step("%c %s", name, g.pick([]choice{{1, "op code=42"}, {1, "auth nonsense=x"}, {1, "bytes hex=ffffffff"}}))
 		g.step("%c reconnect", name)
 	default:
 		g.step("%c %s", name, g.request())
 	}
+}
+
+// null adds a request with −1 in place of one of its lengths. It is part of no pipeline, because such
+// requests are answered out of order.
+func (g *generator) null(name byte) {
+	which := 1 + g.rnd.IntN(6)
+	switch g.pick([]choice{{6, ""}, {2, "multi"}, {1, "multiRead"}}) {
+	case "multi":
+		g.step("%c multi minus1=%d %s", name, which, g.several(g.part, 3))
+	case "multiRead":
+		g.step("%c multiRead minus1=%d %s", name, which, g.several(g.readPart, 4))
+	default:
+		request := g.request()
+		if strings.HasPrefix(request, "addWatch") {
+			which++ // because a real server never forgets a lasting watch on a null path
+		}
+		g.step("%c %s minus1=%d", name, request, which)
+	}
+	g.step("%c reconnect", name) // because an auth may be refused
 }
 
 // kinds returns the kinds of random steps.
@@ -123,6 +144,7 @@ func kinds() []choice {
 		{12, "back"},
 		{3, "takeover"},
 		{10, "damaged"},
+		{30, "null"},
 		{6, "refused"},
 	}
 }

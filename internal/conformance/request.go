@@ -68,8 +68,57 @@ func opcode(s Step) (int32, error) {
 	return 0, fmt.Errorf("unknown operation %q", s.Op)
 }
 
+// fields writes the fields of a request. In place of one of the lengths it can write −1.
+type fields struct {
+	*proto.Encoder
+	left int64 // the number of lengths up to the one to replace; below 1: none
+}
+
+// isNull counts a length. It writes −1 and returns true if that is the length to replace.
+func (f *fields) isNull() bool {
+	f.left--
+	if f.left == 0 {
+		f.Int32(-1)
+	}
+	return f.left == 0
+}
+
+func (f *fields) text(v string) {
+	if !f.isNull() {
+		f.String(v)
+	}
+}
+
+func (f *fields) buffer(v []byte) {
+	if !f.isNull() {
+		f.Buffer(v)
+	}
+}
+
+func (f *fields) texts(list []string) {
+	if f.isNull() {
+		return
+	}
+	f.Int32(int32(len(list)))
+	for _, v := range list {
+		f.text(v)
+	}
+}
+
+func (f *fields) acl(list []zk.ACL) {
+	if f.isNull() {
+		return
+	}
+	f.Int32(int32(len(list)))
+	for _, entry := range list {
+		f.Int32(entry.Perms)
+		f.text(entry.Scheme)
+		f.text(entry.ID)
+	}
+}
+
 // encode writes the request's fields after its header.
-func (r *Runner) encode(e *proto.Encoder, s Step) error {
+func (r *Runner) encode(e *fields, s Step) error {
 	version, err := s.number("v", -1)
 	if err != nil {
 		return err
@@ -82,15 +131,20 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 	case "create", "create2", "createContainer", "createTTL":
 		return r.encodeCreate(e, s, path)
 	case "delete", "check":
-		e.String(path).Int32(int32(version))
+		e.text(path)
+		e.Int32(int32(version))
 	case "exists", "getData", "getChildren", "getChildren2":
-		e.String(path).Bool(s.has("watch"))
+		e.text(path)
+		e.Bool(s.has("watch"))
 	case "setData":
-		e.String(path).Buffer(data(s)).Int32(int32(version))
+		e.text(path)
+		e.buffer(data(s))
+		e.Int32(int32(version))
 	case "getACL", "sync":
-		e.String(path)
+		e.text(path)
 	case "setACL":
-		if err := encodeACL(e.String(path), s); err != nil {
+		e.text(path)
+		if err := encodeACL(e, s); err != nil {
 			return err
 		}
 		e.Int32(int32(version))
@@ -101,18 +155,25 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 	case "reads":
 		return r.encodeMulti(e, reads(s))
 	case "auth":
-		e.Int32(0).String(s.Args[0].Key).Buffer([]byte(s.Args[0].Value))
+		e.Int32(0)
+		e.text(s.Args[0].Key)
+		e.buffer([]byte(s.Args[0].Value))
 	case "setWatches", "setWatches2":
 		zxid, err := r.zxid(s.get("zxid"))
 		if err != nil {
 			return err
 		}
-		e.Int64(zxid).Strings(s.all("data")).Strings(s.all("exist")).Strings(s.all("child"))
+		e.Int64(zxid)
+		kinds := []string{"data", "exist", "child"}
 		if s.Op == "setWatches2" {
-			e.Strings(s.all("persistent")).Strings(s.all("recursive"))
+			kinds = append(kinds, "persistent", "recursive")
+		}
+		for _, kind := range kinds {
+			e.texts(s.all(kind))
 		}
 	case "addWatch", "checkWatches", "removeWatches":
-		return encodeWatch(e.String(path), s)
+		e.text(path)
+		return encodeWatch(e, s)
 	case "op":
 		body, err := hex.DecodeString(s.get("hex"))
 		if err != nil {
@@ -124,7 +185,7 @@ func (r *Runner) encode(e *proto.Encoder, s Step) error {
 }
 
 // encodeWatch writes the kind of watch: "mode=0" or "type=3" for numbers, or a word.
-func encodeWatch(e *proto.Encoder, s Step) error {
+func encodeWatch(e *fields, s Step) error {
 	key, words := "type", map[string]int64{
 		"child": proto.WatchersOfChildren, "data": proto.WatchersOfData, "any": proto.WatchersOfAny,
 	}
@@ -142,7 +203,7 @@ func encodeWatch(e *proto.Encoder, s Step) error {
 	return err
 }
 
-func (r *Runner) encodeCreate(e *proto.Encoder, s Step, path string) error {
+func (r *Runner) encodeCreate(e *fields, s Step, path string) error {
 	flags := map[string]int64{"createContainer": proto.FlagContainer, "createTTL": proto.FlagTTL}[s.Op]
 	for word, flag := range map[string]int64{
 		"ephemeral": proto.FlagEphemeral, "sequential": proto.FlagSequential,
@@ -159,7 +220,9 @@ func (r *Runner) encodeCreate(e *proto.Encoder, s Step, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := encodeACL(e.String(path).Buffer(data(s)), s); err != nil {
+	e.text(path)
+	e.buffer(data(s))
+	if err := encodeACL(e, s); err != nil {
 		return err
 	}
 	e.Int32(int32(flags))
@@ -173,7 +236,7 @@ func (r *Runner) encodeCreate(e *proto.Encoder, s Step, path string) error {
 	return nil
 }
 
-func (r *Runner) encodeMulti(e *proto.Encoder, parts []Step) error {
+func (r *Runner) encodeMulti(e *fields, parts []Step) error {
 	for _, part := range parts {
 		op, err := opcode(part)
 		if err != nil {
@@ -202,11 +265,11 @@ func data(s Step) []byte {
 
 // encodeACL writes a step's ACL, "acl=world:anyone:cdrwa" for each entry; without an entry
 // the znode is open to all, "noacl" is a null list, "emptyacl" an empty list.
-func encodeACL(e *proto.Encoder, s Step) error {
+func encodeACL(e *fields, s Step) error {
 	entries := s.all("acl")
 	switch {
 	case s.has("noacl"):
-		e.Int32(-1)
+		e.buffer(nil)
 		return nil
 	case s.has("emptyacl"):
 	case len(entries) == 0:
@@ -225,7 +288,7 @@ func encodeACL(e *proto.Encoder, s Step) error {
 		}
 		list[i] = zk.ACL{Perms: perms, Scheme: scheme, ID: rest[:end]}
 	}
-	e.ACL(list)
+	e.acl(list)
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/judge"
 )
 
-// sound is a record without a breach: each term begins when the one before it ends.
+// sound is a record without a breach: each term begins when the previous one ends.
 func sound() []judge.Term {
 	var record []judge.Term
 	for i := range 10 {
@@ -33,7 +33,7 @@ func TestSoundRecord(t *testing.T) {
 	require.Empty(t, judge.Terms(nil, 0))
 }
 
-// Each rule can be broken, and is told from the others.
+// Each rule can be broken, and has its own error.
 func TestPlantedBreaches(t *testing.T) {
 	for name, c := range map[string]struct {
 		plant func(record []judge.Term)

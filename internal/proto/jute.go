@@ -3,6 +3,7 @@ package proto
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -13,7 +14,7 @@ var ErrMalformed = errors.New("malformed frame")
 
 // Decoder reads the fields of a frame in order. After a missing field
 // every field is zero, and Err returns an error: check once, at the end. A Decoder never keeps or
-// changes the frame, and never allocates more than the frame's length.
+// changes the frame, and never allocates more than three times the frame's length.
 type Decoder struct {
 	rest []byte
 	err  error
@@ -69,6 +70,18 @@ func (d *Decoder) Bool() bool {
 // String reads a ustring. Null counts as malformed.
 func (d *Decoder) String() string { return string(d.next(int(d.Int32()))) }
 
+// Null is what Text returns for a null ustring. It is not valid UTF-8, so no other ustring reads as Null.
+const Null = "\xff"
+
+// Text reads a ustring as a server in Java does: the replacement character takes the place of invalid UTF-8, and null is Null.
+func (d *Decoder) Text() string {
+	n := d.Int32()
+	if n == -1 {
+		return Null
+	}
+	return strings.ToValidUTF8(string(d.next(int(n))), "\uFFFD")
+}
+
 // Buffer reads a buffer into a copy, nil if the buffer is null.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int32()
@@ -82,35 +95,30 @@ func (d *Decoder) Buffer() []byte {
 	return append(make([]byte, 0, n), b...)
 }
 
-// count reads the length of a vector whose elements take at least size bytes.
-func (d *Decoder) count(size int) int {
+// vector reads a vector whose elements take at least size bytes each: nil if the vector is null, and no
+// element if its length is another negative number, as in Java.
+func vector[T any](d *Decoder, size int, read func() T) []T {
 	n := int(d.Int32())
-	if n == -1 {
-		return 0
+	if n == -1 || d.err != nil {
+		return nil
 	}
-	if n < 0 || n > len(d.rest)/size {
+	if n > len(d.rest)/size {
 		d.err, d.rest = ErrMalformed, nil
-		return 0
+		return nil
 	}
-	return n
-}
-
-// Strings reads a vector of strings.
-func (d *Decoder) Strings() []string {
-	list := make([]string, d.count(4))
+	list := make([]T, max(n, 0))
 	for i := range list {
-		list[i] = d.String()
+		list[i] = read()
 	}
 	return list
 }
 
-// ACL reads a vector of ACL entries.
+// Strings reads a vector of ustrings, each as Text does. It returns nil if the vector is null.
+func (d *Decoder) Strings() []string { return vector(d, 4, d.Text) }
+
+// ACL reads a vector of ACL entries, their ustrings as Text does. It returns nil if the vector is null.
 func (d *Decoder) ACL() []zk.ACL {
-	list := make([]zk.ACL, d.count(12))
-	for i := range list {
-		list[i] = zk.ACL{Perms: d.Int32(), Scheme: d.String(), ID: d.String()}
-	}
-	return list
+	return vector(d, 12, func() zk.ACL { return zk.ACL{Perms: d.Int32(), Scheme: d.Text(), ID: d.Text()} })
 }
 
 // Stat reads a znode's stat.

@@ -13,14 +13,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// field is one field of a frame: how it is written, and how it is read and compared.
+// field is one field of a frame, with functions to write, read and compare it.
 type field struct {
 	name  string
 	write func(*proto.Encoder)
 	check func(*testing.T, *proto.Decoder)
 }
 
-// value is a field with a value that reads as what was written.
+// value is a field with a value that must be read as written.
 func value[T any](name string, v T, write func(*proto.Encoder, T) *proto.Encoder, read func(*proto.Decoder) T) field {
 	return field{
 		name:  name,
@@ -44,6 +44,7 @@ var fields = []field{
 	value("true", true, (*proto.Encoder).Bool, (*proto.Decoder).Bool),
 	value("false", false, (*proto.Encoder).Bool, (*proto.Decoder).Bool),
 	value("string", "/a\x00ü", (*proto.Encoder).String, (*proto.Decoder).String),
+	value("text", "/a\x00ü", (*proto.Encoder).String, (*proto.Decoder).Text),
 	value("empty string", "", (*proto.Encoder).String, (*proto.Decoder).String),
 	value("buffer", []byte{1, 0, 255}, (*proto.Encoder).Buffer, (*proto.Decoder).Buffer),
 	value("empty buffer", []byte{}, (*proto.Encoder).Buffer, (*proto.Decoder).Buffer),
@@ -93,7 +94,7 @@ func TestEncodingMatchesZooKeeper(t *testing.T) {
 	require.Len(t, frame(field{write: func(e *proto.Encoder) { e.Stat(stat) }}), 68)
 }
 
-// A frame that ends early is malformed wherever it ends, and reads as zeros from there.
+// A frame that ends early, at any place, is malformed, and reads as zeros from there.
 func TestTruncatedFrameIsMalformed(t *testing.T) {
 	for _, f := range fields {
 		whole := frame(f)
@@ -120,6 +121,8 @@ func readAll(d *proto.Decoder, name string) {
 		d.Bool()
 	case strings.HasSuffix(name, "string"):
 		_ = d.String()
+	case name == "text":
+		d.Text()
 	case strings.HasSuffix(name, "buffer"):
 		d.Buffer()
 	case strings.HasSuffix(name, "strings"):
@@ -132,22 +135,37 @@ func readAll(d *proto.Decoder, name string) {
 }
 
 func TestImpossibleLengthsAreMalformed(t *testing.T) {
-	for _, length := range []uint32{2, 1 << 20, math.MaxInt32, 1 << 31, math.MaxUint32 - 1} {
-		b := append(binary.BigEndian.AppendUint32(nil, length), 0)
-		for _, name := range []string{"string", "buffer", "strings", "ACL"} {
+	for _, length := range []int32{2, 1 << 20, math.MaxInt32, math.MinInt32, -2} {
+		b := append(binary.BigEndian.AppendUint32(nil, uint32(length)), 0)
+		for _, name := range []string{"string", "text", "buffer", "strings", "ACL"} {
 			d := proto.NewDecoder(b)
 			readAll(d, name)
-			require.ErrorIs(t, d.Err(), proto.ErrMalformed, "%s of %#x", name, length)
+			if length < 0 && (name == "strings" || name == "ACL") { // as in Java
+				require.NoError(t, d.Err(), "%s of %d", name, length)
+				require.Equal(t, 1, d.Len())
+			} else {
+				require.ErrorIs(t, d.Err(), proto.ErrMalformed, "%s of %d", name, length)
+			}
 		}
 	}
+}
+
+func TestNull(t *testing.T) {
 	null := []byte{0xff, 0xff, 0xff, 0xff}
 	d := proto.NewDecoder(null)
 	_ = d.String()
 	require.ErrorIs(t, d.Err(), proto.ErrMalformed, "a null string")
-	d = proto.NewDecoder(append(null, null...))
-	require.Empty(t, d.Strings())
-	require.Empty(t, d.ACL())
-	require.NoError(t, d.Err(), "null lists")
+	d = proto.NewDecoder(bytes.Repeat(null, 3))
+	require.Equal(t, proto.Null, d.Text())
+	require.Nil(t, d.Strings())
+	require.Nil(t, d.ACL())
+	require.NoError(t, d.Err())
+	require.Zero(t, d.Len())
+
+	d = proto.NewDecoder(proto.NewEncoder().Strings([]string{proto.Null, "a\xffb"}).Int32(1).Int32(31).Int32(-1).Int32(-1).Body())
+	require.Equal(t, []string{"\uFFFD", "a\uFFFDb"}, d.Strings(), "no text reads as Null")
+	require.Equal(t, []zk.ACL{{Perms: 31, Scheme: proto.Null, ID: proto.Null}}, d.ACL())
+	require.NoError(t, d.Err())
 }
 
 func TestDecoderDoesNotRetainTheFrame(t *testing.T) {

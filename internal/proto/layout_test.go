@@ -68,3 +68,9 @@ func TestListOfANegativeLength(t *testing.T) {
 		}
 	}
 }
+
+// The length of a part of an unknown kind is unknown, too.
+func TestMultiOfAnUnknownKind(t *testing.T) {
+	body := NewEncoder().Int32(99).Bool(false).Int32(0).Int32(OpError).Bool(true).Int32(OpError).Body()
+	require.False(t, acceptsBody(OpMulti, body, len(body)))
+}

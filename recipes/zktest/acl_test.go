@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Networks are those that a real server takes: its IPAuthenticationProvider reads the length with Integer.parseInt.
+// Networks are those that a real server accepts: its IPAuthenticationProvider reads the length with Integer.parseInt.
 func TestNetworksInACLs(t *testing.T) {
 	c := tcp(t).session(zktest.NewServer(t))
 	for id, want := range map[string]int32{
@@ -28,7 +28,7 @@ func TestNetworksInACLs(t *testing.T) {
 	}
 }
 
-// A client can ask under which names it is known, as of 3.7: the answer has no secrets.
+// Since 3.7, a client can ask for its own identities. The answer has no secrets.
 func TestWhoAmI(t *testing.T) {
 	c := tcp(t).session(zktest.NewServer(t))
 	whoAmI := func() (names []string) {

@@ -22,14 +22,14 @@ import (
 // identity is a name under which a connection is known.
 type identity struct{ scheme, id string }
 
-// identify returns the identity that credentials prove, and false for an unknown scheme.
+// identify returns the identity that credentials prove, and false for an unknown scheme or a digest of null.
 func identify(scheme string, credentials []byte, address string) (identity, bool) {
-	switch scheme {
-	case "digest":
+	switch {
+	case scheme == "digest" && credentials != nil:
 		user, _, _ := strings.Cut(string(credentials), ":")
 		sum := sha1.Sum(credentials) //nolint:gosec // as above
 		return identity{scheme, user + ":" + base64.StdEncoding.EncodeToString(sum[:])}, true
-	case "ip":
+	case scheme == "ip":
 		return identity{scheme, address}, true
 	default:
 		return identity{}, false
@@ -38,7 +38,7 @@ func identify(scheme string, credentials []byte, address string) (identity, bool
 
 func (l *line) authenticate(d *proto.Decoder) (code int32) {
 	d.Int32() // unused
-	scheme, credentials := d.String(), d.Buffer()
+	scheme, credentials := d.Text(), d.Buffer()
 	if d.Err() != nil {
 		return proto.CodeMarshallingError
 	}
@@ -79,7 +79,7 @@ func WithSASL(passwords map[string]string) Option {
 	}
 }
 
-// WithSASLRequired makes the server refuse every request before a login, and end the connection: a real server does so with
+// WithSASLRequired makes the server refuse every request before a login, and end the connection, as a real server does with
 // sessionRequireClientSASLAuth=true. It needs [WithSASL].
 func WithSASLRequired() Option {
 	return func(c *config) error {
@@ -96,7 +96,7 @@ func (c *config) checkSASL() error {
 	return nil
 }
 
-// SetPassword sets the password of a user for later logins; "" removes the user. Connections that have logged in stay so.
+// SetPassword sets the password of a user for later logins; "" removes the user. Connections that are logged in stay so.
 func (s *Server) SetPassword(user, password string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,13 +110,13 @@ func (s *Server) SetPassword(user, password string) {
 	s.cfg.passwords[user] = password
 }
 
-// mustLogIn reports whether a request is refused, because it comes before a login. Called under the lock.
+// mustLogIn reports whether a request is refused, because it precedes a login. Called under the lock.
 func (l *line) mustLogIn(op Op) bool {
 	isLoggedIn := slices.ContainsFunc(l.who, func(one identity) bool { return one.scheme == "sasl" })
 	return l.srv.cfg.saslRequired && !isLoggedIn && op != OpSASL && op != OpAuth
 }
 
-// refuseWithoutLogin answers a request that comes before a login. Called under the lock.
+// refuseWithoutLogin answers a request that precedes a login. Called under the lock.
 func refuseWithoutLogin(xid int32) (answer []byte, last bool) {
 	return header(xid, 0, proto.CodeLoginRequired).Frame(), true
 }
@@ -132,7 +132,7 @@ func (l *line) logIn(xid int32, d *proto.Decoder) (answer []byte, last bool) {
 	switch {
 	case users == nil:
 		return token(nil)
-	case l.login == nil: // whatever the message says
+	case l.login == nil: // with any message
 		l.login = digestmd5.NewServer()
 		return token(l.login.Challenge())
 	default:
@@ -168,8 +168,8 @@ func (c *config) secure(conn net.Conn) net.Conn {
 // Close ends the connection without a close_notify.
 func (c secured) Close() error { return c.below.Close() }
 
-// certified returns the identity that a client has proven with a certificate, as X509AuthenticationProvider does: the subject of the
-// certificate.
+// certified returns the identity that a client proved with a certificate. It is the subject of the certificate, as in
+// X509AuthenticationProvider.
 func certified(conn net.Conn) []identity {
 	c, ok := conn.(secured)
 	if !ok {
@@ -182,7 +182,7 @@ func certified(conn net.Conn) []identity {
 	return []identity{{"x509", shown[0].Subject.String()}}
 }
 
-// permits decides as ZooKeeperServer.checkACL does. An empty list permits everybody.
+// permits decides as ZooKeeperServer.checkACL does. An empty list permits all users.
 func permits(acl []zk.ACL, perm int32, who []identity) bool {
 	return len(acl) == 0 || slices.ContainsFunc(acl, func(entry zk.ACL) bool {
 		if entry.Perms&perm == 0 {
@@ -205,11 +205,15 @@ func permits(acl []zk.ACL, perm int32, who []identity) bool {
 }
 
 // resolve checks an ACL that a client sets, and replaces the scheme "auth" by the
-// client's identities. Without a login over SASL a server does not
-// know the scheme "sasl", and without TLS not "x509".
+// client's identities. A null id is a MarshallingError where the real server looks at the
+// id.
 func resolve(acl []zk.ACL, who []identity, hasSASL, hasTLS bool) ([]zk.ACL, int32) {
+	if comparesNull(acl) {
+		return nil, proto.CodeMarshallingError
+	}
 	var resolved []zk.ACL
 	for i, entry := range acl {
+		isValid := idCheck(entry.Scheme, hasSASL, hasTLS)
 		switch {
 		case slices.Contains(acl[:i], entry):
 			continue
@@ -223,20 +227,52 @@ func resolve(acl []zk.ACL, who []identity, hasSASL, hasTLS bool) ([]zk.ACL, int3
 			if len(resolved) == before {
 				return nil, proto.CodeInvalidACL
 			}
-		case entry.Scheme == "world" && entry.ID == "anyone",
-			entry.Scheme == "digest" && strings.Count(strings.TrimRight(entry.ID, ":"), ":") == 1,
-			entry.Scheme == "sasl" && hasSASL && (principal.MatchString(entry.ID) || !strings.Contains(entry.ID, "@")),
-			entry.Scheme == "x509" && hasTLS && entry.ID != "",
-			entry.Scheme == "ip" && isNetwork(entry.ID):
-			resolved = append(resolved, entry)
-		default:
+		case isValid != nil && entry.ID == proto.Null:
+			return nil, proto.CodeMarshallingError
+		case isValid == nil || !isValid(entry.ID):
 			return nil, proto.CodeInvalidACL
+		default:
+			resolved = append(resolved, entry)
 		}
 	}
 	if len(resolved) == 0 {
 		return nil, proto.CodeInvalidACL
 	}
 	return resolved, proto.CodeOK
+}
+
+// idCheck returns the check of a scheme's ids, nil for an unknown scheme. Without a login
+// over SASL a server does not know the scheme "sasl", and without TLS not "x509".
+func idCheck(scheme string, hasSASL, hasTLS bool) func(id string) bool {
+	switch {
+	case scheme == "world":
+		return func(id string) bool { return id == "anyone" }
+	case scheme == "digest":
+		return func(id string) bool { return strings.Count(strings.TrimRight(id, ":"), ":") == 1 }
+	case scheme == "ip":
+		return isNetwork
+	case scheme == "sasl" && hasSASL:
+		return func(id string) bool { return principal.MatchString(id) || !strings.Contains(id, "@") }
+	case scheme == "x509" && hasTLS:
+		return func(id string) bool { return id != "" }
+	default:
+		return nil
+	}
+}
+
+// comparesNull reports whether a real server fails at a null string while it looks for
+// equal entries: of two entries with the same permissions it compares the schemes, and
+// then the ids.
+func comparesNull(acl []zk.ACL) bool {
+	for i, entry := range acl {
+		isCompared := func(other zk.ACL) bool {
+			return other.Perms == entry.Perms && (entry.Scheme == proto.Null || other.Scheme == entry.Scheme)
+		}
+		if (entry.Scheme == proto.Null || entry.ID == proto.Null) && slices.ContainsFunc(acl[:i], isCompared) {
+			return true
+		}
+	}
+	return false
 }
 
 // principal matches a name of Kerberos, as KerberosName does.

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// capacity is the number of sessions that one server has to hold; with -short, a fifth.
+// capacity is the number of sessions that one server must support; with -short, a fifth.
 var capacity = 10_000
 
 // most bounds the memory of a session, both sides included.

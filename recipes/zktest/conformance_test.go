@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The golden transcripts come from a real ZooKeeper; see internal/conformance.
+// The golden transcripts were recorded by internal/conformance on a real ZooKeeper.
 func TestConformance(t *testing.T) {
 	t.Parallel() // because some cases wait in real time
 	for _, kind := range []string{conformance.Extended, conformance.Plain, conformance.Reaping} {

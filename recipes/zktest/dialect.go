@@ -21,6 +21,7 @@ const (
 	ZooKeeper39                     // as ZooKeeper38, but exists needs the permission to read
 	ZooKeeper310                    // as ZooKeeper39, but containers that never had a child are reaped after five minutes
 	ClickHouseKeeper                // see WithDialect
+	Zetcd                           // see WithDialect
 )
 
 // WithDialect makes the server behave like another kind of server in every way that a
@@ -29,18 +30,20 @@ const (
 //
 // A [ClickHouseKeeper] differs from a ZooKeeper as follows:
 //
-//   - No session is ever resumed: every handshake begins a new session, without a
-//     password. The old session and its ephemeral znodes stay until the session's
-//     timeout has passed.
+//   - No session is ever resumed. Every handshake begins a new session, without a password. The old session and its
+//     ephemeral znodes exist until the session's timeout is over.
 //   - Each ping is a transaction, and so is each sync. Reads do not extend a session.
 //   - An unknown operation ends the connection without an answer. The list is that of
 //     the oldest releases: create2, containers, TTLs, and every operation that sets or
 //     removes watches without a read. MultiRead exists.
 //   - Clients are notified of znodes that they may not read.
-//   - The handshake does not refuse clients that have seen later transactions.
+//   - The handshake does not refuse clients that saw later transactions.
 //
-// Server.Stop then ends servers as a crash does: a ClickHouse Keeper that is shut down in
-// order closes the sessions of its clients at once.
+// [Zetcd] is a ZooKeeper38 whose servers answer a multi that consists of checks alone by themselves, as the proxy zetcd
+// does. No transaction is committed, and isolated servers answer it, too.
+//
+// Server.Stop then ends servers as a crash does. A ClickHouse Keeper that is shut down in order closes the sessions of
+// its clients at once.
 func WithDialect(d Dialect) Option {
 	return func(c *config) error {
 		t, ok := dialects[d]
@@ -69,7 +72,8 @@ type traits struct {
 	reapUnused     time.Duration // the age at which a container that never had a child is reaped; 0: never
 	endsWithLine   bool          // sessions can't be resumed
 	commitsPings   bool          // pings are transactions, and reads do not extend a session
-	ignoresHistory bool          // the handshake accepts clients that have seen later transactions
+	answersChecks  bool          // a multi of checks alone is no transaction
+	ignoresHistory bool          // the handshake accepts clients that saw later transactions
 }
 
 // extends reports whether a request extends its session.
@@ -97,7 +101,7 @@ var (
 //   - Containers without a child: ZOOKEEPER-4915, which sets the default of
 //     znode.container.maxNeverUsedIntervalMs.
 //   - The permission for exists: ZOOKEEPER-2590, and the conformance suite on 3.9.3.
-//   - ClickHouse Keeper, in the repository ClickHouse/ClickHouse: see below.
+//   - ClickHouse Keeper, in the repository ClickHouse/ClickHouse (see below).
 //
 // Sessions: KeeperTCPHandler::receiveHandshake discards the previous session id, and
 // sendHandshake sends sixteen zero bytes as the password (src/Server/KeeperTCPHandler.cpp).
@@ -117,6 +121,7 @@ var dialects = map[Dialect]traits{ //nolint:gochecknoglobals // a constant table
 	ZooKeeper38:  {name: "ZooKeeper 3.8"},
 	ZooKeeper39:  {name: "ZooKeeper 3.9", guardsExists: true},
 	ZooKeeper310: {name: "ZooKeeper 3.10", guardsExists: true, reapUnused: 5 * time.Minute},
+	Zetcd:        {name: "zetcd", answersChecks: true},
 	ClickHouseKeeper: {
 		name: "ClickHouse Keeper", unknown: UnknownHangUp,
 		lacking: slices.Concat(opsFrom35, []Op{OpSetWatches, OpSetWatches2, OpAddWatch}),

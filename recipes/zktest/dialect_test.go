@@ -18,7 +18,7 @@ var dialects = []zktest.Dialect{
 }
 
 func TestUnknownDialectIsRefused(t *testing.T) {
-	for _, d := range []zktest.Dialect{-1, zktest.ClickHouseKeeper + 1} {
+	for _, d := range []zktest.Dialect{-1, zktest.Zetcd + 1} {
 		_, err := zktest.Start(zktest.WithDialect(d))
 		require.ErrorContains(t, err, "no dialect")
 	}
@@ -27,7 +27,7 @@ func TestUnknownDialectIsRefused(t *testing.T) {
 	require.Contains(t, zktest.ZooKeeper35.Lacks(), zktest.OpMultiRead)
 }
 
-// Each dialect knows the operations of its release, and treats all others in its own way.
+// Each dialect supports the operations of its release, and treats all others in its own way.
 func TestOperationsOfDialects(t *testing.T) {
 	create2 := create("/b", 0)
 	create2.op = proto.OpCreate2
@@ -137,7 +137,7 @@ func TestIsolatedClickHouseKeeperAnswersNoPing(t *testing.T) {
 	})
 }
 
-// A client that may not read a znode is notified of its changes by servers without the fix of CVE-2024-23944.
+// Servers without the fix of CVE-2024-23944 notify a client of changes of a znode that the client may not read.
 func TestNotificationsOfUnreadableZnodes(t *testing.T) {
 	hides := map[zktest.Dialect]bool{zktest.ZooKeeper38: true}
 	for _, d := range dialects {

@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// writeReport is the code under test. It writes three pages while it holds the lock, and passes to
-// every page the context that ends when the lock is lost.
+// writeReport is the code under test. It writes three pages while it holds the lock, and passes to every page the
+// context that ends when the lock is lost.
 func writeReport(ctx context.Context, client *recipes.Client, write func(ctx context.Context, page int) error) error {
 	lock, err := mutex.New(client, "/locks/report")
 	if err != nil {
@@ -28,8 +28,8 @@ func writeReport(ctx context.Context, client *recipes.Client, write func(ctx con
 	})
 }
 
-// A session is lost in the middle of a critical section: the holder is notified, with the cause,
-// and stops, and the next contender gets the lock.
+// A session is lost in the middle of a critical section. The holder is notified of the cause and stops, and the next
+// contender gets the lock.
 func Example() {
 	server, err := zktest.Start() // in a test: zktest.NewServer(t)
 	if err != nil {

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Expire ends a session at once, as if its timeout had run out: its connection is cut
-// (but not while the connection is silent), its ephemeral znodes are gone when Expire
-// returns, and its client is notified at the next handshake. Expiring an ended session
-// has no effect. Expire panics on an id that the server never assigned, such as 0, the id
+// Expire ends a session at once, as if its timeout had run out: its connection is cut (but not while the connection
+// is silent), its ephemeral znodes are deleted when Expire returns, and its client is notified at the next handshake.
+// Expiring an ended session has no effect. Expire panics on an id that the server never assigned, such as 0, the id
 // of a client without a session.
 func (s *Server) Expire(session int64) {
 	s.mu.Lock()
@@ -31,8 +30,8 @@ func (s *Server) ExpireAll() {
 	}
 }
 
-// checkSessionsLocked panics if the server never assigned one of the ids: a test must not
-// pass because its fault hits nobody.
+// checkSessionsLocked panics if the server never assigned one of the ids, because a test must not pass when its fault
+// has no target.
 func (s *Server) checkSessionsLocked(ids []int64) {
 	for _, id := range ids {
 		switch {
@@ -44,7 +43,8 @@ func (s *Server) checkSessionsLocked(ids []int64) {
 	}
 }
 
-// checkAliveLocked also panics if one of the sessions has ended: a fault in its requests to come would hit nobody.
+// checkAliveLocked also panics if one of the sessions is over, because a fault in its future requests would have no
+// target.
 func (s *Server) checkAliveLocked(ids []int64) {
 	s.checkSessionsLocked(ids)
 	for _, id := range ids {
@@ -90,10 +90,9 @@ func (s *Server) Freeze(servers ...string) {
 	s.changed.Broadcast()
 }
 
-// Isolate cuts off the given servers, or all servers if none is given, from a quorum that
-// carries on without them: an isolated server answers pings, reads and sync from the data
-// it had at that moment, and never answers a write or a handshake. The quorum hears
-// nothing from the clients of an isolated server. A real server behaves like this for
+// Isolate cuts off the given servers, or all servers if none is given, from a quorum that carries on without them. An
+// isolated server answers pings, reads and sync from the data it had at that moment, and never answers a write or a
+// handshake. The quorum hears nothing from the clients of an isolated server. A real server behaves like this for
 // seconds before it notices the loss.
 func (s *Server) Isolate(servers ...string) {
 	s.mu.Lock()
@@ -129,18 +128,17 @@ func (s *Server) KeepShowing(path string, servers ...string) {
 	}
 }
 
-// Partition silences the network, in both directions and without a reset, between the
-// servers and the given sessions, or all clients if none is given, on their existing and
-// future connections. Requests sent into the silence arrive after [Server.Heal], even if
-// the client has closed the connection since.
+// Partition silences the network, in both directions and without a reset, between the servers and the given sessions,
+// or all clients if none is given, on their existing and future connections. Requests sent into the silence arrive
+// after [Server.Heal], even if the client closes the connection before.
 func (s *Server) Partition(sessions ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cut.addLocked(s, sessions)
 }
 
-// PartitionFrom does the same as [Server.Partition], but only on the way to one server:
-// an affected session may continue on another server.
+// PartitionFrom does the same as [Server.Partition], but only on the way to one server. An affected session may
+// continue on another server.
 func (s *Server) PartitionFrom(server string, sessions ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +220,7 @@ func (s *Server) HealSessions(sessions ...int64) {
 	s.resumeLocked()
 }
 
-// resumeLocked resumes connections whose silence has ended.
+// resumeLocked resumes connections whose silence is over.
 func (s *Server) resumeLocked() {
 	for l := range s.lines {
 		for _, a := range l.inbox {
@@ -233,49 +231,56 @@ func (s *Server) resumeLocked() {
 	s.changed.Broadcast()
 }
 
-// Stop stops the given servers, or all servers if none is given: connections end, and new
-// connections are refused. While every server is stopped, no session ages.
+// Stop stops the given servers, or all servers if none is given: connections end, and new connections are refused. If
+// no majority is left running, the ensemble loses its quorum, and the other servers drop their clients, and answer
+// every handshake by hanging up, as real servers do while they have no leader. No session ages until [Server.Restart]
+// restores the majority. Of two servers, both are needed. Frozen and isolated servers count as running.
 func (s *Server) Stop(servers ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.namedLocked(servers) {
 		m.stopped, m.frozen, m.view, m.ghosts = true, false, nil, nil
+		m.unreport()
 		m.unlisten()
+		m.drop()
+	}
+	if s.hasQuorum() {
+		return
+	}
+	for _, m := range s.members {
 		m.drop()
 	}
 }
 
-// Restart starts the given servers if they are stopped, or all stopped servers if none is
-// given, on their old addresses and with all data and sessions. If no server was running,
-// the ensemble gets a new leader: see [Server.ElectLeader]. Restart starts as many
-// servers as it can, and returns an error for those whose address has been taken by
-// another process.
+// Restart starts the given servers if they are stopped, or all stopped servers if none is given, on their old addresses
+// and with all data and sessions. If this restores the quorum, the ensemble gets a new leader (see
+// [Server.ElectLeader]). Restart starts as many servers as it can, and returns an error for those whose address is in
+// use by another process.
 func (s *Server) Restart(servers ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	idle := !s.running()
+	hadQuorum := s.hasQuorum()
 	var failed error
 	for _, m := range s.namedLocked(servers) {
 		if m.stopped && !s.closed {
 			failed = errors.Join(failed, m.restart())
 		}
 	}
-	if idle && s.running() {
+	if !hadQuorum && s.hasQuorum() {
 		s.beginEpoch()
 	}
 	return failed
 }
 
-// ElectLeader makes the running servers elect another leader: they drop their clients, a
-// new epoch of zxids begins, and writes that wait for their commit are lost. The expiry
-// of each session is set to one timeout from now, counted with the timeout granted when
-// the session was created, because later timeouts exist only in the memory of the old
-// leader. Isolated servers notice nothing. ElectLeader panics if no server runs.
+// ElectLeader makes the running servers elect another leader: they drop their clients, a new epoch of zxids begins, and
+// writes that wait for their commit are lost. The expiry of each session is set to one timeout from now, counted with
+// the timeout granted when the session was created, because later timeouts exist only in the memory of the old leader.
+// Isolated servers notice nothing. ElectLeader panics without a quorum (see Stop).
 func (s *Server) ElectLeader() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running() {
-		panic("zktest: ElectLeader while no server runs")
+	if !s.hasQuorum() {
+		panic(fmt.Sprintf("zktest: ElectLeader while %d of %d servers run: no quorum", s.running(), len(s.members)))
 	}
 	for _, m := range s.members {
 		m.drop()
@@ -284,11 +289,11 @@ func (s *Server) ElectLeader() {
 	s.beginEpoch()
 }
 
-// SetSessionTimeouts changes the bounds of the session timeouts that the given servers,
-// or all servers if none is given, grant in handshakes from now on, as a rolling restart
-// with other settings does. An existing session keeps its timeout until its next
-// handshake, which may bring its end forward. SetSessionTimeouts panics on bounds that
-// [WithSessionTimeouts] refuses.
+// SetSessionTimeouts changes the bounds of the session timeouts that the given servers, or all servers if none is
+// given, grant in handshakes from now on, as a rolling restart with other settings does. An existing session keeps
+// its timeout until its next handshake, which may bring its end forward. With [WithTouchInterval], a server reports
+// its active sessions with the timeouts that it granted, also a session that moved to another server since.
+// SetSessionTimeouts panics on bounds that [WithSessionTimeouts] refuses.
 func (s *Server) SetSessionTimeouts(shortest, longest time.Duration, servers ...string) {
 	if err := checkTimeouts(shortest, longest); err != nil {
 		panic(err.Error())
@@ -317,39 +322,45 @@ func (s *Server) namedLocked(addresses []string) []*member {
 type pace struct {
 	commit    time.Duration
 	handshake time.Duration
-	bandwidth int           // bytes per second; 0: no limit
+	bandwidth int           // bytes per second; 0 for no limit
 	limits    map[int64]int // the same for single sessions
 }
 
-// SlowCommits makes the quorum slow, until SlowCommits(0): a write, a sync or the
-// handshake of a new session is executed and answered d after its arrival, and all later
-// requests on the connection, including pings, wait behind it. No client sees a write
-// before its commit. Writes overlap: of two writes that arrive together, both are
-// answered after d. Other connections are not delayed, nor is the handshake of an
-// existing session.
+// SlowCommits makes the quorum slow, until SlowCommits(0). A write, a sync or the handshake of a new session is
+// executed and answered d after its arrival, and all later requests on the connection, including pings, wait behind it.
+// No client sees a write before its commit. Writes overlap: of two writes that arrive together, both are answered after
+// d. Other connections are not delayed, nor is the handshake of an existing session.
 //
-// A write that has arrived is committed even if its connection ends first and its session
-// moves to another connection. The write is lost if the session has ended by then, or if
-// another leader is elected. A change of d affects requests that arrive later.
+// A write that arrived is committed even if its connection ends first and its session moves to another connection,
+// and no later write of the session overtakes it. The write is lost if the session is over by then, or if another
+// leader is elected. A change of d affects requests that arrive later.
 func (s *Server) SlowCommits(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pace.commit = d
 }
 
-// SlowHandshakes makes every handshake slow, until SlowHandshakes(0): the server accepts
-// the connection and renews the session at once, but answers d after the handshake's
-// arrival.
+// SlowHandshakes makes every handshake slow, until SlowHandshakes(0). The server accepts the connection and renews the
+// session at once, but answers d after the handshake's arrival.
 func (s *Server) SlowHandshakes(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pace.handshake = d
 }
 
-// SetBandwidth limits the rate at which the server sends on each connection of the given
-// sessions, or on each connection if no session is given: an answer arrives in small
-// pieces every 10 ms. A rate of 0 removes the limit; without a session, 0 removes all
-// limits. Data from clients is not limited.
+// SetClock sets how far the leader's clock is ahead of this machine's, or behind it if
+// ahead is negative. From then on all ctimes, mtimes and ages of znodes are by that clock.
+// A change stands for the election of a leader whose clock differs. Sessions are not
+// affected: servers measure them by a clock that never jumps.
+func (s *Server) SetClock(ahead time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = ahead
+}
+
+// SetBandwidth limits the rate at which the server sends on each connection of the given sessions, or on each
+// connection if no session is given. An answer arrives in small pieces every 10 ms. A rate of 0 removes the limit;
+// without a session, 0 removes all limits. Data from clients is not limited.
 func (s *Server) SetBandwidth(bytesPerSecond int, sessions ...int64) {
 	if bytesPerSecond < 0 {
 		panic(fmt.Sprintf("zktest: bandwidth of %d bytes per second", bytesPerSecond))

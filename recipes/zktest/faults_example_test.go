@@ -53,8 +53,8 @@ func ExampleServer_DropReply() {
 	// znodes afterwards: 0
 }
 
-// Count the requests of three calls: the acquisition of a free lock, a re-entry further down the
-// call tree, and the release.
+// Count the requests of three calls: the acquisition of a free lock, a re-entry further down the call tree, and the
+// release.
 func ExampleServer_Observe() {
 	server, lock, stop := startWithLock()
 	defer stop()

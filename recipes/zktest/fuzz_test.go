@@ -64,8 +64,8 @@ func FuzzHandshake(f *testing.F) {
 // witnessID is the id of every server's first session, as sent over the wire.
 var witnessID = binary.BigEndian.AppendUint64(nil, 1<<56+1)
 
-// disturb sends bytes on a connection while a witness checks whether they disturb other clients or
-// cost more than they should.
+// disturb sends bytes on a connection while a witness checks that other clients are not disturbed, and that the cost
+// is limited.
 func disturb(t *testing.T, sent []byte, open func(world, *zktest.Server) *raw) {
 	t.Helper()
 	bubble(t, func(w world) {
@@ -124,6 +124,10 @@ func oddRequests() []request {
 		auth("digest", "a:b"), auth("ip", ""), auth("", ""),
 		{proto.OpSetWatches, proto.NewEncoder().Int64(0).Strings([]string{"", "/"}).Strings([]string{"/", "x"}).Strings([]string{"/", ""}).Body()},
 		{proto.OpGetACL, proto.NewEncoder().String("/").Body()},
+		{proto.OpSetWatches, proto.NewEncoder().Int64(0).Int32(-1).Int32(-1).Int32(-1).Body()},
+		{proto.OpSetACL, proto.NewEncoder().String("/").Int32(1).Int32(31).Int32(-1).Int32(-1).Int32(-1).Body()},
+		{proto.OpGetData, proto.NewEncoder().Int32(-1).Bool(true).Body()},
+		{proto.OpAuth, proto.NewEncoder().Int32(0).Int32(-1).Int32(-1).Body()},
 		{proto.OpCheck, nil},
 		{0, nil},
 		{-1, nil},

@@ -85,5 +85,5 @@ func until(t time.Time) { pass(time.Until(t)) }
 // began is the time at which every bubble begins.
 var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// all is an ACL for anybody.
+// all is an ACL for all users.
 var all = zk.WorldACL(zk.PermAll)

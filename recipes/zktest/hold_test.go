@@ -146,7 +146,7 @@ func TestDelayHoldsBackThisAndLaterAnswers(t *testing.T) {
 }
 
 // A request sets a watch; its client knows of the watch once the request is answered.
-func TestDelayedAnswerComesBeforeTheEventOfItsWatch(t *testing.T) {
+func TestDelayedAnswerPrecedesTheEventOfItsWatch(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
 		srv.Put("/a", nil)

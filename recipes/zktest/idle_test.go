@@ -62,7 +62,7 @@ func TestRequireIdleWaits(t *testing.T) {
 		c := session(w, w.dial(srv), time.Second)
 		c.did(create("/a", 1))
 		c.did(get("/a", true))
-		srv.RequireIdle(w) // until the session has expired
+		srv.RequireIdle(w) // until the session expires
 		require.Empty(w, srv.Sessions())
 	})
 }

@@ -26,18 +26,17 @@ type Loss int
 // lost packet can arrive either. AnswerLost and NoAnswer are the exceptions.
 const (
 	NothingLost Loss = iota
-	AnswerLost       // the request is executed but not answered, and the connection goes on
+	AnswerLost       // the request is executed but not answered, and the connection stays open
 	RequestLost      // the request is not executed, and the connection ends
 	ReplyLost        // the request is executed, and the connection ends without an answer
-	NoAnswer         // the request is not executed, and neither it nor any later request is answered: a hung server
+	NoAnswer         // the request is not executed, and neither it nor any later request is answered, as by a hung server
 )
 
 // Refusal is a server error with which a fault answers a request.
 type Refusal int32
 
-// The refusals that clients have to handle. A real server makes its own checks first; a
-// fault comes before the checks. Handshakes, pings and the close of a session can't be
-// refused like this.
+// The refusals that clients have to handle. A real server makes its own checks first; a fault precedes the checks.
+// Handshakes, pings and the close of a session can't be refused like this.
 const (
 	RefuseNoAuth          Refusal = proto.CodeNoAuth
 	RefuseNoNode          Refusal = proto.CodeNoNode
@@ -70,13 +69,11 @@ type rule struct {
 	decide func(Request) Fault
 }
 
-// Inject calls decide for every request from now on, before the request is executed; if
-// several rules return a fault, the worst value of each field counts. Calls for requests
-// of one connection are sequential and in order; calls for several connections are
-// concurrent. The rule runs without any lock held and may call any method but Close: the
-// effects of such a call precede the request. The rule may also block: the request waits,
-// and so do all later requests on the connection. Remove removes the rule, without
-// waiting for a running call.
+// Inject calls decide for every request from now on, before the request is executed; if several rules return a fault,
+// the worst value of each field counts. Calls for requests of one connection are sequential and in order; calls for
+// several connections are concurrent. The rule runs without any lock held and may call any method but Close. The
+// effects of such a call precede the request. The rule may also block. Then the request waits, and so do all later
+// requests on the connection. Remove removes the rule, without waiting for a running call.
 func (s *Server) Inject(decide func(Request) Fault) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +110,8 @@ func (s *Server) DropAnswer(op Op, n int, sessions ...int64) (remove func()) {
 	return s.next(op, n, sessions, Fault{Lost: AnswerLost})
 }
 
-// DropRequest loses the next n requests of an operation, from the given sessions or from
-// any session if none is given: the requests are not executed, and the connection ends.
-// Remove cancels the losses still outstanding.
+// DropRequest loses the next n requests of an operation, from the given sessions or from any session if none is given.
+// The requests are not executed, and the connection ends. Remove cancels the losses still outstanding.
 func (s *Server) DropRequest(op Op, n int, sessions ...int64) (remove func()) {
 	return s.next(op, n, sessions, Fault{Lost: RequestLost})
 }
@@ -137,7 +133,7 @@ func (s *Server) next(op Op, n int, sessions []int64, f Fault) (remove func()) {
 		if n <= 0 {
 			remove()
 		}
-		if n < 0 { // concurrent requests came first
+		if n < 0 { // concurrent requests were first
 			return Fault{}
 		}
 		return f
@@ -158,10 +154,9 @@ func (s *Server) Delay(op Op, by time.Duration, sessions ...int64) (remove func(
 	})
 }
 
-// DropEvent loses the next n watch events to the given sessions, or to any session if
-// none is given: the watch is used up, its client is not notified, and the connection
-// goes on. Remove cancels the losses still outstanding. To lose all events until remove
-// is called, pass math.MaxInt.
+// DropEvent loses the next n watch events to the given sessions, or to any session if none is given. The watch is used
+// up, its client is not notified, and the connection stays open. Remove cancels the losses still outstanding. To lose
+// all events until remove is called, pass math.MaxInt.
 func (s *Server) DropEvent(n int, sessions ...int64) (remove func()) {
 	if n < 1 {
 		panic(fmt.Sprintf("zktest: DropEvent of %d events", n))

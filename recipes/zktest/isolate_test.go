@@ -117,7 +117,7 @@ func TestSessionOfAnIsolatedServerExpiresOnTheQuorum(t *testing.T) {
 		c.did(ping())
 		expires(w, srv, c, began.Add(10050*time.Millisecond))
 		require.Equal(w, []string{"zookeeper"}, srv.Children("/"))
-		c.did(ping()) // this server has not been informed
+		c.did(ping()) // this server is not informed yet
 		c.did(get("/a", false))
 		srv.ExpireAll() // nor is it now
 		c.did(get("/a", false))
@@ -166,7 +166,7 @@ func TestIsolatedServerShowsTheStateOfItsLastMoment(t *testing.T) {
 
 func TestStopEndsAnIsolation(t *testing.T) {
 	everywhere(t, func(w world) {
-		srv := zktest.NewServer(w, zktest.WithServers(2))
+		srv := zktest.NewServer(w, zktest.WithServers(3))
 		srv.Isolate(srv.Addr())
 		srv.Freeze(srv.Addr())
 		srv.Stop(srv.Addr())

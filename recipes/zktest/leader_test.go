@@ -95,3 +95,53 @@ func TestIsolatedServerNoticesNoElection(t *testing.T) {
 		require.EqualValues(w, 2, c.again(w.dial(srv)).did(ping()).zxid>>32)
 	})
 }
+
+// A server that a session left reports the session once more, with the timeout that this server granted.
+func TestReportOfTheServerBefore(t *testing.T) {
+	ends := map[string]struct {
+		then func(srv *zktest.Server, left string)
+		want time.Duration
+	}{
+		"served":   {func(*zktest.Server, string) {}, 6 * time.Second},
+		"stopped":  {func(srv *zktest.Server, left string) { srv.Stop(left) }, 11 * time.Second},
+		"isolated": {func(srv *zktest.Server, left string) { srv.Isolate(left) }, 11 * time.Second},
+	}
+	for name, test := range ends {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				srv := zktest.NewServer(w, zktest.WithServers(3), zktest.WithTouchInterval(time.Second))
+				srv.SetSessionTimeouts(time.Second, 5*time.Second, srv.Addrs()[1])
+				c := w.session(srv)
+				pass(300 * time.Millisecond)
+				c = c.again(w.dial(srv, srv.Addrs()[1]))
+				c.did(ping())
+				c.timeout = 10 * time.Second
+				c = c.again(w.dial(srv))
+				c.did(ping())
+				test.then(srv, srv.Addrs()[1])
+				pass(time.Second)
+				n, _ := srv.Session(c.id)
+				require.Equal(w, 10*time.Second, n.Timeout)
+				expires(w, srv, c, began.Add(test.want+50*time.Millisecond))
+			})
+		})
+	}
+}
+
+// Session timeouts, ticks and reports go by the servers' clock, and delays by the clients'.
+func TestClockRate(t *testing.T) {
+	for rate, want := range map[float64]time.Duration{0.5: 22 * time.Second, 1.25: 8800 * time.Millisecond} {
+		bubble(t, func(w world) {
+			srv := zktest.NewServer(w, zktest.WithTouchInterval(time.Second), zktest.WithTickTime(time.Millisecond), zktest.WithClockRate(rate))
+			c := w.session(srv)
+			pass(300 * time.Millisecond)
+			c.did(ping())
+			srv.SlowCommits(400 * time.Millisecond)
+			start := time.Now()
+			c.did(create("/a", 0))
+			require.Equal(w, 400*time.Millisecond, time.Since(start))
+			pass(1500 * time.Millisecond) // until after the report
+			expires(w, srv, c, began.Add(want+time.Duration(float64(time.Millisecond)/rate)))
+		})
+	}
+}

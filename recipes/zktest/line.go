@@ -24,10 +24,11 @@ type line struct {
 	conn   net.Conn
 
 	// Guarded by srv.mu.
-	hailed  bool  // the handshake has arrived
+	hailed  bool  // the handshake arrived
 	claims  int64 // the session id in the handshake, then the assigned session
-	greeted bool  // the handshake has been answered
+	greeted bool  // the handshake is answered
 	session *session
+	timeout time.Duration // granted on this connection
 	who     []identity
 	login   *digestmd5.Server // a login over SASL that is under way; nil: none
 	watches map[watchKey]watchMode
@@ -41,7 +42,7 @@ type line struct {
 	waiting bool   // a delayed answer holds up all later ones
 	pending bool   // a write waiting for its commit holds up all later requests
 	stuck   bool   // a request that gets no answer blocks all later ones
-	hungUp  bool   // the client has closed its side, and everything it sent is in the inbox
+	hungUp  bool   // the client closed its side, and everything it sent is in the inbox
 	deaf    bool   // the connection no longer takes data for the client
 	last    bool   // nothing more is executed; the connection ends when the outbox is empty
 	closed  bool
@@ -55,9 +56,9 @@ type arrival struct {
 	frame   []byte
 	at      time.Time
 	late    bool      // the frame arrived during a silence
-	reached time.Time // when the frame got through to the server; zero: not yet
+	reached time.Time // when the frame got through to the server; zero if not yet
 	due     time.Time // when the request is committed if it is a write
-	heard   bool      // the frame has extended the session
+	heard   bool      // the frame extended the session
 	asked   bool      // request and fault are set
 	request Request
 	fault   Fault
@@ -80,6 +81,9 @@ func (m *member) carry(conn net.Conn) {
 
 func (l *line) receive() {
 	in := bufio.NewReaderSize(l.conn, 1<<10)
+	if l.answerWord(in) {
+		return
+	}
 	for l.take(readFrame(in)) {
 	}
 }
@@ -130,8 +134,7 @@ func (l *line) disclaim() {
 	}
 }
 
-// readFrame reads a frame. It allocates memory for bytes that have arrived, not for the
-// announced length.
+// readFrame reads a frame. It allocates memory for arrived bytes, not for the announced length.
 func readFrame(in *bufio.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -160,7 +163,7 @@ func (l *line) silent() bool {
 func (l *line) hear(a *arrival) {
 	if !a.heard && l.session != nil && !l.silent() && !l.server.isolated() && l.srv.cfg.traits.extends(a.frame) {
 		a.heard = true
-		l.srv.hear(l.session)
+		l.server.hear(l.session, l.timeout)
 	}
 }
 
@@ -171,7 +174,7 @@ func (l *line) ready() bool {
 
 // over reports whether the connection is to be closed. Called under the lock.
 func (l *line) over() bool {
-	if l.silent() { // a hang-up in a silence has not arrived yet, and the frames sent before it will be executed
+	if l.silent() { // a hang-up in a silence did not arrive yet, and the frames sent before it will be executed
 		return false
 	}
 	return l.hungUp && (len(l.inbox) == 0 || l.waiting || l.last) ||
@@ -382,9 +385,8 @@ func (l *line) dismiss() {
 	}
 }
 
-// retire ends a connection whose session has moved to another server: executed requests
-// and writes that wait for their commit are still answered, all other requests are not.
-// Called under the lock.
+// retire ends a connection whose session moved to another server: executed requests and writes that wait for their
+// commit are still answered, all other requests are not. Called under the lock.
 func (l *line) retire() {
 	if l.silent() || l.server.isolated() {
 		l.dismiss()

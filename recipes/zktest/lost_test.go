@@ -26,7 +26,7 @@ func TestDropEvent(t *testing.T) {
 		srv.Put("/a", nil)
 		kind, path := other.event()
 		require.Equal(w, "DataChanged /a", kind+" "+path)
-		c.did(ping()) // it has come instead of the event
+		c.did(ping()) // this answer replaced the event
 		watch()
 		srv.Put("/a", nil)
 		c.event() // one event was to be lost
@@ -83,13 +83,13 @@ func TestPartitionFromOneServer(t *testing.T) {
 		again.id, again.password = c.id, c.password
 		again.hail(time.Second)
 		again.hearsNothing()
-		srv.Heal(second) // ends it as it ends every Partition
+		srv.Heal(second) // ends it, like every Partition
 		again.welcome()
 		require.Equal(w, c.id, again.id)
 	})
 }
 
-func TestPartitionOfEverybodyFromOneServer(t *testing.T) {
+func TestPartitionOfAllClientsFromOneServer(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w, zktest.WithServers(2))
 		srv.PartitionFrom(srv.Addr())

@@ -19,10 +19,14 @@ type member struct {
 	minTimeout time.Duration // bounds of the timeouts granted in handshakes
 	maxTimeout time.Duration
 	frozen     bool
-	view       *tree            // the tree as of the isolation; nil: not isolated
+	view       *tree            // the tree as of the isolation; nil if not isolated
 	ghosts     map[string]*node // znodes shown even after their deletion
 	cut        cut              // sessions that can't reach this server
 	seen       int64            // the last zxid in view
+
+	// The sessions heard from since the last report, with the timeout granted by this server. A server reports
+	// sessions that moved to another server, too.
+	heard map[*session]time.Duration
 }
 
 func (m *member) isolated() bool { return m.view != nil }
@@ -133,23 +137,24 @@ func (m *member) drop() {
 	}
 }
 
-// report reports to the leader which sessions the server has heard from. A server does so
-// first when it resumes after a pause, because the leader has asked in the meantime.
-// Called under the lock.
+// report reports to the leader which sessions were active. A server does so first when it resumes after a pause,
+// because the leader asked meanwhile. Called under the lock.
 func (m *member) report() {
-	for _, n := range m.srv.sessions {
-		if n.heard && n.line != nil && n.line.server == m {
-			m.srv.extend(n)
-		}
-	}
+	m.srv.extendAll(m.heard)
+	m.unreport()
 }
 
-// unreport discards the reports that an isolated server still owed its leader. Called
-// under the lock.
-func (m *member) unreport() {
-	for _, n := range m.srv.sessions {
-		if n.line != nil && n.line.server == m {
-			n.heard = false
-		}
+// hear records a sign of life of a session, for the next report. Called under the lock.
+func (m *member) hear(n *session, timeout time.Duration) {
+	if m.srv.cfg.touch == 0 {
+		m.srv.extend(n, timeout)
+		return
 	}
+	if m.heard == nil {
+		m.heard = map[*session]time.Duration{}
+	}
+	m.heard[n] = timeout
 }
+
+// unreport discards unreported data of the server. Called under the lock.
+func (m *member) unreport() { m.heard = nil }

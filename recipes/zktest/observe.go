@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Log holds the requests that clients have sent since [Server.Observe].
+// Log holds the clients' requests since [Server.Observe].
 type Log struct {
 	srv *Server
 
@@ -19,8 +19,8 @@ type Log struct {
 	grown    chan struct{} // closed when requests grows
 }
 
-// Observe starts a log of requests. The log is complete: a request is logged before it is
-// answered, so that the requests of a call can be counted once the call has returned.
+// Observe starts a log of requests. The log is complete. A request is logged before it is answered, so that the
+// requests of a call can be counted once the call returns.
 func (s *Server) Observe() *Log {
 	g := &Log{srv: s, grown: make(chan struct{})}
 	s.mu.Lock()
@@ -108,7 +108,7 @@ func (t *trail) add(r Request) {
 	*t = append(*t, r)
 }
 
-// logTrail logs the clients' latest requests if the test has failed.
+// logTrail logs the clients' latest requests if the test failed.
 func (s *Server) logTrail(tb testing.TB) {
 	tb.Helper()
 	if !tb.Failed() {
@@ -117,6 +117,9 @@ func (s *Server) logTrail(tb testing.TB) {
 	s.mu.Lock()
 	latest := s.trail[max(0, len(s.trail)-trailLength):]
 	var b strings.Builder
+	if running, all := s.running(), len(s.members); all > 1 && !s.hasQuorum() {
+		fmt.Fprintf(&b, "\n\t%d of %d servers run, which is no quorum: clients are refused", running, all)
+	}
 	for _, r := range latest {
 		if len(s.members) == 1 {
 			r.Server = ""

@@ -69,8 +69,8 @@ func (op Op) isRead() bool {
 	}
 }
 
-// check panics unless op is an operation that a client can send, or OpAny: a test must not pass because its fault
-// hits nothing.
+// check panics unless op is an operation that a client can send, or OpAny, because a test must not pass when its fault
+// has no target.
 func (op Op) check() {
 	switch op {
 	case OpAny, OpConnect, OpPing, OpAuth, proto.OpReconfig:

@@ -14,6 +14,7 @@ type config struct {
 	servers    int
 	tick       time.Duration
 	touch      time.Duration
+	rate       float64 // of the servers' clock
 	minTimeout time.Duration
 	maxTimeout time.Duration
 	reap       time.Duration
@@ -30,7 +31,7 @@ type config struct {
 
 func defaults() config {
 	return config{
-		address: "127.0.0.1:0", servers: 1, tick: 50 * time.Millisecond,
+		address: "127.0.0.1:0", servers: 1, tick: 50 * time.Millisecond, rate: 1,
 		minTimeout: 100 * time.Millisecond, maxTimeout: time.Hour, reap: time.Minute, traits: dialects[ZooKeeper38],
 	}
 }
@@ -48,9 +49,9 @@ func WithAddress(address string) Option {
 	}
 }
 
-// WithServers creates an ensemble of n servers with an address each: see [Server.Addrs].
-// The servers share one tree, as a working ensemble appears to its clients; Stop, Freeze
-// and Isolate take single servers away. The default is 1.
+// WithServers creates an ensemble of n servers with an address each (see [Server.Addrs]). The servers share one tree,
+// as a working ensemble appears to its clients; Stop, Freeze and Isolate take single servers away. They serve clients
+// while a majority runs: three servers survive the stop of one, two servers do not. The default is 1.
 func WithServers(n int) Option {
 	return func(c *config) error {
 		if n < 1 {
@@ -61,8 +62,8 @@ func WithServers(n int) Option {
 	}
 }
 
-// WithTickTime sets the unit of the server's clock: a session expires at the end of the
-// tick in which its timeout runs out. The default is 50 ms.
+// WithTickTime sets the unit of the server's clock. A session expires at the end of the tick in which its timeout runs
+// out. The default is 50 ms.
 func WithTickTime(tick time.Duration) Option {
 	return func(c *config) error {
 		if tick < time.Millisecond {
@@ -87,9 +88,24 @@ func WithTouchInterval(d time.Duration) Option {
 	}
 }
 
-// WithSessionTimeouts bounds the granted session timeouts, whatever timeout clients ask
-// for. The default is 100 ms to an hour. [Server.SetSessionTimeouts] changes the bounds
-// later.
+// WithClockRate makes the servers' clock run at another rate than the clients', for example
+// 9.0/8: session timeouts, ticks and touch intervals pass in 8/9 of their length. The delays
+// of faults, such as SlowCommits, do not change. The default is 1.
+func WithClockRate(rate float64) Option {
+	return func(c *config) error {
+		if !(rate > 0 && rate <= 1000) {
+			return fmt.Errorf("zktest: clock rate %v", rate)
+		}
+		c.rate = rate
+		return nil
+	}
+}
+
+// byClock returns how long a time by the servers' clock takes.
+func (c *config) byClock(d time.Duration) time.Duration { return time.Duration(float64(d) / c.rate) }
+
+// WithSessionTimeouts bounds the session timeouts granted to clients. The default is 100 ms to an hour.
+// [Server.SetSessionTimeouts] changes the bounds later.
 func WithSessionTimeouts(shortest, longest time.Duration) Option {
 	return func(c *config) error {
 		if err := checkTimeouts(shortest, longest); err != nil {

@@ -88,8 +88,8 @@ func TestAsynchronousRequestsOfTheRealClientKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// An event comes before the answer to any read of the new state, on every connection.
-func TestEventComesBeforeTheNewState(t *testing.T) {
+// An event precedes the answer to any read of the new state, on every connection.
+func TestEventPrecedesReadsOfTheNewState(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		writer, reader := w.session(srv), w.session(srv)
@@ -116,7 +116,7 @@ func TestEventComesBeforeTheNewState(t *testing.T) {
 }
 
 // The writer's own watch fires before its write is answered.
-func TestOwnEventComesBeforeTheAnswer(t *testing.T) {
+func TestOwnEventPrecedesTheAnswer(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)

@@ -95,7 +95,7 @@ func TestSlowCommitsAndHandshakes(t *testing.T) {
 	})
 }
 
-// A write that has arrived is committed even if its connection ends.
+// A write that arrived is committed even if its connection ends.
 func TestSlowCommitOutlivesItsConnection(t *testing.T) {
 	ends := map[string]func(w world, srv *zktest.Server, c *raw){
 		"hung up":        func(w world, _ *zktest.Server, c *raw) { require.NoError(w, c.conn.Close()) },
@@ -106,7 +106,7 @@ func TestSlowCommitOutlivesItsConnection(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w world) {
-				srv := zktest.NewServer(w, zktest.WithServers(2))
+				srv := zktest.NewServer(w, zktest.WithServers(3))
 				c := w.session(srv)
 				log := srv.Observe()
 				srv.SlowCommits(time.Second)
@@ -131,6 +131,11 @@ func TestSlowCommitsAreLostWithTheirSessionOrLeader(t *testing.T) {
 		"session expired": func(_ world, srv *zktest.Server, c *raw) { srv.Expire(c.id) },
 		"another leader":  func(_ world, srv *zktest.Server, _ *raw) { srv.ElectLeader() },
 		"all stopped":     func(_ world, srv *zktest.Server, _ *raw) { srv.Stop() },
+		"quorum lost":     func(_ world, srv *zktest.Server, _ *raw) { srv.Stop(srv.Addrs()[1:]...) },
+		"quorum lost and restored": func(w world, srv *zktest.Server, _ *raw) {
+			srv.Stop(srv.Addrs()[1:]...)
+			require.NoError(w, srv.Restart())
+		},
 		"all restarted": func(w world, srv *zktest.Server, _ *raw) {
 			srv.Stop()
 			require.NoError(w, srv.Restart())
@@ -139,7 +144,7 @@ func TestSlowCommitsAreLostWithTheirSessionOrLeader(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w world) {
-				srv := zktest.NewServer(w)
+				srv := zktest.NewServer(w, zktest.WithServers(3))
 				c := w.session(srv)
 				srv.SlowCommits(time.Second)
 				c.send(create("/a", 1))
@@ -152,7 +157,7 @@ func TestSlowCommitsAreLostWithTheirSessionOrLeader(t *testing.T) {
 	}
 }
 
-// Time in a silence does not count, because the server has not received the write yet.
+// Time in a silence does not count, because the write did not reach the server yet.
 func TestSlowCommitBehindASilence(t *testing.T) {
 	bubble(t, func(w world) {
 		srv := zktest.NewServer(w)
@@ -165,6 +170,82 @@ func TestSlowCommitBehindASilence(t *testing.T) {
 		require.EqualValues(w, 1, c.read().xid)
 		require.EqualValues(w, 2, c.read().xid)
 		require.Equal(w, 4*time.Second, since(began))
+	})
+}
+
+// Writes that are due at one instant are committed in the order in which the session sent them, even after the end of their
+// connection.
+func TestSlowCommitsKeepTheOrderOfASession(t *testing.T) {
+	moves := map[string]func(w world, srv *zktest.Server, c *raw, writes []request){
+		"on one connection that ends": func(w world, srv *zktest.Server, c *raw, writes []request) {
+			srv.Partition(c.id)
+			c.send(writes...)
+			require.NoError(w, c.conn.Close())
+			srv.Heal()
+			pass(time.Millisecond)
+			c.again(w.dial(srv, srv.Addrs()[1])) // which ends the other one for the server
+		},
+		"on two connections": func(w world, srv *zktest.Server, c *raw, writes []request) {
+			srv.Partition(c.id)
+			c.send(writes[:7]...)
+			next := newRaw(w, w.dial(srv, srv.Addrs()[1]))
+			next.id, next.password, next.seen, next.xid = c.id, c.password, c.seen, c.xid
+			next.hail(c.timeout)
+			next.send(writes[7:]...)
+			pass(time.Millisecond)
+			srv.Heal()
+		},
+		"while commits become quick": func(w world, srv *zktest.Server, c *raw, writes []request) {
+			c.send(writes[:7]...)
+			pass(time.Millisecond)
+			next := c.again(w.dial(srv, srv.Addrs()[1]))
+			srv.SlowCommits(0)
+			next.send(writes[7:]...)
+		},
+	}
+	for name, move := range moves {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				srv := zktest.NewServer(w, zktest.WithServers(3))
+				c := w.session(srv)
+				srv.SlowCommits(time.Second)
+				var writes []request
+				for range 10 {
+					writes = append(writes, create("/a", 0), set("/a", "x"), remove("/a"))
+				}
+				writes = append(writes, create("/b", 0))
+				log := srv.Observe()
+				move(w, srv, c, writes)
+				pass(2 * time.Second)
+				var want []int32
+				for _, r := range writes {
+					want = append(want, r.op)
+				}
+				var got []int32
+				for _, r := range log.Requests(zktest.OpCreate, zktest.OpSetData, zktest.OpDelete) {
+					got = append(got, int32(r.Op))
+				}
+				require.Equal(w, want, got)
+				require.Equal(w, []string{"b", "zookeeper"}, srv.Children("/"))
+				require.EqualValues(w, 1<<32+32, c.again(w.dial(srv)).did(ping()).zxid)
+			})
+		})
+	}
+}
+
+func TestSlowCloseOnAnEarlierConnection(t *testing.T) {
+	bubble(t, func(w world) {
+		srv := zktest.NewServer(w)
+		c := w.session(srv)
+		srv.SlowCommits(time.Second)
+		c.send(create("/a", 0), closing())
+		pass(time.Millisecond)
+		next := c.again(w.dial(srv))
+		srv.SlowCommits(0)
+		next.send(create("/b", 0), create("/c", 0))
+		next.end()
+		require.Equal(w, []string{"a", "zookeeper"}, srv.Children("/"))
+		require.Empty(w, srv.Sessions())
 	})
 }
 

@@ -61,7 +61,7 @@ func TestRequestsSentIntoSilenceArriveAfterHeal(t *testing.T) {
 	})
 }
 
-// The first answer fails before the server has taken all requests off the wire.
+// The first answer fails before the server reads all requests.
 func TestRequestsArriveAfterAFailedAnswer(t *testing.T) {
 	const requests = 50
 	for range 100 {
@@ -93,7 +93,7 @@ func TestRequestsArriveEvenIfAnswersCannot(t *testing.T) {
 		c.send(create("/a", 0), create("/b", 0))
 		require.NoError(w, c.conn.Close())
 		srv.Inject(func(zktest.Request) zktest.Fault {
-			time.Sleep(time.Second) //nolint:forbidigo // virtual time: a rule that takes its own
+			time.Sleep(time.Second) //nolint:forbidigo // virtual time: a slow rule
 			return zktest.Fault{}
 		})
 		srv.Heal()
@@ -102,7 +102,7 @@ func TestRequestsArriveEvenIfAnswersCannot(t *testing.T) {
 	})
 }
 
-// When both connections of a session come back, the old connection still precedes the new.
+// When both connections of a session resume, the old connection still precedes the new one.
 func TestEarlierRequestsArriveBeforeTheReconnect(t *testing.T) {
 	for range 20 {
 		bubble(t, func(w world) {
@@ -164,7 +164,7 @@ func TestReconnectOfAPartitionedSessionStaysSilent(t *testing.T) {
 		next.id, next.password = c.id, c.password
 		next.hail(time.Second)
 		next.hearsNothing()
-		w.session(srv) // a new session comes through
+		w.session(srv) // a new session gets through
 		srv.Heal()
 		next.welcome()
 		require.Equal(w, c.id, next.id)

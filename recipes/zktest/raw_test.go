@@ -47,7 +47,7 @@ func session(tb testing.TB, conn net.Conn, timeout time.Duration) *raw {
 	return c
 }
 
-// again returns the session's next connection. Its id is 0 if the session is gone.
+// again returns the session's next connection. Its id is 0 if the session is over.
 func (c *raw) again(conn net.Conn) *raw {
 	c.t.Helper()
 	next := newRaw(c.t, conn)
@@ -176,7 +176,7 @@ const silence = 40 * time.Millisecond
 
 // hears reports whether anything arrives soon, including the end of the connection.
 func (c *raw) hears() bool {
-	_ = c.conn.SetReadDeadline(time.Now().Add(silence)) // fails on a pipe that has ended
+	_ = c.conn.SetReadDeadline(time.Now().Add(silence)) // fails on a closed pipe
 	_, err := c.in.Peek(1)
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
@@ -190,7 +190,7 @@ func (c *raw) hearsNothing() {
 // end requires that the connection ends without another frame.
 func (c *raw) end() {
 	c.t.Helper()
-	_ = c.conn.SetReadDeadline(time.Now().Add(patience)) // fails on a pipe that has ended
+	_ = c.conn.SetReadDeadline(time.Now().Add(patience)) // fails on a closed pipe
 	b, err := c.in.Peek(1)
 	require.Error(c.t, err, "came: %x", b)
 	require.NotErrorIs(c.t, err, os.ErrDeadlineExceeded)

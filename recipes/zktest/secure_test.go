@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// certificate returns the TLS settings of a server and of its clients, with a certificate that is
-// valid in bubbles, too.
+// certificate returns the TLS settings of a server and of its clients, with a certificate that is valid in bubbles,
+// too.
 func certificate(tb testing.TB) (server, client *tls.Config) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

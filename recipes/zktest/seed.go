@@ -12,13 +12,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Znode describes an initial znode: see [Server.Seed].
+// Znode describes an initial znode for [Server.Seed].
 type Znode struct {
 	Path      string
 	Data      []byte
 	ACL       []zk.ACL      // empty: open to all
-	Session   int64         // owner of an ephemeral znode; 0: not ephemeral
-	Container bool          // removed once its children have gone
+	Session   int64         // owner of an ephemeral znode; 0 if not ephemeral
+	Container bool          // removed after its children
 	TTL       time.Duration // removed this long after its last change if it has no children; 0: never
 }
 
@@ -47,7 +47,7 @@ func (s *Server) Put(path string, data []byte) {
 		s.seedLocked(Znode{Path: path, Data: data})
 		return
 	}
-	s.zxid++
+	s.nextZxid()
 	c := s.change()
 	c.put(path, slices.Clone(data))
 	s.commit(c)
@@ -68,7 +68,7 @@ func (s *Server) seedLocked(z Znode) {
 			panic(fmt.Sprintf("zktest: seed %q: no server takes the ACL %v", z.Path, z.ACL))
 		}
 	}
-	s.zxid++
+	s.nextZxid()
 	c := s.change()
 	for i := 1; i < len(z.Path); i++ {
 		if dir := z.Path[:i]; z.Path[i] == '/' && s.tree.find(dir) == nil {
@@ -115,7 +115,7 @@ func (s *Server) Delete(path string) {
 	if isSpecial(path) || s.tree.nodes[path] == nil {
 		return
 	}
-	s.zxid++
+	s.nextZxid()
 	c := s.change()
 	var below []string
 	for other := range s.tree.nodes {
@@ -154,9 +154,8 @@ func (s *Server) OpenSession(timeout time.Duration) (id int64) {
 	return s.open(timeout).id
 }
 
-// Backup is a copy of a server's disk at one moment: the znodes, the sessions, and the
-// last zxid. [Server.Backup] creates a Backup, and [Server.Restore] uses it, any number
-// of times.
+// Backup is a copy of a server's disk at one moment, with the znodes, the sessions, and the last zxid. [Server.Backup]
+// creates a Backup, and [Server.Restore] uses it, any number of times.
 type Backup struct {
 	tree     *tree
 	zxid     int64
@@ -174,16 +173,14 @@ func (s *Server) Backup() *Backup {
 	return b
 }
 
-// Restore replaces all data and sessions of the servers by a backup of this server. It
-// has the effect of an operator who stops all servers, copies a backup into their data
-// directories, and starts them again. Connections and the effects of Isolate and
-// KeepShowing end. The sessions of the backup live again, with their ephemeral znodes,
-// for one timeout from now. Sessions opened after the backup are gone.
+// Restore replaces all data and sessions of the servers by a backup of this server. It has the effect of an operator
+// who stops all servers, copies a backup into their data directories, and starts them again. Connections and the
+// effects of Isolate and KeepShowing end. The sessions of the backup live again, with their ephemeral znodes, for one
+// timeout from now. Sessions opened after the backup are lost.
 //
-// The last zxid is that of the backup. The server refuses a handshake with a later zxid
-// by hanging up, as a real server does. So a client that has seen a later transaction
-// than the backup can't reconnect, even if the backup contains its session. After such a
-// start the servers of an ensemble elect a leader, and a new epoch of zxids begins: call
+// The last zxid is that of the backup. The server refuses a handshake with a later zxid by hanging up, as a real
+// server does. So a client that saw a later transaction than the backup can't reconnect, even if the backup contains
+// its session. After such a start the servers of an ensemble elect a leader, and a new epoch of zxids begins: call
 // [Server.ElectLeader] for this effect.
 func (s *Server) Restore(b *Backup) {
 	s.mu.Lock()
@@ -207,7 +204,7 @@ func (s *Server) replaceLocked(b *Backup) {
 	for _, n := range s.sessions {
 		n.timer.Stop()
 	}
-	s.tree, s.zxid, s.sessions = b.tree.clone(), b.zxid, make(map[int64]*session, len(b.sessions))
+	s.tree, s.zxid, s.unused, s.sessions = b.tree.clone(), b.zxid, 0, make(map[int64]*session, len(b.sessions))
 	for id, timeout := range b.sessions {
 		s.addSession(id, timeout)
 	}

@@ -41,7 +41,7 @@ func TestSeedAndDump(t *testing.T) {
 	})
 }
 
-func TestSeedTellsWatchers(t *testing.T) {
+func TestSeedNotifiesWatchers(t *testing.T) {
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
 		c := w.session(srv)

@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ func (l *line) serve(a *arrival) {
 		l.after(trouble.Delay, l.finish)
 		return
 	case l.stuck, trouble.Lost == NoAnswer,
-		l.server.isolated() && (r.Op.isWrite() || r.Op == OpConnect):
+		l.server.isolated() && (r.Op.isWrite() || r.Op == OpConnect) && !l.answersAlone(frame):
 		l.stuck = true
 		return
 	}
@@ -52,7 +53,7 @@ func (l *line) after(delay time.Duration, then func()) {
 		return
 	}
 	l.waiting = true
-	time.AfterFunc(delay, func() { // does nothing once the connection has ended
+	time.AfterFunc(delay, func() { // does nothing after the end of the connection
 		l.srv.mu.Lock()
 		defer l.srv.mu.Unlock()
 		l.waiting = false
@@ -80,7 +81,7 @@ func (l *line) greet(frame []byte) (answer []byte, last bool) {
 	d := proto.NewDecoder(frame)
 	d.Int32() // the protocol's version
 	seen, asked, id, password := d.Int64(), d.Int32(), d.Int64(), d.Buffer()
-	if d.Err() != nil || seen > s.zxid && !s.cfg.traits.ignoresHistory {
+	if d.Err() != nil || !s.hasQuorum() || seen > s.zxid && !s.cfg.traits.ignoresHistory {
 		return nil, true
 	}
 	modern := d.Len() > 0 // a modern client says whether it accepts read-only servers, and gets an answer
@@ -102,8 +103,8 @@ func (l *line) greet(frame []byte) (answer []byte, last bool) {
 		e.Int32(0).Int64(0).Buffer(make([]byte, proto.PasswordLength))
 		last = true
 	} else {
-		n.line, n.timeout = l, timeout
-		s.extend(n)
+		n.line, n.timeout, l.timeout = l, timeout, timeout
+		s.extend(n, timeout)
 		l.session, l.greeted = n, true
 		l.who = append(l.who, certified(l.conn)...)
 		if l.claims != n.id {
@@ -153,7 +154,7 @@ func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last b
 				l.stuck = true
 				return []byte{}, false
 			}
-			s.zxid++
+			s.nextZxid()
 		}
 		return header(proto.XidPing, l.server.lastZxid(), proto.CodeOK).Frame(), false
 	case trouble.Refusal != 0:
@@ -167,7 +168,7 @@ func (l *line) answer(frame []byte, op Op, trouble Fault) (answer []byte, last b
 	case op == OpSASL:
 		return l.logIn(xid, d)
 	case int32(op) == proto.OpCheck:
-		s.zxid++
+		s.nextZxid()
 		r := s.change().check(d, caller{l.session.id, l.who})
 		if r.code == proto.CodeOK {
 			return []byte{}, false
@@ -220,7 +221,7 @@ func (l *line) execute(op int32, d *proto.Decoder) (body *proto.Encoder, code in
 // write executes a single write.
 func (l *line) write(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
 	s := l.srv
-	s.zxid++
+	s.nextZxid()
 	c := s.change()
 	r := c.write(op, d, caller{l.session.id, l.who})
 	if r.code != proto.CodeOK {
@@ -239,11 +240,24 @@ func (l *line) write(op int32, d *proto.Decoder) (body *proto.Encoder, code int3
 	return body, proto.CodeOK
 }
 
-// multi executes a write of many parts. Each part's answer has its own header.
+// multi executes a write of many parts. Each part's answer has its own header. A null path
+// makes the server fail before it has a transaction.
 func (l *line) multi(d *proto.Decoder) (body *proto.Encoder, code int32) {
 	s := l.srv
-	s.zxid++
+	ahead := *d
+	parts, code := readParts(&ahead)
+	if code == proto.CodeOK && slices.ContainsFunc(parts, func(p readPart) bool { return p.path == proto.Null }) {
+		s.unused++
+		return nil, proto.CodeMarshallingError
+	}
+	isAlone := s.cfg.traits.answersChecks && areChecks(parts)
+	if !isAlone {
+		s.nextZxid()
+	}
 	c := s.change()
+	if isAlone && l.server.isolated() {
+		c.tree = l.server.view
+	}
 	c.inMulti = true
 	results, code := c.multi(d, caller{l.session.id, l.who})
 	if code != proto.CodeOK {
@@ -275,19 +289,36 @@ func (l *line) multi(d *proto.Decoder) (body *proto.Encoder, code int32) {
 	return body.Int32(proto.OpError).Bool(true).Int32(proto.OpError), proto.CodeOK
 }
 
+// answersAlone reports whether the server answers a request without the quorum.
+func (l *line) answersAlone(frame []byte) bool {
+	d := proto.NewDecoder(frame)
+	d.Int32() // the xid
+	if !l.srv.cfg.traits.answersChecks || d.Int32() != proto.OpMulti {
+		return false
+	}
+	parts, code := readParts(d)
+	return code == proto.CodeOK && areChecks(parts)
+}
+
+func areChecks(parts []readPart) bool {
+	return !slices.ContainsFunc(parts, func(p readPart) bool { return p.op != proto.OpCheck })
+}
+
 // read executes one read on the tree as this server sees it, and sets the requested
 // watch.
 func (l *line) read(op int32, d *proto.Decoder) (body *proto.Encoder, code int32) {
-	path, watch := d.String(), false
+	path, watch := d.Text(), false
 	switch op {
 	case proto.OpExists, proto.OpGetData, proto.OpGetChildren, proto.OpGetChildren2:
 		watch = d.Bool()
 	}
-	if d.Err() != nil {
+	switch {
+	case d.Err() != nil, path == proto.Null && op != proto.OpSync:
 		return nil, proto.CodeMarshallingError
-	}
-	if op == proto.OpSync {
-		return proto.NewEncoder().String(strings.ToValidUTF8(path, "\uFFFD")), proto.CodeOK
+	case path == proto.Null:
+		return proto.NewEncoder().Buffer(nil), proto.CodeOK
+	case op == proto.OpSync:
+		return proto.NewEncoder().String(path), proto.CodeOK
 	}
 	return l.look(op, path, watch)
 }
@@ -352,11 +383,11 @@ func (l *line) multiRead(d *proto.Decoder) (body *proto.Encoder, code int32) {
 	}
 	body = proto.NewEncoder()
 	for _, p := range parts {
-		if p.path == nil || !isReadPart(p.op) {
-			code = proto.CodeMarshallingError // like the real server: the results read so far follow the error code
+		if p.path == proto.Null || !isReadPart(p.op) {
+			code = proto.CodeMarshallingError // as on the real server, the results read so far follow the error code
 			break
 		}
-		result, refused := l.look(p.op, string(p.path), false)
+		result, refused := l.look(p.op, p.path, false)
 		if refused != proto.CodeOK {
 			body.Int32(proto.OpError).Bool(false).Int32(refused).Int32(refused)
 			continue
@@ -369,7 +400,7 @@ func (l *line) multiRead(d *proto.Decoder) (body *proto.Encoder, code int32) {
 // readPart is a part of a MultiRead.
 type readPart struct {
 	op   int32
-	path []byte // nil: null
+	path string
 }
 
 // readParts reads all parts of a MultiRead. As long as no read is among them, the parts
@@ -386,7 +417,7 @@ func readParts(d *proto.Decoder) (parts []readPart, code int32) {
 		case len(parts) > 0 && isReadPart(op) != isReadPart(parts[0].op):
 			return nil, proto.CodeMarshallingError
 		}
-		p := readPart{op: op, path: d.Buffer()}
+		p := readPart{op: op, path: d.Text()}
 		if !skipPart(op, d) || d.Err() != nil {
 			return nil, proto.CodeMarshallingError
 		}

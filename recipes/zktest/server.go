@@ -30,6 +30,7 @@ type Server struct {
 	closed   bool
 	tree     *tree
 	zxid     int64
+	unused   int64 // zxids taken since by requests that became no transaction
 	lastID   int64
 	sessions map[int64]*session
 	lines    map[*line]struct{}
@@ -41,14 +42,14 @@ type Server struct {
 	rules    []*rule // replaced, never changed
 	logs     []*Log
 	pace     pace
+	ahead    time.Duration // of the leader's clock (see SetClock)
 	reporter *time.Timer
 	reaper   *time.Timer
 }
 
-// NewServer starts a server and closes it at the end of the test. If the start fails, so
-// does the test. A test that has failed by its end shows the latest requests in its log.
-// In a bubble of testing/synctest the server uses the bubble's clock, and clients can
-// reach it only through [Server.Dialer].
+// NewServer starts a server and closes it at the end of the test. If the start fails, so does the test. A failed test
+// shows the latest requests in its log. In a bubble of testing/synctest the server uses the bubble's clock, and
+// clients can reach it only through [Server.Dialer].
 func NewServer(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -107,7 +108,7 @@ func (s *Server) start() error {
 	}
 	s.reaper = time.AfterFunc(s.cfg.reap, s.reapRegularly)
 	if s.cfg.touch > 0 {
-		s.reporter = time.AfterFunc(s.cfg.touch, s.report)
+		s.reporter = time.AfterFunc(s.cfg.byClock(s.cfg.touch), s.report)
 	}
 	return nil
 }
@@ -116,9 +117,8 @@ func (s *Server) start() error {
 // In a bubble, a goroutine that waits for a real connection would stop the time.
 func inBubble() bool { return time.Now().Year() < 2020 }
 
-// Addr returns the address of the first server, host:port. In a synctest bubble nothing
-// listens there: the address is a name for [Server.Dialer], and its text says so in the
-// error of a client that dials without.
+// Addr returns the address of the first server, host:port. In a synctest bubble nothing listens there. The address is a
+// name for [Server.Dialer], and its text says so in the error of a client that dials without.
 func (s *Server) Addr() string { return s.Addrs()[0] }
 
 // Addrs returns the addresses of all servers.
@@ -167,9 +167,8 @@ type clientEnd struct{ net.Conn }
 // even while it is silent. The client then writes as over TCP.
 func (clientEnd) WritesPromptly() {}
 
-// stall makes a dialer wait while nothing gets through, as after a lost SYN, and reports
-// whether the timeout has passed; 0 is no limit. Called under the lock, which it releases
-// while it waits.
+// stall makes a dialer wait while nothing gets through, as after a lost SYN, and reports whether the timeout is over;
+// 0 is no limit. Called under the lock, which it releases while it waits.
 func (s *Server) stall(m *member, timeout time.Duration) (late bool) {
 	if timeout > 0 {
 		timer := time.AfterFunc(timeout, func() {
@@ -227,20 +226,29 @@ func (s *Server) shut() {
 	s.changed.Broadcast()
 }
 
-// running reports whether any server runs; otherwise sessions do not age. Called under
-// the lock.
-func (s *Server) running() bool {
+// hasQuorum reports whether a majority of the servers runs. Otherwise no server serves
+// clients, and sessions do not age. Called under the lock.
+func (s *Server) hasQuorum() bool { return !s.closed && 2*s.running() > len(s.members) }
+
+// running returns the number of servers that run. Called under the lock.
+func (s *Server) running() (n int) {
 	for _, m := range s.members {
 		if !m.stopped {
-			return !s.closed
+			n++
 		}
 	}
-	return false
+	return n
 }
+
+// nextZxid takes the zxid of a transaction. Called under the lock.
+func (s *Server) nextZxid() { s.zxid, s.unused = s.zxid+s.unused+1, 0 }
+
+// now returns the time by the leader's clock. Called under the lock.
+func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
 // change begins a transaction with the latest zxid. Called under the lock.
 func (s *Server) change() *change {
-	return &change{tree: s.tree, zxid: s.zxid, now: time.Now().UnixMilli(), ttl: s.cfg.ttl, sasl: s.cfg.passwords != nil, tls: s.cfg.tls != nil}
+	return &change{tree: s.tree, zxid: s.zxid, now: s.now().UnixMilli(), ttl: s.cfg.ttl, sasl: s.cfg.passwords != nil, tls: s.cfg.tls != nil}
 }
 
 // commit notifies the watchers of a transaction. Called under the lock.
@@ -265,18 +273,18 @@ func (s *Server) reapRegularly() {
 func (s *Server) Reap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running() {
+	if !s.hasQuorum() {
 		return
 	}
 	var spent []string
 	for path, n := range s.tree.nodes {
-		if len(n.children) == 0 && n.isSpent(time.Now(), s.cfg.traits.reapUnused) {
+		if len(n.children) == 0 && n.isSpent(s.now(), s.cfg.traits.reapUnused) {
 			spent = append(spent, path)
 		}
 	}
 	slices.Sort(spent)
 	for _, path := range spent {
-		s.zxid++
+		s.nextZxid()
 		c := s.change()
 		c.remove(path)
 		s.commit(c)

@@ -176,6 +176,7 @@ func TestStartRefusesBadOptions(t *testing.T) {
 		"zktest: -1 servers":                                            zktest.WithServers(-1),
 		"zktest: tick time 999µs is below 1ms":                          zktest.WithTickTime(999 * time.Microsecond),
 		"zktest: touch interval -1ns":                                   zktest.WithTouchInterval(-1),
+		"zktest: clock rate 0":                                          zktest.WithClockRate(0),
 		"zktest: session timeouts from 2s to 1s":                        zktest.WithSessionTimeouts(2*time.Second, time.Second),
 		"zktest: session timeouts from 0s to 1s":                        zktest.WithSessionTimeouts(0, time.Second),
 		"zktest: reap interval 0s":                                      zktest.WithReapInterval(0),

@@ -15,9 +15,9 @@ type session struct {
 	created time.Duration // the timeout granted at creation; a new leader knows no other
 	timeout time.Duration // the timeout granted at the latest handshake
 	expiry  time.Time
-	heard   bool // a sign of life has arrived since the servers' last report
 	timer   *time.Timer
 	line    *line // nil while the session has no connection
+	left    []leftWrite
 }
 
 // firstID is the number before the first session's id.
@@ -25,7 +25,7 @@ const firstID = 1 << 56
 
 // open creates a session.
 func (s *Server) open(timeout time.Duration) *session {
-	s.zxid++
+	s.nextZxid()
 	s.lastID++
 	return s.addSession(s.lastID, timeout)
 }
@@ -35,7 +35,7 @@ func (s *Server) addSession(id int64, timeout time.Duration) *session {
 	n := &session{id: id, created: timeout, timeout: timeout}
 	s.sessions[n.id] = n
 	n.timer = time.AfterFunc(time.Hour, func() { s.overdue(n) })
-	s.extend(n)
+	s.extend(n, timeout)
 	return n
 }
 
@@ -45,20 +45,12 @@ func (s *Server) password(id int64) []byte {
 	return sum[:proto.PasswordLength]
 }
 
-// hear records a sign of life.
-func (s *Server) hear(n *session) {
-	n.heard = true
-	if s.cfg.touch == 0 {
-		s.extend(n)
-	}
-}
-
-// extend restarts a session's timeout. As on a real server, sessions expire at the end of
-// a tick.
-func (s *Server) extend(n *session) {
-	n.heard = false
-	since := time.Since(s.began) + n.timeout
-	n.expiry = s.began.Add(since.Truncate(s.cfg.tick) + s.cfg.tick)
+// extend restarts a session's timeout, which may move the expiry to an earlier time. As on
+// a real server, sessions expire at the end of a tick.
+func (s *Server) extend(n *session, timeout time.Duration) {
+	tick := s.cfg.byClock(s.cfg.tick)
+	since := time.Since(s.began) + s.cfg.byClock(timeout)
+	n.expiry = s.began.Add(since.Truncate(tick) + tick)
 	n.timer.Reset(time.Until(n.expiry))
 }
 
@@ -66,7 +58,7 @@ func (s *Server) extend(n *session) {
 func (s *Server) overdue(n *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions[n.id] == n && s.running() && !time.Now().Before(n.expiry) {
+	if s.sessions[n.id] == n && s.hasQuorum() && !time.Now().Before(n.expiry) {
 		s.end(n)
 	}
 }
@@ -80,7 +72,7 @@ func (s *Server) end(n *session) {
 	if n.line != nil {
 		n.line.dismiss()
 	}
-	s.zxid++
+	s.nextZxid()
 	c := s.change()
 	for _, path := range s.tree.ephemerals(n.id) {
 		c.remove(path)
@@ -89,28 +81,46 @@ func (s *Server) end(n *session) {
 }
 
 // report reports to the leader which sessions the servers have heard from. It runs once
-// per cfg.touch.
+// per cfg.touch. If several servers report a session, the report with the shortest timeout
+// is the last.
 func (s *Server) report() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
-	for _, n := range s.sessions {
-		if n.heard && s.running() && (n.line == nil || !n.line.server.frozen) {
-			s.extend(n)
+	heard := map[*session]time.Duration{}
+	for _, m := range s.members {
+		if m.frozen || m.isolated() || !s.hasQuorum() {
+			continue
+		}
+		for n, timeout := range m.heard {
+			if other, ok := heard[n]; !ok || timeout < other {
+				heard[n] = timeout
+			}
+		}
+		m.unreport()
+	}
+	s.extendAll(heard)
+	s.reporter.Reset(s.cfg.byClock(s.cfg.touch))
+}
+
+// extendAll extends the sessions of a report that still exist.
+func (s *Server) extendAll(heard map[*session]time.Duration) {
+	for n, timeout := range heard {
+		if s.sessions[n.id] == n {
+			s.extend(n, timeout)
 		}
 	}
-	s.reporter.Reset(s.cfg.touch)
 }
 
 // beginEpoch starts a new leader's epoch and restarts all sessions' timeouts. Called
 // under the lock.
 func (s *Server) beginEpoch() {
-	s.zxid = (s.epoch() + 1) << epochShift
+	s.zxid, s.unused = (s.epoch()+1)<<epochShift, 0
 	for _, n := range s.sessions {
 		n.timeout = n.created
-		s.extend(n)
+		s.extend(n, n.timeout)
 	}
 }
 

@@ -19,7 +19,7 @@ type Session struct {
 	ID         int64
 	Timeout    time.Duration
 	Expiry     time.Time // end of the session unless a sign of life arrives
-	Server     string    // address of the connected server; empty: not connected
+	Server     string    // address of the connected server; empty if not connected
 	Ephemerals []string  // paths, the oldest first
 	Watches    int
 }
@@ -135,8 +135,8 @@ func (t *tree) dump(b *strings.Builder, path, shown string) {
 	}
 }
 
-// maskRandom replaces the random part of a recipe's znode name by a star: the prefix _c_,
-// a UUID with or without hyphens, and a hyphen.
+// maskRandom replaces the random part of a recipe's znode name by a star. That part is the prefix _c_, a UUID with or
+// without hyphens, and a hyphen.
 func maskRandom(name string) string {
 	rest, protected := strings.CutPrefix(name, "_c_")
 	for _, length := range []int{36, 32} {
@@ -179,9 +179,9 @@ func describeACL(acl []zk.ACL) string {
 	return b.String()
 }
 
-// RequireIdle waits until no ephemeral znode and no watch is left, that is, until the
-// program under test has released everything. After 5 s it fails the test with a list of
-// the leftovers. In a bubble of testing/synctest these are virtual seconds.
+// RequireIdle waits until no ephemeral znode and no watch is left, that is, until the program under test releases
+// everything. After 5 s it fails the test with a list of the leftovers. In a bubble of testing/synctest these are
+// virtual seconds.
 func (s *Server) RequireIdle(tb testing.TB) {
 	tb.Helper()
 	const patience, pause = 5 * time.Second, 5 * time.Millisecond

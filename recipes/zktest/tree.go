@@ -19,7 +19,7 @@ type node struct {
 	data     []byte
 	acl      []zk.ACL
 	stat     zk.Stat // without the fields that view computes
-	creates  int32   // children created so far: the next child's sequence number
+	creates  int32   // children created so far, and the next child's sequence number
 	children map[string]struct{}
 }
 
@@ -34,7 +34,7 @@ func (n *node) view() zk.Stat {
 	return s
 }
 
-// isEphemeral tells a session's znode from a container and from a znode with a TTL.
+// isEphemeral distinguishes a session's znode from a container and from a znode with a TTL.
 func (n *node) isEphemeral() bool { return n.stat.EphemeralOwner > 0 }
 
 // tree is the data of an ensemble, without sessions and connections. The server's lock
@@ -146,8 +146,8 @@ func (n *node) list() []string {
 	return names
 }
 
-// change is one transaction on a tree. Its effects are visible at once, and undone if a
-// later part fails. Its events are sent once the whole transaction has succeeded.
+// change is one transaction on a tree. Its effects are visible at once, and undone if a later part fails. Its events
+// are sent once the whole transaction succeeds.
 type change struct {
 	tree    *tree
 	zxid    int64
@@ -227,7 +227,7 @@ func (c *change) put(path string, data []byte) *node {
 	return n
 }
 
-// dirOf returns the part before the last slash: the empty string for a child of the root.
+// dirOf returns the part before the last slash, which is empty for a child of the root.
 func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
@@ -253,7 +253,7 @@ func isValid(path string) bool {
 	return true
 }
 
-// checkPath panics on a path that no znode can have: a test must not pass because of a typo.
+// checkPath panics on a path that no znode can have, because a test must not pass by a typo.
 func checkPath(path string) {
 	if !isValid(path) {
 		panic(fmt.Sprintf("zktest: invalid path %q", path))
@@ -268,8 +268,8 @@ func ttlOf(owner int64) time.Duration {
 	return time.Duration(owner-proto.TTLOwner) * time.Millisecond
 }
 
-// isSpent reports whether the server may remove a znode without children. A container
-// that never had a child goes at the age of unused, or never if unused is 0.
+// isSpent reports whether the server may remove a znode without children. A container that never had a child is
+// removed at the age of unused, or never if unused is 0.
 func (n *node) isSpent(now time.Time, unused time.Duration) bool {
 	if n.stat.EphemeralOwner == proto.ContainerOwner {
 		return n.creates > 0 || unused > 0 && now.Sub(time.UnixMilli(n.stat.Mtime)) > unused

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A test must not pass because its fault hits nobody.
+// A fault without a target must fail the test.
 func TestFaultsOnUnknownSessionsPanic(t *testing.T) {
 	srv := zktest.NewServer(t)
 	faults := map[string]func(id int64){
@@ -40,10 +40,10 @@ func TestFaultsOnUnknownSessionsPanic(t *testing.T) {
 	srv.Expire(c.id)
 	for name, fault := range faults {
 		switch name {
-		case "DropReply", "DropRequest", "DropAnswer", "Delay", "DropEvent": // of what is still to come, which nothing is
+		case "DropReply", "DropRequest", "DropAnswer", "Delay", "DropEvent": // of future requests, of which none is sent
 			const ended = "zktest: session 0x%x: the session has ended, and sends no requests any more"
 			require.PanicsWithValue(t, fmt.Sprintf(ended, c.id), func() { fault(c.id) }, name)
-		default: // an end that a fault comes too late for is no typo
+		default: // an end before its fault is no typo
 			fault(c.id)
 		}
 	}

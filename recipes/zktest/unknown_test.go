@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A server treats an operation that it lacks in one of three ways, and knows all others.
+// A server treats an operation that it lacks in one of three ways, and supports all others.
 func TestServerThatLacksAnOperation(t *testing.T) {
 	for how, want := range map[zktest.UnknownOp]struct {
 		err  string
@@ -33,7 +33,7 @@ func TestServerThatLacksAnOperation(t *testing.T) {
 			require.EqualError(t, err, want.err)
 			require.NotContains(t, srv.Children("/"), "b")
 			_, err = conn.Create("/c", nil, 0, zk.WorldACL(zk.PermAll))
-			for want.ends && err != nil { // zk.Conn fails requests until it has connected again
+			for want.ends && err != nil { // zk.Conn fails requests until it is connected again
 				time.Sleep(time.Second) //nolint:forbidigo // virtual time
 				_, err = conn.Create("/c", nil, 0, zk.WorldACL(zk.PermAll))
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A holder whose network falls silent has stopped before the next one gets in. The
-// package's documentation shows this function: TestDocumentation compares the two.
+// A holder whose network falls silent stops before the next one gets in. The package's documentation shows this
+// function, and TestDocumentation compares the two.
 func TestHolderStopsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := zktest.NewServer(t)

@@ -18,8 +18,8 @@ const (
 	childWatch
 )
 
-// watchMode is the duration and the scope of a watch. As on real servers up to 3.8, a
-// connection has at most one watch per path and kind: the latest.
+// watchMode is the duration and the scope of a watch. As on real servers up to 3.8, a connection has at most one watch
+// per path and kind, the latest.
 type watchMode uint8
 
 const (
@@ -124,51 +124,64 @@ func isMeant(mode watchMode, path string, e event) bool {
 }
 
 // setWatches restores a client's watches after a reconnect: it sends events at once for
-// changes since the last zxid that the client saw, and sets the other watches again.
+// changes since the last zxid that the client saw, and sets the other watches again. Like
+// the real server, it stops at a null vector, and at the null path of a one-shot watch.
 func (l *line) setWatches(op int32, d *proto.Decoder) (code int32) {
 	since := d.Int64()
-	data, exist, children := d.Strings(), d.Strings(), d.Strings()
-	var lasting, deep []string
+	vectors := []struct {
+		paths   []string
+		mode    watchMode
+		restore func(path string, n *node)
+	}{
+		{d.Strings(), oneShot, func(path string, n *node) { l.restoreWatch(dataWatch, path, n, since) }},
+		{d.Strings(), oneShot, func(path string, n *node) {
+			if n != nil {
+				l.notify(event{proto.EventCreated, path})
+			} else {
+				l.srv.watches.add(dataWatch, path, l, oneShot)
+			}
+		}},
+		{d.Strings(), oneShot, func(path string, n *node) { l.restoreWatch(childWatch, path, n, since) }},
+		{[]string{}, persistent, func(path string, _ *node) { l.watchBoth(path, persistent) }},
+		{[]string{}, recursive, func(path string, _ *node) { l.watchBoth(path, recursive) }},
+	}
 	if op == proto.OpSetWatches2 {
-		lasting, deep = d.Strings(), d.Strings()
+		vectors[3].paths, vectors[4].paths = d.Strings(), d.Strings()
 	}
 	if d.Err() != nil {
 		return proto.CodeMarshallingError
 	}
-	for _, path := range data {
-		switch n := l.server.find(path); {
-		case n == nil:
-			l.notify(event{proto.EventDeleted, path})
-		case n.stat.Mzxid > since:
-			l.notify(event{proto.EventDataChanged, path})
-		default:
-			l.srv.watches.add(dataWatch, path, l, oneShot)
+	for _, v := range vectors {
+		if v.paths == nil {
+			return proto.CodeMarshallingError
 		}
-	}
-	for _, path := range exist {
-		if l.server.find(path) != nil {
-			l.notify(event{proto.EventCreated, path})
-		} else {
-			l.srv.watches.add(dataWatch, path, l, oneShot)
+		for _, path := range v.paths {
+			if path == proto.Null && v.mode == oneShot {
+				return proto.CodeMarshallingError
+			}
+			v.restore(path, l.server.find(path))
 		}
-	}
-	for _, path := range children {
-		switch n := l.server.find(path); {
-		case n == nil:
-			l.notify(event{proto.EventDeleted, path})
-		case n.stat.Pzxid > since:
-			l.notify(event{proto.EventChildrenChanged, path})
-		default:
-			l.srv.watches.add(childWatch, path, l, oneShot)
-		}
-	}
-	for _, path := range lasting {
-		l.watchBoth(path, persistent)
-	}
-	for _, path := range deep {
-		l.watchBoth(path, recursive)
 	}
 	return proto.CodeOK
+}
+
+// restoreWatch sets a watch on the znode n again, or reports that it fired after since.
+func (l *line) restoreWatch(kind watchKind, path string, n *node, since int64) {
+	changed, at := int32(proto.EventDataChanged), int64(0)
+	switch {
+	case n == nil:
+		l.notify(event{proto.EventDeleted, path})
+		return
+	case kind == childWatch:
+		changed, at = proto.EventChildrenChanged, n.stat.Pzxid
+	default:
+		at = n.stat.Mzxid
+	}
+	if at > since {
+		l.notify(event{changed, path})
+	} else {
+		l.srv.watches.add(kind, path, l, oneShot)
+	}
 }
 
 // watchBoth sets the two watches that an addWatch consists of.
@@ -179,7 +192,7 @@ func (l *line) watchBoth(path string, mode watchMode) {
 
 // addWatch sets a watch that stays. The znode may be missing or unreadable.
 func (l *line) addWatch(d *proto.Decoder) (body *proto.Encoder, code int32) {
-	path, mode := d.String(), d.Int32()
+	path, mode := d.Text(), d.Int32()
 	switch {
 	case d.Err() != nil:
 		return nil, proto.CodeMarshallingError
@@ -196,7 +209,7 @@ func (l *line) addWatch(d *proto.Decoder) (body *proto.Encoder, code int32) {
 // askWatches removes watches of the connection, or reports whether they exist. Like the
 // real server, it answers the latter for the watches of all connections.
 func (l *line) askWatches(op int32, d *proto.Decoder) (code int32) {
-	path, which := d.String(), d.Int32()
+	path, which := d.Text(), d.Int32()
 	relative := path != "" && !strings.Contains(path, "/") // the real server's check fails on a relative path
 	if d.Err() != nil || which < proto.WatchersOfChildren || which > proto.WatchersOfAny ||
 		relative && op == proto.OpCheckWatches {

@@ -14,8 +14,7 @@ type caller struct {
 	who     []identity
 }
 
-// result is the outcome of a write: the error code and, depending on the operation, a
-// path, a znode or both.
+// result is the outcome of a write. It has the error code and, depending on the operation, a path, a znode or both.
 type result struct {
 	op   int32
 	path string
@@ -51,7 +50,7 @@ func done(op int32, path string, n *node) result {
 }
 
 func (c *change) create(op int32, d *proto.Decoder, by caller) result {
-	path, data, acl, flags := d.String(), d.Buffer(), d.ACL(), d.Int32()
+	path, data, acl, flags := d.Text(), d.Buffer(), d.ACL(), d.Int32()
 	var ttl int64 = -1
 	if op == proto.OpCreateTTL {
 		ttl = d.Int64()
@@ -106,6 +105,8 @@ func (c *change) checkCreate(d *proto.Decoder, path string, flags int32, isTimed
 		return proto.CodeUnimplemented
 	case isTimed != (ttl >= 0), isTimed && (ttl == 0 || ttl > maxTTL):
 		return proto.CodeBadArguments
+	case path == proto.Null:
+		return proto.CodeMarshallingError
 	case !strings.Contains(path, "/"), strings.ContainsRune(path, 0):
 		return proto.CodeBadArguments
 	default:
@@ -133,9 +134,9 @@ func ownerOf(op, flags int32, ttl, session int64) int64 {
 }
 
 func (c *change) delete(d *proto.Decoder, by caller) result {
-	path, version := d.String(), d.Int32()
+	path, version := d.Text(), d.Int32()
 	switch {
-	case d.Err() != nil:
+	case d.Err() != nil, path == proto.Null:
 		return failed(proto.CodeMarshallingError)
 	case !strings.Contains(path, "/") || strings.ContainsRune(path, 0) || isSpecial(path):
 		return failed(proto.CodeBadArguments)
@@ -157,7 +158,7 @@ func (c *change) delete(d *proto.Decoder, by caller) result {
 	return result{op: proto.OpDelete}
 }
 
-// isSpecial reports whether a znode can't be deleted by anybody.
+// isSpecial reports whether no client can delete a znode.
 func isSpecial(path string) bool {
 	switch path {
 	case "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
@@ -183,7 +184,7 @@ func (c *change) target(path string, perm int32, by caller) (*node, int32) {
 }
 
 func (c *change) setData(d *proto.Decoder, by caller) result {
-	path, data, version := d.String(), d.Buffer(), d.Int32()
+	path, data, version := d.Text(), d.Buffer(), d.Int32()
 	if d.Err() != nil {
 		return failed(proto.CodeMarshallingError)
 	}
@@ -198,7 +199,7 @@ func (c *change) setData(d *proto.Decoder, by caller) result {
 }
 
 func (c *change) setACL(d *proto.Decoder, by caller) result {
-	path, acl, version := d.String(), d.ACL(), d.Int32()
+	path, acl, version := d.Text(), d.ACL(), d.Int32()
 	switch {
 	case d.Err() != nil:
 		return failed(proto.CodeMarshallingError)
@@ -222,7 +223,7 @@ func (c *change) setACL(d *proto.Decoder, by caller) result {
 }
 
 func (c *change) check(d *proto.Decoder, by caller) result {
-	path, version := d.String(), d.Int32()
+	path, version := d.Text(), d.Int32()
 	if d.Err() != nil {
 		return failed(proto.CodeMarshallingError)
 	}

@@ -53,7 +53,7 @@ func TestConnectToOneOfSeveral(t *testing.T) {
 }
 
 // Nothing listens in a bubble; the error of a dial names the Dialer.
-func TestAddressInABubbleTellsToUseTheDialer(t *testing.T) {
+func TestAddressInABubbleSuggestsTheDialer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
 		_, err := net.Dial("tcp", server.Addr())
