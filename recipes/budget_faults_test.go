@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Lost requests and answers, cut connections, stopped servers, expired sessions and callers who give up: no create ever crosses the
+// Lost requests and answers, cut connections, stopped servers, expired sessions and cancelled calls: no create ever crosses the
 // limit, the only errors are those of the contexts and of a full session, and afterwards the session has room for as many
 // contenders as before.
 func TestBudgetThroughFaults(t *testing.T) {
@@ -92,7 +92,7 @@ func contend(b *bubble.Bubble, random *rand.Rand, m *mutex.InterProcessMutex) {
 	pause := time.Duration(random.IntN(300)) * time.Millisecond
 	if err == nil {
 		zkutil.Within(lease.Context().Done(), pause)
-		_ = lease.Release() // may have been lost
+		_ = lease.Release() // may be lost
 		return
 	}
 	if !zkutil.IsAny(err, recipes.ErrSessionFull, recipes.ErrNotAcquired, context.DeadlineExceeded) {

@@ -49,7 +49,7 @@ func ephemerals(srv *zktest.Server, path string, cost map[int64]int) map[int64]i
 	return cost
 }
 
-// requireBudget requires that no create of any session would cross the limit, as the server sees it.
+// requireBudget requires that no create of any session crosses the limit, counted at the server.
 func requireBudget(b *bubble.Bubble, limit int) {
 	b.Srv.Inject(func(r zktest.Request) zktest.Fault {
 		if r.Op == zktest.OpCreate2 || r.Op == zktest.OpCreate {
@@ -143,7 +143,7 @@ func TestSessionFullToTheByte(t *testing.T) {
 	}
 }
 
-// An ended context is told also where a full session would be.
+// An ended context is reported even if the session is full.
 func TestEndedContextInAFullSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client(recipes.WithMaxSessionBytes(costOf("/a", "lock-")))
@@ -163,7 +163,7 @@ func TestEndedContextInAFullSession(t *testing.T) {
 	})
 }
 
-// A semaphore needs its turn's znode and those of all permits.
+// A semaphore needs room for its turn's znode and for all permits.
 func TestSemaphoreAtTheBoundary(t *testing.T) {
 	const permits = 700 // more than may wait on one path
 	turn, permit := costOf("/s/locks", "lock-"), costOf("/s/leases", "lease-")
@@ -197,7 +197,7 @@ func TestSemaphoreAtTheBoundary(t *testing.T) {
 	}
 }
 
-// A latch and a selector tell their error handlers once, try again with pauses that grow, and lead when there is room.
+// A latch and a selector call their error handlers once, retry with growing pauses, and lead when there is room.
 func TestElectionsInAFullSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		limit := costOf("/x", "latch-")
@@ -235,7 +235,8 @@ func TestElectionsInAFullSession(t *testing.T) {
 	})
 }
 
-// Whoever holds the write lock and takes the read lock does not wait for a place, because those who have one may wait for it.
+// A holder of the write lock that takes the read lock does not wait for a place, because the contenders with places may wait
+// for that holder.
 func TestDowngradeInAFullSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		limit := 2 * costOf("/rw", "__WRIT__")
@@ -263,8 +264,8 @@ func TestDowngradeInAFullSession(t *testing.T) {
 	})
 }
 
-// A znode that may exist counts until it is known to be gone: after a lost answer, while the client can't ask, and while the
-// deletion is not confirmed.
+// A znode that may exist counts until its deletion is known: after a lost answer, while the client can't ask, and while the
+// deletion is unconfirmed.
 func TestUncertainZnodesCount(t *testing.T) {
 	cost := costOf("/a", "lock-")
 	for name, lost := range map[string]zktest.Loss{"executed": zktest.ReplyLost, "not executed": zktest.RequestLost} {
@@ -278,7 +279,7 @@ func TestUncertainZnodesCount(t *testing.T) {
 				b.Srv.Inject(func(r zktest.Request) zktest.Fault {
 					if r.Op == zktest.OpCreate2 && !isLost {
 						isLost = true
-						go b.Srv.Stop(b.Srv.Addr()) // nobody can ask what has become of it
+						go b.Srv.Stop(b.Srv.Addr()) // no server can say whether the create was executed
 						return zktest.Fault{Lost: lost}
 					}
 					return zktest.Fault{}
@@ -307,7 +308,7 @@ func TestUncertainZnodesCount(t *testing.T) {
 	}
 }
 
-// The znodes of a session that has ended don't count, even while the server does not confirm their deletion.
+// The znodes of an ended session don't count, even before the server confirms their deletion.
 func TestEndedSessionCostsNothing(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		limit := costOf("/a", "lock-")
@@ -327,7 +328,7 @@ func TestEndedSessionCostsNothing(t *testing.T) {
 	})
 }
 
-// A contender that has lost its session keeps its place, however full the session was.
+// A contender that loses its session keeps its place, even if the session was full.
 func TestFullSessionExpires(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		const many = 10

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func newAuthority() *authority {
 	return &authority{certificate, key, pool}
 }
 
-// issue returns a certificate for name that ends at until, and its key.
+// issue returns a certificate for name that is valid until the given time, and its key.
 func (a *authority) issue(name string, serial int64, until time.Time) (der []byte, key ed25519.PrivateKey) {
 	public, key, _ := ed25519.GenerateKey(rand.Reader) // never fails
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
@@ -60,37 +61,58 @@ func (a *authority) issue(name string, serial int64, until time.Time) (der []byt
 	return der, key
 }
 
-// write writes a certificate and its key into two files, as a rotation does.
-func (a *authority) write(dir, name string, serial int64, until time.Time) {
-	der, key := a.issue(name, serial, until)
+// write writes a certificate of ann, its key and the certificate of the authority into files, as a rotation does.
+func (a *authority) write(dir string, serial int64, until time.Time) {
+	der, key := a.issue("ann", serial, until)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		panic(err)
 	}
-	for file, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: encoded}} {
+	for file, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: encoded}, "ca.pem": {Type: "CERTIFICATE", Bytes: a.certificate.Raw}} {
 		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
 			panic(err)
 		}
 	}
 }
 
-// server starts a server that demands certificates of the authority. It shows one that ends at until.
-func (a *authority) server(until time.Time) *zktest.Server {
+// forServer returns the settings of a server that requires client certificates of the authority, and whose own
+// certificate is valid until the given time.
+func (a *authority) forServer(until time.Time) *tls.Config {
 	der, key := a.issue("zk", 2, until)
-	server, err := zktest.Start(zktest.WithTLS(&tls.Config{
+	return &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: a.pool, MinVersion: tls.VersionTLS12,
-	}))
+	}
+}
+
+func startServer(settings *tls.Config) *zktest.Server {
+	server, err := zktest.Start(zktest.WithTLS(settings))
 	if err != nil {
 		panic(err)
 	}
 	return server
 }
 
-// fromFiles are the settings of a client whose certificate is in files that may be replaced at any time.
-func (a *authority) fromFiles(dir string) *tls.Config {
+// fromFiles are the settings of a client whose certificate, and that of the authority, are in files that may be replaced at any time.
+func fromFiles(dir string) *tls.Config {
 	return &tls.Config{
-		RootCAs: a.pool, ServerName: "zk", MinVersion: tls.VersionTLS12,
+		ServerName: "zk", MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: true, // VerifyConnection verifies, because package tls has no function that returns RootCAs
+		VerifyConnection: func(state tls.ConnectionState) error { // at each connection
+			authorities, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+			if err != nil {
+				return err
+			}
+			options := x509.VerifyOptions{DNSName: state.ServerName, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+			options.Roots.AppendCertsFromPEM(authorities)
+			for _, intermediate := range state.PeerCertificates[1:] {
+				options.Intermediates.AddCert(intermediate)
+			}
+			if _, err := state.PeerCertificates[0].Verify(options); err != nil {
+				return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+			}
+			return nil
+		},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { // at each connection
 			pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 			return &pair, err
@@ -98,7 +120,8 @@ func (a *authority) fromFiles(dir string) *tls.Config {
 	}
 }
 
-// A certificate that is rotated on disk is used at the next connection, and the lease stands. The ACL names the certificate's subject.
+// Certificates that are rotated on disk, those of the authority included, are used at the next connection, and the lease stands. The ACL
+// names the certificate's subject.
 func ExampleWithTLS_rotation() {
 	dir, err := os.MkdirTemp("", "certificates")
 	if err != nil {
@@ -106,12 +129,16 @@ func ExampleWithTLS_rotation() {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	ca := newAuthority()
-	ca.write(dir, "ann", 10, time.Now().Add(time.Hour))
-	server := ca.server(time.Now().Add(time.Hour))
+	ca.write(dir, 10, time.Now().Add(time.Hour))
+	var forServer atomic.Pointer[tls.Config]
+	forServer.Store(ca.forServer(time.Now().Add(time.Hour)))
+	rotated := forServer.Load().Clone()
+	rotated.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return forServer.Load(), nil }
+	server := startServer(rotated)
 	defer func() { _ = server.Close() }()
 
 	var serial *big.Int
-	settings := ca.fromFiles(dir) // with GetClientCertificate, which reads the files
+	settings := fromFiles(dir) // with GetClientCertificate and VerifyConnection, which read the files
 	read := settings.GetClientCertificate
 	settings.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := read(info)
@@ -136,7 +163,9 @@ func ExampleWithTLS_rotation() {
 	defer stop()
 	fmt.Println(<-states, "with certificate", serial)
 
-	ca.write(dir, "ann", 11, time.Now().Add(time.Hour))
+	next := newAuthority()
+	next.write(dir, 11, time.Now().Add(time.Hour))
+	forServer.Store(next.forServer(time.Now().Add(time.Hour)))
 	server.Disconnect()
 	fmt.Println(<-states)
 	fmt.Println(<-states, "with certificate", serial)
@@ -148,18 +177,35 @@ func ExampleWithTLS_rotation() {
 	// <nil> <nil>
 }
 
-// An expired certificate has a name, whoever shows it, and Connect does not wait for its timeout.
+// An expired certificate has its own error, for either side, and Connect does not wait for its timeout.
 func TestExpiredCertificates(t *testing.T) {
 	ca := newAuthority()
 	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	for whose, until := range map[string][2]time.Time{"of the server": {past, future}, "of the client": {future, past}} {
-		server, dir := ca.server(until[0]), t.TempDir()
-		ca.write(dir, "ann", 10, until[1])
+		server, dir := startServer(ca.forServer(until[0])), t.TempDir()
+		ca.write(dir, 10, until[1])
 		beganAt := time.Now()
-		_, err := recipes.Connect(t.Context(), []string{server.Addr()}, recipes.WithTLS(ca.fromFiles(dir)), recipes.WithConnectTimeout(time.Minute))
+		_, err := recipes.Connect(t.Context(), []string{server.Addr()}, recipes.WithTLS(fromFiles(dir)), recipes.WithConnectTimeout(time.Minute))
 		require.ErrorIs(t, err, recipes.ErrCertificateExpired)
 		require.ErrorContains(t, err, "certificate expired: "+whose)
 		require.Less(t, time.Since(beganAt), 30*time.Second)
 		require.NoError(t, server.Close())
 	}
+}
+
+// A server of another name is refused, and so is one with a certificate of an unknown authority, also by its IP address.
+func TestVerificationByHandGetsTheName(t *testing.T) {
+	ca, dir := newAuthority(), t.TempDir()
+	ca.write(dir, 10, time.Now().Add(time.Hour))
+	server := startServer(ca.forServer(time.Now().Add(time.Hour)))
+	defer func() { require.NoError(t, server.Close()) }()
+	for _, name := range []string{"", "other"} {
+		settings := fromFiles(dir)
+		settings.ServerName = name // "" becomes the server's address, which its certificate does not have
+		_, err := recipes.Connect(t.Context(), []string{server.Addr()}, recipes.WithTLS(settings), recipes.WithConnectTimeout(time.Minute))
+		require.ErrorAs(t, err, new(x509.HostnameError), "name %q", name)
+	}
+	newAuthority().write(dir, 10, time.Now().Add(time.Hour))
+	_, err := recipes.Connect(t.Context(), []string{server.Addr()}, recipes.WithTLS(fromFiles(dir)), recipes.WithConnectTimeout(time.Minute))
+	require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// fullSession is a client that has room for two contenders. One is a cohort's, and the other one a holder's whose waiter takes
-// whatever room there is.
+// fullSession is a client with room for two contenders: a cohort's, and that of a holder whose waiter takes any free room.
 type fullSession struct {
 	*bubble.Bubble
 	client *recipes.Client
@@ -45,10 +44,10 @@ func (f *fullSession) inside() <-chan bubble.Outcome[*recipes.Lease] {
 	return waiter
 }
 
-// end lets everybody go on, and requires that nothing is left.
+// end releases all locks, and requires that no znode is left.
 func (f *fullSession) end() {
 	f.Helper()
-	_ = f.other.Release() // may have been lost
+	_ = f.other.Release() // may be lost
 	f.Release(bubble.Granted(f.Bubble, f.waiter))
 	bubble.Pass(time.Second)
 	require.Empty(f, ephemerals(f.Srv, "/", map[int64]int{}))
@@ -85,7 +84,7 @@ func TestCohortInAFullSession(t *testing.T) {
 	})
 }
 
-// However a cohort loses its znode, those who wait inside lose neither their turn nor the room of the znode.
+// However a cohort loses its znode, the callers inside keep their turns, and the znode's room.
 func TestCohortThatLosesItsZnodeInAFullSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose  func(f *fullSession, lease *recipes.Lease)

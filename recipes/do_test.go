@@ -21,7 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// doer is a lock of any recipe that has Do, without the type of its lease.
+// doer is a lock of any recipe with Do, without the type of its lease.
 type doer struct {
 	do       func(ctx context.Context, fn func(context.Context) error) error
 	within   func(ctx context.Context, wait time.Duration, fn func(context.Context) error) error
@@ -114,8 +114,8 @@ func forEachDoer(t *testing.T, test func(b *bubble.Bubble, lock doer, log *testk
 // silence freezes the servers.
 func silence(b *bubble.Bubble) { b.Srv.Freeze(b.Srv.Addrs()...) }
 
-// A server falls silent while the function works. Do returns when its context ends, with what the function has returned. The
-// log says that the znode is still there, and the deletion goes on.
+// A server falls silent while the function works. Do returns at the end of its context, with the function's result. The log
+// says that the znode still exists, and the client keeps retrying the deletion.
 func TestDoReturnsAtTheEndOfItsContext(t *testing.T) {
 	for _, result := range []error{nil, errSale} {
 		forEachDoer(t, func(b *bubble.Bubble, lock doer, log *testkit.Log) {
@@ -130,7 +130,7 @@ func TestDoReturnsAtTheEndOfItsContext(t *testing.T) {
 			require.Equal(b, 5*time.Second, time.Since(start))
 			require.Equal(b, result, err, "exactly what the function has returned")
 			bubble.Pass(0)
-			require.Contains(b, strings.Join(log.Take(), "\n"), "not deleted yet, deletion goes on")
+			require.Contains(b, strings.Join(log.Take(), "\n"), "not deleted yet; retrying")
 			require.NotZero(b, lock.holdings())
 			b.Srv.Heal()
 			bubble.Pass(30 * time.Second)
@@ -152,7 +152,7 @@ func TestDoDoesNotOutlastWhatCouldBeHeld(t *testing.T) {
 		require.LessOrEqual(b, time.Since(silentAt), testclient.SessionTimeout*2/3)
 		require.Greater(b, time.Since(silentAt), testclient.SessionTimeout/3)
 		bubble.Pass(0)
-		require.Contains(b, strings.Join(log.Take(), "\n"), "not deleted yet, deletion goes on")
+		require.Contains(b, strings.Join(log.Take(), "\n"), "not deleted yet; retrying")
 		b.Srv.Heal()
 		bubble.Pass(time.Minute)
 		require.Zero(b, lock.holdings())
@@ -227,7 +227,7 @@ func TestDoPanicsOnAtTheEndOfItsContext(t *testing.T) {
 	})
 }
 
-// The client is closed while Do waits for the deletion: the work was done before.
+// The client is closed while Do waits for the deletion. The work was finished before.
 func TestDoWhileTheClientCloses(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled(recipes.WithSessionTimeout(time.Minute))
@@ -243,7 +243,7 @@ func TestDoWhileTheClientCloses(t *testing.T) {
 	})
 }
 
-// fn's context is that of Do in all that package context shows, and ends with the lease as well.
+// fn's context behaves like Do's for package context, and also ends with the lease.
 func TestDoPassesTheCauseOfADeadlineOn(t *testing.T) {
 	forEachDoer(t, func(b *bubble.Bubble, lock doer, _ *testkit.Log) {
 		type key struct{}

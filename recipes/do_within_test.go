@@ -101,7 +101,7 @@ func TestDoWithinGivesUpTheWait(t *testing.T) {
 }
 
 // A deadline inside the function is no WaitError.
-func TestDoWithinTellsADeadlineOfTheWorkApart(t *testing.T) {
+func TestDoWithinDistinguishesADeadlineOfTheWork(t *testing.T) {
 	forEachDoer(t, func(b *bubble.Bubble, lock doer, _ *testkit.Log) {
 		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
 		defer cancel()

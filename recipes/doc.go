@@ -1,5 +1,5 @@
-// Package recipes has the types shared by all recipes of this library: the [Client], which is a ZooKeeper
-// session, and the [Lease], which is a single acquisition in a session.
+// Package recipes has the types shared by all recipes of this library. A [Client] is a ZooKeeper session, and a [Lease]
+// is a single acquisition in a session.
 //
 // A service makes one Client and keeps it:
 //
@@ -9,8 +9,18 @@
 //	}
 //	defer client.Close() // or Shutdown(ctx), which is bounded by a context and names all leftovers
 //
-// and passes the Client to the recipes: package mutex is a lock, packages latch and selector elect a leader,
-// package revoke asks another holder to give up a lock.
+// and passes the Client to the recipes:
+//
+//   - Locks: [github.com/zkrecipes/zkrecipes/recipes/mutex.New], [github.com/zkrecipes/zkrecipes/recipes/rwlock.New], [github.com/zkrecipes/zkrecipes/recipes/semaphore.New] and
+//     [github.com/zkrecipes/zkrecipes/recipes/multilock.New]; [github.com/zkrecipes/zkrecipes/recipes/revoke.New] asks a holder to release.
+//   - Elections: [github.com/zkrecipes/zkrecipes/recipes/latch.New] and [github.com/zkrecipes/zkrecipes/recipes/selector.New];
+//     [github.com/zkrecipes/zkrecipes/recipes/spread.New] spreads many of them.
+//   - Jobs and members: [github.com/zkrecipes/zkrecipes/recipes/once.New] and [github.com/zkrecipes/zkrecipes/recipes/group.New].
+//   - [github.com/zkrecipes/zkrecipes/recipes/zkcompat.NewLock] has the methods of zk.Lock, and
+//     [github.com/zkrecipes/zkrecipes/recipes/inspect.Read] shows holders and waiters.
+//   - [github.com/zkrecipes/zkrecipes/recipes/zktest.NewServer] is a ZooKeeper inside the test process.
+//
+// The pages for users are at https://github.com/zkrecipes/zkrecipes/tree/main/docs.
 //
 // # Guarantees
 //
@@ -20,16 +30,16 @@
 //     about the same rate. If a process was paused without noticing, fencing decides: tokens of successive
 //     holders strictly grow. Inside a cohort (mutex.WithCohort), holders who follow each other by Release have
 //     equal tokens.
-//  2. Loss is reported before it can do harm: a lease's context ends before the server
-//     can grant the lock to another contender.
-//  3. No leftovers: a failed attempt's znode exists at most until the session ends. While the session lives,
-//     the client repeats the deletion in the background until a server confirms it.
-//  4. No herd: a waiter watches the znode ahead and, if the waiter is the next or has waited for 3 s, its own.
-//     A release wakes a single waiter, however long the queue is.
+//  2. Loss is reported before it can do harm. A lease's context ends before the server can grant the lock to another
+//     contender.
+//  3. No leftovers. A failed attempt's znode exists at most until the session ends. While the session lives, the client
+//     repeats the deletion in the background until a server confirms it.
+//  4. No herd. A waiter watches the znode ahead and, if it is next or waited for 3 s, its own. A release wakes a single
+//     waiter, however long the queue is.
 //  5. FIFO: leases are granted in the order in which the server numbered the
 //     requests.
-//  6. A lease is granted only if the server has shown that the lease's znode exists, with nobody ahead who
-//     excludes the lease, and belongs to the live session.
+//  6. A lease is granted only if the server showed that the lease's znode exists, that no contender ahead excludes it,
+//     and that it belongs to the live session.
 //  7. After a loss of the session, a waiter joins again: with a new znode at the tail, under the retry policy,
 //     bounded by the caller's context. A waiter whose session survives keeps its position.
 //
@@ -37,10 +47,10 @@
 //
 // No library can rule out the following on ZooKeeper:
 //
-//   - A process that is paused for longer than the session, or whose machine is suspended for longer, finds out
-//     about the loss only after resuming. The first steps after the pause may come after the loss. After a
-//     suspension of the machine the context ends up to T/6 late, because Go's timers stop during a suspension.
-//     Lease.TrustedUntil is right at once on Linux.
+//   - A process that is paused for longer than the session, or whose machine is suspended for longer, finds out about
+//     the loss only after resuming. Its first steps after the pause may follow the loss. After a suspension of the
+//     machine the context may end up to T/6 late, because Go's timers stop during a suspension. Lease.TrustedUntil is
+//     right at once on Linux, macOS and Windows.
 //   - If another client closes the session, or deletes the lease's znode, the next contender may be granted the
 //     lock before the holder finds out.
 //   - Servers with different bounds of the session timeout, or with bounds lowered while clients run, may end a
@@ -51,8 +61,8 @@
 //   - Servers emptied, or restored from a backup, within 2T/3 know nothing of leases still valid, and may grant
 //     the same locks again. Tokens begin again as well, so fencing does not help: leave the servers down for T.
 //
-// In each of these cases but the last, the fencing token at the guarded resource decides: see
-// [Lease.FencingToken] for SQL and [Lease.Check] for data in ZooKeeper.
+// In each of these cases but the last, the fencing token at the guarded resource decides (see [Lease.FencingToken] for
+// SQL and [Lease.Check] for data in ZooKeeper).
 //
 // # Failures
 //
@@ -67,16 +77,15 @@
 //	Client.Close, Client.Shutdown          ends with ErrClosed          returns ErrClosed
 //	Release                                ends with ErrReleased        –
 //
-// T is the session timeout: the shorter of the timeouts granted in the latest handshake and at the creation of
-// the session. A proof of life is a write of this client committed by the quorum. An answer to a ping, a read
-// or a sync proves nothing, because a server cut off from the quorum still answers. So while a lease is held,
-// the client commits an empty transaction every T/6, unless the client has other writes. A waiter proves the
-// session when its turn has come.
+// T is the session timeout, which is the least that any server granted to the session. A proof of life is a write of
+// this client committed by the quorum. An answer to a ping, a read or a sync proves nothing, because a server cut off
+// from the quorum still answers. So while a lease is held, the client commits an empty transaction every T/6, unless
+// the client has other writes. A waiter proves the session in its turn.
 //
-// A client re-reads everything it watches once per T, to catch lost notifications. A watch without waiters is
-// removed from the server instead (from ZooKeeper 3.5 on). The client also checks the watched znodes at the
-// leader, every 20 T to 25 T, and every T/2 while the client holds something. If the leader has deleted a znode
-// still shown by the client's server, the client leaves for another server.
+// A client re-reads everything it watches once per T, to catch lost notifications. A watch without waiters is removed
+// from the server instead (from ZooKeeper 3.5 on). The client also checks the watched znodes at the leader, every 20
+// T to 25 T, and every T/2 while the client holds something. If the leader deleted a znode still shown by the
+// client's server, the client connects to another server.
 //
 // # Concurrency
 //
@@ -85,4 +94,10 @@
 // callback is recovered and logged at Error, with the stack as an attribute. Without [WithLogger] the log is
 // slog.Default. Close waits for every goroutine started by the client, and the error of Close names anything
 // still running.
+//
+// # Platforms
+//
+// All tests run on Linux. Continuous integration also builds the library for macOS, Windows and FreeBSD, and runs the
+// short unit tests on macOS and Windows. The guarantees are the same there, except after a suspension of the machine
+// on FreeBSD, as Lease.TrustedUntil explains. Other systems of Go are like FreeBSD, and untested.
 package recipes

@@ -19,8 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Each lock ends in each way at the moment that its documentation says, and leaves nothing behind: no znode, no watch, no session, no
-// connection. The bubble looks after the goroutines.
+// Each lock ends in each way at the documented moment, and leaves nothing behind: no znode, watch, session or connection. The
+// bubble checks the goroutines.
 
 // endLease is a lease of any lock.
 type endLease interface {
@@ -28,7 +28,7 @@ type endLease interface {
 	Release() error
 }
 
-// endLock is a lock that is tested, as functions of one type.
+// endLock is a lock under test, as functions of one type.
 type endLock struct {
 	acquire, try func(ctx context.Context) (endLease, error)
 }
@@ -49,7 +49,7 @@ func generic[L endLease](acquire, try func(ctx context.Context) (L, error)) endL
 
 const endPath = "/ends"
 
-// endLocks are the locks, each on the same path, so that two clients contend. What is tested is the own lock; the others exclude it.
+// endLocks returns the locks, each on the same path, so that two clients contend. own is under test; the others exclude it.
 var endLocks = map[string]func(b *bubble.Bubble, client *recipes.Client, isOwn bool) endLock{
 	"mutex": func(b *bubble.Bubble, client *recipes.Client, _ bool) endLock {
 		m, err := mutex.New(client, endPath)
@@ -86,8 +86,8 @@ var endLocks = map[string]func(b *bubble.Bubble, client *recipes.Client, isOwn b
 	},
 }
 
-// contest is a lock of a client with troubles, a rival of the same client, and a lock of a client without troubles. All have been
-// used, so that all directories exist.
+// contest is a lock of a client with faults, a rival of the same client, and a lock of a client without faults. All were used
+// before, so that all directories exist.
 type contest struct {
 	*bubble.Bubble
 	client             *recipes.Client // with troubles
@@ -115,13 +115,13 @@ func eachEnd(t *testing.T, test func(c *contest)) {
 	}
 }
 
-// after requires that so much time has passed since the start.
+// after requires the given time since the start.
 func (c *contest) after(want time.Duration) {
 	c.Helper()
 	require.Equal(c, want, time.Since(c.start))
 }
 
-// idle requires that there is no ephemeral znode and no watch, now.
+// idle requires that no ephemeral znode and no watch exists now.
 func (c *contest) idle() {
 	c.Helper()
 	synctest.Wait()
@@ -147,7 +147,7 @@ func TestEndByRelease(t *testing.T) {
 	})
 }
 
-// A release in an outage takes the operation timeout, and what it leaves is deleted when the client is connected again.
+// A release in an outage takes the operation timeout, and the client deletes the leftovers after the reconnect.
 func TestEndByReleaseInAnOutage(t *testing.T) {
 	eachEnd(t, func(c *contest) {
 		lease := bubble.Acquire(c.Bubble, c.own.acquire)
@@ -164,7 +164,7 @@ func TestEndByReleaseInAnOutage(t *testing.T) {
 	})
 }
 
-// A waiter returns in the instant in which its context ends, also in an outage, and its znode goes.
+// A waiter returns in the instant in which its context ends, also in an outage, and its znode is deleted.
 func TestEndOfAWait(t *testing.T) {
 	for _, isCut := range []bool{false, true} {
 		eachEnd(t, func(c *contest) {
@@ -200,7 +200,7 @@ func TestEndOfATry(t *testing.T) {
 	})
 }
 
-// A try in vain whose deletion is not answered returns with its context, or when the client is closed, or after the operation
+// A failed try whose deletion is unanswered returns with its context, when the client is closed, or after the operation
 // timeout, whichever is first.
 func TestEndOfATryWithoutAnAnswer(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -257,7 +257,7 @@ func TestEndByLoss(t *testing.T) {
 	})
 }
 
-// Close ends a lease and a wait in the same instant. The session is gone with it, and so is the connection.
+// Close ends a lease and a wait in the same instant, together with the session and the connection.
 func TestEndByClose(t *testing.T) {
 	eachEnd(t, func(c *contest) {
 		sessions, connections := len(c.Srv.Sessions()), c.Srv.Connections()
@@ -277,7 +277,7 @@ func TestEndByClose(t *testing.T) {
 	})
 }
 
-// election is an election that a candidate of its own takes part in.
+// election is an election with a candidate of its own.
 type election struct {
 	start func() error
 	close func() error
@@ -308,8 +308,8 @@ var elections = map[string]func(b *bubble.Bubble, client *recipes.Client, grace,
 	},
 }
 
-// Close of an election returns when the work has returned and the znode is gone: at once without work, with it when that returns,
-// and after the grace at the latest. The next one leads in the instant in which the work has returned.
+// Close of an election returns after the work returns and the znode is deleted: at once without work, and after the grace at
+// the latest. The next candidate leads in the instant in which the work returns.
 func TestEndOfAnElection(t *testing.T) {
 	const grace = 4 * time.Second
 	for name, electionOf := range elections {
@@ -370,7 +370,7 @@ func TestEndOfACandidateThatWaits(t *testing.T) {
 	}
 }
 
-// Close of an election whose znodes can't be deleted waits for one operation timeout, however many there are.
+// Close of an election whose znodes can't be deleted waits for one operation timeout in all.
 func TestEndOfAnElectionInAnOutage(t *testing.T) {
 	for name, electionOf := range elections {
 		t.Run(name, func(t *testing.T) {

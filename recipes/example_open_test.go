@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A service starts before its ensemble: Open returns at once, and the election begins when there is a server.
+// A service starts before its ensemble. Open returns at once, and the election begins when a server is reachable.
 func ExampleOpen() {
 	server, err := zktest.Start()
 	if err != nil {
@@ -33,6 +33,7 @@ func ExampleOpen() {
 	}
 	defer func() { _ = election.Close() }()
 
+	server.Put("/app", nil)                  // a chroot has to exist
 	if err := server.Restart(); err != nil { // the ensemble is up
 		panic(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// What a recipe returns says what was attempted and where, and unwraps to the cause.
+// The error of a recipe names the operation and the path, and unwraps to the cause.
 func ExampleOpError() {
 	var err error = &recipes.OpError{Op: "mutex: try acquire", Path: "/locks/stock/1", Err: recipes.ErrNotAcquired}
 
@@ -28,8 +28,7 @@ func ExampleOpError() {
 	// mutex: try acquire /locks/stock/1: held by another
 }
 
-// The connection is cut, then the session ends. The client goes on by itself, in the
-// second case with a new session.
+// The connection is cut, then the session ends. The client reconnects by itself, the second time with a new session.
 func ExampleClient_Subscribe() {
 	server, err := zktest.Start()
 	if err != nil {

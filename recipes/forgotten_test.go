@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// leaders are those that lead at the moment, by listeners.
+// leaders returns the current leaders, according to their listeners.
 type leaders struct {
 	mu   sync.Mutex // protects what is below
 	now  map[string]bool
@@ -48,8 +48,8 @@ func countOf[T any](all []T, is func(T) bool) (n int) {
 	return n
 }
 
-// Servers that lose everything, or all that came after a backup, cost a lock its holder and an election its leader,
-// and nothing else: the clients come back by themselves.
+// Servers that lose all data, or all data after a backup, cost a lock its holder and an election its leader, but
+// nothing else. The clients reconnect by themselves.
 func TestClientsComeBackToEmptiedServers(t *testing.T) {
 	for name, lose := range map[string]func(b *bubble.Bubble) (restore func()){
 		"emptied": func(b *bubble.Bubble) func() { return b.Srv.Wipe },
@@ -60,10 +60,14 @@ func TestClientsComeBackToEmptiedServers(t *testing.T) {
 		"down for long, and emptied": func(b *bubble.Bubble) func() {
 			return func() {
 				b.Srv.Stop()
-				bubble.Pass(time.Hour)
+				long := time.Hour
+				if testkit.IsRaced { // the race detector crashes after so many timers of a bubble: golang/go issue 78156
+					long = 2 * time.Minute
+				}
+				bubble.Pass(long)
 				b.Srv.Wipe()
 				require.NoError(b, b.Srv.Restart())
-				b.Srv.Wipe() // because the start has begun an epoch
+				b.Srv.Wipe() // because the start began an epoch
 			}
 		},
 	} {
@@ -98,7 +102,7 @@ func TestClientsComeBackToEmptiedServers(t *testing.T) {
 				require.ErrorIs(b, b.Cause(term), recipes.ErrSessionLost)
 				bubble.Pass(testclient.SessionTimeout / 6)
 				require.Equal(b, recipes.Lost, clients[0].State())
-				require.ErrorContains(b, clients[0].Health().Err, "emptied or restored", "while it is refused")
+				require.ErrorContains(b, clients[0].Health().Err, "lost transactions", "while it is refused")
 				next := bubble.Granted(b, waiting)
 				require.Less(b, next.FencingToken(), lease.FencingToken())
 				b.Release(next)
@@ -106,7 +110,7 @@ func TestClientsComeBackToEmptiedServers(t *testing.T) {
 
 				bubble.Pass(testclient.SessionTimeout)
 				require.Equal(b, 3, countOf(log.Take(), func(line string) bool {
-					return strings.Contains(line, "emptied or restored") && strings.Contains(line, "level=WARN") && strings.Contains(line, "given up")
+					return strings.Contains(line, "lost transactions") && strings.Contains(line, "level=WARN") && strings.Contains(line, "abandoned")
 				}), "each client says so once")
 				require.Equal(b, 1, countOf(elections, (*latch.LeaderLatch).HasLeadership))
 				require.Equal(b, 3, countOf(clients, func(c *recipes.Client) bool { return c.State() == recipes.Connected }))

@@ -21,7 +21,7 @@ import (
 // logRecord is a kind of record: of the source, or a row of the table of docs/operations.md.
 type logRecord struct {
 	level, message string
-	keys           string // of the attributes, sorted; "…": not known before the program runs
+	keys           string // of the attributes, sorted; "…": computed at run time
 }
 
 // TestEveryRecordIsInTheTable compares the calls of Log with the table: levels, messages and attributes. Records at
@@ -42,7 +42,7 @@ func TestEveryRecordIsInTheTable(t *testing.T) {
 	}
 }
 
-// recordsOfTable are those of the rows that begin with a level. A row may have several messages.
+// recordsOfTable returns the rows that begin with a level. A row may have several messages.
 func recordsOfTable(t *testing.T) (rows []logRecord) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/operations.md")
@@ -98,7 +98,7 @@ func isLog(call *ast.CallExpr) bool {
 	return name == "Log" || name == "log" && strings.HasPrefix(nameOf(call.Args[0]), "Level")
 }
 
-// nameOf is the last name of an expression, without what it belongs to.
+// nameOf returns the last name of a selector expression.
 func nameOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -145,7 +145,7 @@ func recordOf(t *testing.T, path string, call *ast.CallExpr) logRecord {
 // keysOfCalls are the attributes that functions return.
 var keysOfCalls = map[string][]string{"lastProofAttrLocked": {"last_proof"}, "LogAttributes": {"path", "err"}}
 
-// textOf is the value of a message: a literal, a sum of them, or the text of a known error.
+// textOf returns the value of a message: a literal, a concatenation, or the text of a known error.
 func textOf(t *testing.T, path string, e ast.Expr) string {
 	t.Helper()
 	switch e := e.(type) {

@@ -13,7 +13,7 @@ import (
 )
 
 // A request for many permits in a full session would have to wait for contenders of other paths, so the request fails at
-// once. The request succeeds after these contenders have left.
+// once. The request succeeds after these contenders leave.
 func TestManyPermitsFailAtOnceInAFullSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		const permits = 15

@@ -58,7 +58,7 @@ func recordsIn(r *records) recipes.Option {
 	return recipes.WithLogger(slog.New(slog.NewTextHandler(r, nil)))
 }
 
-// Open returns at once. What was begun without a server goes on when there is one.
+// Open returns at once. Operations started without a server complete once a server is reachable.
 func TestOpenBeforeTheServers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
@@ -101,7 +101,8 @@ func TestOpenBeforeTheServers(t *testing.T) {
 	})
 }
 
-// An acquisition with a deadline says why there is no server. So does the client that is closed meanwhile.
+// An acquisition with a deadline returns the reason why no server is reachable. So does one whose client is closed
+// meanwhile.
 func TestOpenWithoutServers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
@@ -118,10 +119,8 @@ func TestOpenWithoutServers(t *testing.T) {
 		require.ErrorContains(t, err, "connection refused")
 		require.Equal(t, 15*time.Second, time.Since(beganAt))
 		synctest.Wait()
-		require.NotContains(t, log.String(), "no server reached yet")
-		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual time
-		synctest.Wait()
-		require.Contains(t, log.String(), `level=WARN msg="no server reached yet" after=20s err="dial pipe: connection refused"`)
+		require.Contains(t, log.String(), `level=WARN msg="no server reached yet" after=1s err="dial pipe: connection refused"`)
+		require.Equal(t, 1, strings.Count(log.String(), "no server reached yet"))
 
 		failed := make(chan error)
 		go func() {
@@ -134,7 +133,7 @@ func TestOpenWithoutServers(t *testing.T) {
 	})
 }
 
-// Requests wait until the server has accepted the credentials: the lock is in a directory that nobody else may use.
+// Requests wait until the server accepts the credentials. The lock is in a directory that no other user may use.
 func TestOpenPresentsCredentialsFirst(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
@@ -176,7 +175,8 @@ func TestOpenPresentsCredentialsFirst(t *testing.T) {
 	})
 }
 
-// A server that loses the answer to a credential, and goes on answering pings, is left after an operation timeout.
+// The client leaves a server that loses the answer to a credential, and still answers pings, after an operation
+// timeout.
 func TestOpenWithALostAnswerToACredential(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
@@ -212,7 +212,8 @@ func TestOpenRefusesBadArguments(t *testing.T) {
 	}
 }
 
-// A refusal of the credentials reaches the log once, the health, and every call; the client goes on to try.
+// A refusal of the credentials is reported once in the log, in the health, and by every call. The client keeps
+// trying.
 func TestOpenWithRefusedCredentials(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := zktest.NewServer(t)
@@ -278,6 +279,46 @@ func TestConnOfOpenWithoutServers(t *testing.T) {
 	}
 }
 
+// Connect logs after a second that it waits for a server, long before its timeout.
+func TestConnectWithoutServersIsInTheLog(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		server.Stop()
+		var log records
+		failed := make(chan error)
+		go func() { // joined below
+			_, err := recipes.Connect(t.Context(), server.Addrs(), recipes.WithDialer(server.Dialer()), recordsIn(&log))
+			failed <- err
+		}()
+		time.Sleep(999 * time.Millisecond) //nolint:forbidigo // virtual time
+		synctest.Wait()
+		require.NotContains(t, log.String(), "no server reached yet")
+		time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time
+		synctest.Wait()
+		require.Contains(t, log.String(), `level=WARN msg="no server reached yet" after=1s err="dial pipe: connection refused"`)
+		require.Error(t, <-failed)
+		require.Equal(t, 1, strings.Count(log.String(), "no server reached yet"))
+	})
+}
+
+// The error says which of two bounds ended Connect, because the caller of Connect sees no deadline in the program.
+func TestErrorOfConnectNamesTheBound(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		server.Stop()
+		_, err := recipes.Connect(t.Context(), server.Addrs(), recipes.WithDialer(server.Dialer()))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualError(t, err, "recipes: connect "+server.Addr()+
+			": context deadline exceeded: connect timeout of 15s: dial pipe: connection refused")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = recipes.Connect(ctx, server.Addrs(), recipes.WithDialer(server.Dialer()))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "connect timeout")
+	})
+}
+
 // A server that shows a certificate of an unknown authority stays refused.
 func TestOpenWithRefusedCertificate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -288,12 +329,12 @@ func TestOpenWithRefusedCertificate(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"))
 		require.Contains(t, log.String(), `msg="every server refuses the client" err="TLS with`)
-		require.NotContains(t, log.String(), "no server reached yet", "said before")
+		require.LessOrEqual(t, strings.Count(log.String(), "no server reached yet"), 1, "none if the refusals are enough within a second")
 		require.ErrorContains(t, client.Health().Err, "certificate")
 	})
 }
 
-// selfSigned returns a certificate that nobody trusts.
+// selfSigned returns a certificate that no client trusts.
 func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)

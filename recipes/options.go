@@ -25,7 +25,7 @@ const (
 	defaultSlowWait         = time.Minute
 )
 
-// Option configures a [Client]. An invalid value is an error of Connect or NewClient.
+// Option configures a [Client]. An invalid value is an error of Connect or Open.
 type Option func(*config) error
 
 type config struct {
@@ -33,12 +33,12 @@ type config struct {
 
 	connectTimeout time.Duration
 	namespace      string
-	connectOnly    []string // the given options that NewClient has to refuse
+	isTracking     bool // see WithEnsembleTracking
 }
 
 func configure(opts []Option) (config, error) {
 	cfg := config{connectTimeout: defaultConnectTimeout}
-	cfg.OperationTimeout, cfg.SlowWait = defaultOperationTimeout, defaultSlowWait
+	cfg.SessionTimeout, cfg.OperationTimeout, cfg.SlowWait = defaultSessionTimeout, defaultOperationTimeout, defaultSlowWait
 	cfg.ACL = zk.WorldACL(zk.PermAll)
 	if err := option.Apply(&cfg, opts); err != nil {
 		return cfg, err
@@ -48,8 +48,7 @@ func configure(opts []Option) (config, error) {
 }
 
 // WithSessionTimeout sets the session timeout that Connect asks for; the default is 30 s. The server grants a
-// timeout within its own bounds, 2 to 20 ticks by default. For NewClient, pass the timeout that the server has
-// granted.
+// timeout within its own bounds, 2 to 20 ticks by default.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.SessionTimeout = d
@@ -64,7 +63,6 @@ func WithSessionTimeout(d time.Duration) Option {
 func WithConnectTimeout(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.connectTimeout = d
-		cfg.connectOnly = append(cfg.connectOnly, "WithConnectTimeout")
 		return option.CheckPositive("connect timeout", d)
 	}
 }
@@ -78,20 +76,19 @@ func WithOperationTimeout(d time.Duration) Option {
 	}
 }
 
-// RetryPolicy bounds the attempts at a single step of a recipe, such as creating the znode, after a transient
-// failure: a lost connection, a lost session. Zero fields mean the default.
+// RetryPolicy bounds the attempts at a single step of a recipe, such as creating the znode, after a transient failure,
+// such as a lost connection or session. Zero fields mean the default.
 //
-// Each wait between attempts is half as long again as the wait before, with a jitter of half the wait in either
-// direction. The bounds are checked between attempts. An attempt that waits for a connection takes up to the
-// operation timeout. After an answer with a code unknown to this library, a step is repeated for an operation
-// timeout, and in an election until the step succeeds. A step refused until somebody acts, as with a missing
-// permission or an exceeded quota, is not repeated, except in an election. Deletions of znodes are repeated
-// without a bound.
+// Waits grow by a factor of 1.5, with ±50 % jitter. The bounds are checked between attempts. An attempt that waits
+// for a connection takes up to the operation timeout. After an answer with a code unknown to this library, a step is
+// repeated for an operation timeout, and in an election until the step succeeds. A step refused for a persistent
+// reason, such as a missing permission or an exceeded quota, is not repeated, except in an election. Deletions of
+// znodes are repeated without a bound.
 type RetryPolicy struct {
 	InitialInterval time.Duration // before the second attempt, without the jitter; 50 ms
 	MaxInterval     time.Duration // the longest wait, jitter included; 2 s
-	MaxElapsed      time.Duration // of all attempts at a step; default: no bound but the context
-	MaxAttempts     int           // counting the first; default: no bound but the context
+	MaxElapsed      time.Duration // of all attempts at a step; by default only the context is a bound
+	MaxAttempts     int           // counting the first; by default only the context is a bound
 }
 
 // WithRetryPolicy sets the policy for transient failures. The default retries until the caller's context ends.
@@ -105,19 +102,23 @@ func WithRetryPolicy(policy RetryPolicy) Option {
 // WithNamespace puts every path below /namespace, as Curator does. The namespace may have several segments:
 // "team/service".
 func WithNamespace(namespace string) Option {
-	return func(cfg *config) error {
-		path := "/" + strings.TrimPrefix(namespace, "/")
-		if err := zkutil.ValidatePath(path); err != nil {
-			return fmt.Errorf("namespace: %w", err)
-		}
-		cfg.namespace = strings.TrimSuffix(path, "/")
-		return nil
+	return func(cfg *config) (err error) {
+		cfg.namespace, err = namespacePath(namespace)
+		return err
 	}
 }
 
-// WithACL sets the ACL of every znode created by the client, parents included. The default is open to everyone.
-// Note that the server checks the right to delete on the parent: the ACL of the lock's directory protects the
-// children.
+// namespacePath returns the path of a namespace, and "" for the namespace "".
+func namespacePath(namespace string) (string, error) {
+	path := "/" + strings.TrimPrefix(namespace, "/")
+	if err := zkutil.ValidatePath(path); err != nil {
+		return "", fmt.Errorf("namespace: %w", err)
+	}
+	return strings.TrimSuffix(path, "/"), nil
+}
+
+// WithACL sets the ACL of every znode created by the client, parents included. The default is open to everyone. Note
+// that the server checks the right to delete on the parent, so the ACL of the lock's directory protects the children.
 func WithACL(acl ...zk.ACL) Option {
 	return func(cfg *config) error {
 		if len(acl) == 0 {
@@ -128,21 +129,20 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithMaxSessionBytes bounds the paths of the client's ephemeral znodes: the sum of the paths' lengths in
-// bytes, plus four for each path. The default is 512 KiB, which is about 6,000 contenders. n must be positive.
+// WithMaxSessionBytes bounds the sum of the lengths in bytes of the client's ephemeral paths, plus four for each path.
+// The default is 512 KiB, which is about 6,000 contenders. n must be positive.
 //
-// When a session ends, the servers write all these paths into one transaction. If the transaction is longer
-// than the servers' jute.maxbuffer (1 MiB) and as much extra, the servers can't read the transaction, and the
-// ensemble neither continues nor starts again (ZOOKEEPER-4306). So n must stay below the jute.maxbuffer of all
-// servers. A znode counts from before the create is sent until the znode or the session is known to be gone.
-// Znodes that the user creates with [Client.Conn] are not counted, nor are the parents of contenders, which are
-// not ephemeral.
+// When a session ends, the servers write all these paths into one transaction. If the transaction is longer than the
+// servers' jute.maxbuffer (1 MiB) and as much extra, the servers can't read the transaction, and the ensemble neither
+// continues nor starts again (ZOOKEEPER-4306). So n must stay below the jute.maxbuffer of all servers. A znode counts
+// from before the create is sent until the znode or the session is known to be over. Znodes that the user creates
+// with [Client.Conn] are not counted, nor are the parents of contenders, which are not ephemeral.
 //
-// No more than 500 contenders of one client wait at a time with a znode on one path. Further contenders wait
-// inside the process, in the order of arrival, and get a znode as others are granted or leave. Their turn
-// counts from the znode: contenders of other clients may come first. If the free bytes don't suffice for another
-// contender, but do together with the bytes of the client's contenders on the same path, the new contender waits
-// in the same way. Otherwise the new contender fails with [ErrSessionFull] at once.
+// No more than 500 contenders of one client wait at a time with a znode on one path. Further contenders wait inside
+// the process, in the order of arrival, and get a znode as others are granted or leave. Their turn counts from the
+// znode, so contenders of other clients may be first. If the free bytes don't suffice for another contender, but do
+// together with the bytes of the client's contenders on the same path, the new contender waits in the same way.
+// Otherwise the new contender fails with [ErrSessionFull] at once.
 func WithMaxSessionBytes(n int) Option {
 	return func(cfg *config) error {
 		cfg.MaxBytes = n
@@ -163,26 +163,27 @@ func WithAuth(scheme string, credential []byte) Option {
 			return errors.New("auth: empty scheme")
 		}
 		if scheme == "digest" && !bytes.Contains(credential, []byte(":")) {
-			return errors.New(`auth: a digest credential is "user:password", and this one has no colon`)
+			return errors.New(`auth: a digest credential is "user:password", but this one has no colon`)
 		}
 		cfg.Auth = append(cfg.Auth, session.Auth{Scheme: scheme, Credential: bytes.Clone(credential)})
-		cfg.connectOnly = append(cfg.connectOnly, "WithAuth")
 		return nil
 	}
 }
 
-// WithTLS connects to the servers' secure client port. An empty ServerName is replaced by the name of the
-// dialled server, as given to Connect or returned by the host provider. So servers may share an address, behind
-// a proxy that distinguishes the servers by name. The functions in settings, such as VerifyConnection, run in
-// goroutines of the client, for each dial: a function that does not return, or panics, is a failed attempt to
-// connect.
+// WithTLS connects to the servers' secure client port. An empty ServerName is replaced by the name of the dialled
+// server, as given to Connect. So servers may share an address, behind a proxy that distinguishes the servers by name.
+// The functions in settings, such as VerifyConnection, run in goroutines of the client, for each dial. A function that
+// does not return, or panics, is a failed attempt to connect. VerifyConnection gets the server's name in ServerName,
+// also if the name is an IP address.
+//
+// Certificates on disk may be replaced while the client runs, as the example shows. GetClientCertificate reads the
+// client's at each connection, and VerifyConnection the authorities'.
 func WithTLS(settings *tls.Config) Option {
 	return func(cfg *config) error {
 		if settings == nil {
 			return errors.New("tls: nil config")
 		}
 		cfg.TLS = settings.Clone()
-		cfg.connectOnly = append(cfg.connectOnly, "WithTLS")
 		return nil
 	}
 }
@@ -196,24 +197,6 @@ func WithDialer(dial zk.Dialer) Option {
 			return errors.New("dialer: nil")
 		}
 		cfg.Dialer = dial
-		cfg.connectOnly = append(cfg.connectOnly, "WithDialer")
-		return nil
-	}
-}
-
-// WithHostProvider replaces the choice of the next server. The default takes the servers in random order, and
-// makes the first attempt after a loss at once. It resolves names again after each loss and in each round, in
-// parallel with the attempts: a silent name server delays nothing while an address is known, even if only an
-// earlier address. The context of Connect bounds Init of a host provider. Any other method that does not return
-// keeps the client from connecting, and delays Close by a sixth of the session timeout. With WithTLS a host
-// provider has to return names if the certificates of the servers are for names.
-func WithHostProvider(hosts zk.HostProvider) Option {
-	return func(cfg *config) error {
-		if hosts == nil {
-			return errors.New("host provider: nil")
-		}
-		cfg.Hosts = hosts
-		cfg.connectOnly = append(cfg.connectOnly, "WithHostProvider")
 		return nil
 	}
 }
@@ -245,8 +228,9 @@ func WithSlowWait(d time.Duration) Option {
 }
 
 // WithSlowHold sets the time after which a held lock or permit is logged at Warn, once for each acquisition: with
-// its path, its token, and the id of this client. The default is 0, which means never. WithSlowHold does not apply
-// to elections, whose terms may last for ever.
+// its path, its token, and the id of this client. The default is 0, which means never, except for a run of package
+// once: it is logged after the time of [WithSlowWait], because it keeps all hosts from the next occurrence.
+// WithSlowHold does not apply to elections, whose terms may last for ever.
 func WithSlowHold(d time.Duration) Option {
 	return func(cfg *config) error {
 		cfg.SlowHold = d
@@ -257,15 +241,14 @@ func WithSlowHold(d time.Duration) Option {
 	}
 }
 
-// WithLogger sets the logger of the client and its recipes. The default is slog.Default at the time of each
-// record. Each event has a single record; docs/operations.md lists all records. At Error: errors and panics of
-// the user's functions that no handler gets, and permanent refusals by a server. At Warn: losses, long waits,
-// and repeated failures. At Info: changes of the connection, and terms of leadership. A logger with
-// slog.DiscardHandler silences everything. The handler is called in the background, and never blocks the
-// client: while a call does not return, up to 1,024 records wait; any further records are dropped, and the next
-// written record has their number as records_dropped. After a negative answer of Enabled, the logger is asked
-// again about the level once a second at most. Neither session ids nor credentials are logged: a session's
-// password can be computed from the session's id.
+// WithLogger sets the logger of the client and its recipes. The default is slog.Default at the time of each record.
+// Each event has a single record; docs/operations.md lists all records. At Error: errors and panics of the user's
+// functions that no handler gets, and permanent refusals by a server. At Warn: losses, long waits, and repeated
+// failures. At Info: changes of the connection, and terms of leadership. A logger with slog.DiscardHandler silences
+// everything. The handler is called in the background, and never blocks the client. While a call does not return, up to
+// 1,024 records wait; any further records are dropped, and the next written record has their number as records_dropped.
+// After a negative answer of Enabled, the logger is asked again about the level once a second at most. Neither session
+// ids nor credentials are logged, because a session's password can be computed from its id.
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {
@@ -280,12 +263,12 @@ func WithLogger(logger *slog.Logger) Option {
 type ErrorPolicy int
 
 const (
-	// SessionErrorPolicy is the default. A lease ends when its session has expired, or when the last proof of
-	// life is too old. A lost connection alone ends nothing.
+	// SessionErrorPolicy is the default. A lease ends when its session expires, or when the last proof of life is too
+	// old. A lost connection alone ends nothing.
 	SessionErrorPolicy ErrorPolicy = iota
-	// StandardErrorPolicy is Curator's default: a lost connection ends a lease too. As in Curator, the znode
-	// of a latch's term stays, and the latch leads again on the same znode after the reconnect. A lock has to
-	// be acquired again, and a selector joins again at the tail.
+	// StandardErrorPolicy is Curator's default. A lost connection ends a lease too. As in Curator, the znode of a
+	// latch's term remains, and the latch leads again on the same znode after the reconnect. A lock has to be acquired
+	// again, and a selector joins again at the tail.
 	StandardErrorPolicy
 )
 

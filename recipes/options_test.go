@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	require.Nil(t, cfg.Logger, "slog.Default(), when something is logged")
 	require.False(t, cfg.SuspendEnds, "SessionErrorPolicy")
 	require.Empty(t, cfg.namespace)
-	require.Zero(t, cfg.SessionTimeout, "30 s with Connect, unknown with NewClient")
+	require.Equal(t, 30*time.Second, cfg.SessionTimeout)
 }
 
 func TestOptionsRefuseBadInput(t *testing.T) {
@@ -42,10 +42,9 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 		"y: negative field":            WithRetryPolicy(RetryPolicy{MaxInterval: -1}),
 		"acl: empty":                   WithACL(),
 		"auth: empty scheme":           WithAuth("", []byte("x")),
-		"and this one has no colon":    WithAuth("digest", []byte("secret")),
+		"but this one has no colon":    WithAuth("digest", []byte("secret")),
 		"tls: nil":                     WithTLS(nil),
 		"dialer: nil":                  WithDialer(nil),
-		"host provider: nil":           WithHostProvider(nil),
 		"logger: nil":                  WithLogger(nil),
 		"error policy: unknown value":  WithErrorPolicy(7),
 		"id: empty":                    WithID(""),
@@ -63,7 +62,7 @@ func TestOptionsRefuseBadInput(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "recipes: connect localhost: ")
 		require.ErrorIs(t, err, ErrInvalidArgument)
-		_, err = NewClient(new(zk.Conn), make(chan zk.Event), opt)
+		_, err = Open([]string{"localhost"}, opt)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -88,8 +87,8 @@ func TestConnectRefusesBadServers(t *testing.T) {
 		{[]string{"a", ""}, "server 2 of 2 is empty"},
 		{[]string{"a:1,,b:1"}, "server 2 of 3 is empty"},
 		{[]string{"a:1,"}, "server 2 of 2 is empty"},
-		{[]string{"a/x", "b"}, `is not behind the last server: all servers have the same chroot, once, at the end, as in "host1,host2/app"; or use WithNamespace`},
-		{[]string{"a/x,b/x"}, "is not behind the last server"},
+		{[]string{"a/x", "b"}, `does not follow the last server: give one chroot for all servers, at the end, as in "host1,host2/app"; or use WithNamespace`},
+		{[]string{"a/x,b/x"}, "does not follow the last server"},
 		{[]string{"a//x"}, `chroot: invalid path "//x": empty segment`},
 		{[]string{"a/x/"}, `chroot: invalid path "/x/": trailing slash`},
 		{[]string{"a/zookeeper"}, "reserved for the server"},
@@ -161,24 +160,6 @@ func TestConnectErrorsShowNoPassword(t *testing.T) {
 		require.ErrorContains(t, err, "@zk", "%q", servers)
 		require.NotContains(t, err.Error(), "secret", "%q", servers)
 	}
-}
-
-func TestNewClientRefusesWhatItCantHonour(t *testing.T) {
-	for name, opt := range map[string]Option{
-		"WithConnectTimeout": WithConnectTimeout(time.Second),
-		"WithAuth":           WithAuth("digest", []byte("a:b")),
-		"WithTLS":            WithTLS(&tls.Config{MinVersion: tls.VersionTLS13}),
-		"WithDialer":         WithDialer(noDial),
-		"WithHostProvider":   WithHostProvider(zk.NewDNSHostProvider()),
-	} {
-		_, err := NewClient(new(zk.Conn), make(chan zk.Event), opt)
-		require.ErrorContains(t, err, name+": only for Connect")
-	}
-	_, err := NewClient(nil, make(chan zk.Event))
-	require.ErrorContains(t, err, "must not be nil")
-	require.ErrorIs(t, err, ErrInvalidArgument)
-	_, err = NewClient(new(zk.Conn), nil)
-	require.ErrorContains(t, err, "must not be nil")
 }
 
 func TestNamespaceForms(t *testing.T) {

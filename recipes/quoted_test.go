@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Names and ids that other programs have chosen are quoted in errors if they can't be printed.
+// Names and ids chosen by other programs are quoted in errors if they can't be printed.
 func TestErrorsQuoteWhatCantBePrinted(t *testing.T) {
 	err := &recipes.WaitError{
 		Position: 2, Holder: recipes.Participant{ID: "web\n3", Path: "/locks/a\u202e/lock-0000000000"}, Err: context.Canceled,

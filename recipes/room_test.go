@@ -15,10 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// places is how many contenders of one client wait with a znode on one path.
+// places is the number of contenders of one client that wait with a znode on one path.
 const places = 500
 
-// crowd starts acquisitions one after the other, and tells in which order they are granted.
+// crowd starts acquisitions one after the other, and reports the order of the grants.
 type crowd struct {
 	*bubble.Bubble
 	granted chan grant
@@ -26,14 +26,14 @@ type crowd struct {
 }
 
 type grant struct {
-	number int // in the order in which they came
+	number int // in the order of arrival
 	lease  *recipes.Lease
 	err    error
 }
 
 func newCrowd(b *bubble.Bubble) *crowd { return &crowd{Bubble: b, granted: make(chan grant, 10_000)} }
 
-// start starts n acquisitions. Those beyond the places come one after the other.
+// start starts n acquisitions. Those beyond the places start one after the other.
 func (c *crowd) start(ctx context.Context, n int, acquire func(context.Context) (*recipes.Lease, error)) {
 	for range n {
 		number := c.count
@@ -57,8 +57,8 @@ func (c *crowd) next() grant {
 	}
 }
 
-// Those beyond the places wait without a znode, and are granted in the order in which they came. TryAcquire, Participants and the
-// contexts mean what they mean otherwise.
+// Callers beyond the places wait without a znode, and are granted in order of arrival. TryAcquire, Participants and the
+// contexts work as usual.
 func TestWaitersBeyondThePlaces(t *testing.T) {
 	early := places + testkit.Shorter(places+50, 50)
 	bubble.Run(t, func(b *bubble.Bubble) {
@@ -107,7 +107,8 @@ func TestWaitersBeyondThePlaces(t *testing.T) {
 	})
 }
 
-// A session that ends while some wait without a znode costs nobody the turn, and those who had a znode stay ahead.
+// A session that ends while callers wait without a znode costs none of them the turn, and callers that had a znode
+// stay ahead.
 func TestSessionLostWithWaitersBeyondThePlaces(t *testing.T) {
 	many := places + testkit.Shorter(200, 50)
 	bubble.Run(t, func(b *bubble.Bubble) {
@@ -150,8 +151,8 @@ func TestCloseWithWaitersBeyondThePlaces(t *testing.T) {
 	})
 }
 
-// Readers that hold take no places: any number of them hold together. Readers that wait behind a writer fill the places. The
-// writer that comes behind them keeps its position, and so do the readers behind it.
+// Readers that hold take no places, so any number of them hold together. Readers that wait behind a writer fill the places.
+// The writer behind them keeps its position, and so do the readers behind the writer.
 func TestReadersBeyondThePlaces(t *testing.T) {
 	many := places + testkit.Shorter(300, 50)
 	bubble.Run(t, func(b *bubble.Bubble) {
@@ -189,8 +190,8 @@ func TestReadersBeyondThePlaces(t *testing.T) {
 	})
 }
 
-// Where the bytes of the session are used up, whoever comes on a path of the session's waits, and whoever comes on another path is
-// refused. A holder that acquires another lock does not wait for those that wait for it.
+// If the bytes of the session are used up, a caller on a path in use waits, and a caller on another path is refused. A holder
+// that acquires another lock does not wait for callers that wait for this holder.
 func TestWaitersInAFullSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		const paths, each = 4, 50

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// annsServer is an ensemble that demands a login, with one user.
+// annsServer is an ensemble that requires a login, with one user.
 func annsServer(t *testing.T, opts ...zktest.Option) *zktest.Server {
 	t.Helper()
 	return zktest.NewServer(t, append(opts, zktest.WithSASL(map[string]string{"ann": "secret"}), zktest.WithSASLRequired())...)
@@ -46,7 +47,8 @@ func acquireAt(t *testing.T, client *recipes.Client, path string) *recipes.Lease
 	return lease
 }
 
-// The login precedes every other request, on each connection: the server refuses the others before. A lease outlives 20 reconnects.
+// The login precedes every other request, on each connection, because the server refuses requests before it. A lease survives
+// 20 reconnects.
 func TestSASLLoginOnEachConnection(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := annsServer(t, zktest.WithServers(2))
@@ -92,7 +94,7 @@ func TestSASLRefusals(t *testing.T) {
 			"SASL login: login refused by the server: wrong user or password",
 		},
 		"unknown user":       {[]zktest.Option{zktest.WithSASL(map[string]string{"bob": "Wr0ng"})}, wrong, "wrong user or password"},
-		"server without one": {nil, wrong, "login refused: the server has no login over SASL: its JAAS configuration has no section Server"},
+		"server without one": {nil, wrong, "login refused: the server offers no SASL login: its JAAS configuration has no Server section"},
 		"several servers":    {[]zktest.Option{zktest.WithSASL(map[string]string{"ann": "secret"}), zktest.WithServers(3)}, wrong, "wrong user or password"},
 		"mechanism":          {[]zktest.Option{zktest.WithSASL(map[string]string{"ann": "secret"})}, recipes.WithSASL(expired{}), "login refused: the ticket has expired"},
 	} {
@@ -110,7 +112,7 @@ func TestSASLRefusals(t *testing.T) {
 	}
 }
 
-// expired is a mechanism whose ticket has expired.
+// expired is a mechanism with an expired ticket.
 type expired struct{}
 
 func (expired) Begin(context.Context, string) (recipes.SASLLogin, error) {
@@ -167,7 +169,7 @@ func TestSASLSilenceInLogin(t *testing.T) {
 	}
 }
 
-// With one server that never answers, Connect ends with its time and says what is missing.
+// With a single server that never answers, Connect ends at its timeout and says what is missing.
 func TestSASLWithoutAnswer(t *testing.T) {
 	for lost, want := range map[zktest.Loss]string{
 		zktest.NoAnswer:  "SASL login: the server does not answer",
@@ -210,11 +212,55 @@ func TestSASLHangUpAfterThePassword(t *testing.T) {
 		messages, limit = 0, 1000
 		_, err = connectAs(t, server, recipes.WithSASL(recipes.DigestMD5("ann", "secret")))
 		require.ErrorIs(t, err, recipes.ErrLoginRefused)
-		require.ErrorContains(t, err, "no answer but a hang-up: wrong user or password")
+		require.ErrorContains(t, err, "the server closed the connection without an answer: wrong user or password")
+
+		var log records
+		client, err := recipes.Open(server.Addrs(), recipes.WithDialer(server.Dialer()), recipes.WithSASL(recipes.DigestMD5("ann", "secret")), recordsIn(&log))
+		require.NoError(t, err)
+		requests := server.Observe()
+		defer requests.Stop()
+		time.Sleep(10 * time.Minute) //nolint:forbidigo // virtual time
+		require.Equal(t, 1, strings.Count(log.String(), `level=ERROR msg="every server refuses the client"`))
+		require.Less(t, requests.Count(zktest.OpConnect), 90, "one each ten seconds")
+		require.NoError(t, client.Close())
 	})
 }
 
-// A password that is changed under a client is told once, and a corrected one ends the matter. Meanwhile the servers are spared.
+// Starting servers hang up in the middle of logins. Connect waits for them, even if one of the names is refused permanently.
+func TestSASLHangUpsOfServersThatStart(t *testing.T) {
+	for _, refused := range []int{0, 1} {
+		testkit.Bubble(t, func(t *testing.T) {
+			server := annsServer(t, zktest.WithServers(3))
+			startedAt := time.Now().Add(7 * time.Second)
+			defer server.Inject(func(r zktest.Request) (f zktest.Fault) {
+				if r.Op == zktest.OpSASL && time.Now().Before(startedAt) {
+					f.Lost = zktest.RequestLost
+				}
+				return f
+			})()
+			client, err := connectAs(t, server, recipes.WithSASL(refusing{recipes.DigestMD5("ann", "secret"), server.Addrs()[:refused]}))
+			require.NoError(t, err)
+			require.NoError(t, acquireAt(t, client, "/locks/a").Release())
+		})
+	}
+}
+
+// refusing is a mechanism that has no ticket for some servers.
+type refusing struct {
+	recipes.SASLMechanism
+
+	servers []string
+}
+
+func (r refusing) Begin(ctx context.Context, server string) (recipes.SASLLogin, error) {
+	if slices.Contains(r.servers, server) {
+		return nil, fmt.Errorf("%w: no ticket for %s", recipes.ErrLoginRefused, server)
+	}
+	return r.SASLMechanism.Begin(ctx, server)
+}
+
+// A password that changes under a client is reported once, and a correction resolves the problem. Meanwhile the servers are
+// spared.
 func TestSASLPasswordChanges(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := annsServer(t)
@@ -246,7 +292,8 @@ func TestSASLPasswordChanges(t *testing.T) {
 	})
 }
 
-// Open has no caller to tell: the log has the refusal, and the lock fails with it after an operation timeout.
+// Open has no caller to return an error to. The log has the refusal, and the lock fails with it after an operation
+// timeout.
 func TestSASLRefusalAfterOpen(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := annsServer(t)
@@ -286,7 +333,7 @@ func TestSASLMechanismMisbehaves(t *testing.T) {
 		require.ErrorContains(t, err, "SASL login: panic: oops")
 		require.Contains(t, log.String(), `msg="panic in a callback"`)
 	})
-	// One that ignores its context: the client goes on without it, and Close says so.
+	// The client continues without a mechanism that ignores its context, and Close says so.
 	testkit.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		beganAt := time.Now()
@@ -310,21 +357,19 @@ func TestSASLRefusesBadInput(t *testing.T) {
 		"sasl: nil mechanism":                 {recipes.WithSASL(nil)},
 		"sasl: DigestMD5: empty user":         {recipes.WithSASL(recipes.DigestMD5("", "secret"))},
 		"sasl: DigestMD5: empty password":     {recipes.WithSASL(recipes.DigestMD5("ann", ""))},
-		"sasl: given twice, and a connection": {recipes.WithSASL(recipes.DigestMD5("ann", "secret")), recipes.WithSASL(recipes.DigestMD5("bob", "secret"))},
+		"sasl: given twice, but a connection": {recipes.WithSASL(recipes.DigestMD5("ann", "secret")), recipes.WithSASL(recipes.DigestMD5("bob", "secret"))},
 	} {
 		_, err := recipes.Connect(t.Context(), []string{"localhost"}, opts...)
 		require.ErrorIs(t, err, recipes.ErrInvalidArgument)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
 	}
-	_, err := recipes.NewClient(new(zk.Conn), make(chan zk.Event), recipes.WithSASL(recipes.DigestMD5("ann", "secret")))
-	require.ErrorContains(t, err, "WithSASL: only for Connect")
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		require.NotContains(t, fmt.Sprintf(verb, recipes.DigestMD5("ann", "secret")), "secret")
 	}
 }
 
-// A server that hangs up in the middle of a login has accepted the session before: it has not forgotten the session.
+// A server that hangs up in the middle of a login accepted the session before, so it knows the session.
 func TestSASLHangUpIsNoForgottenSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		server := annsServer(t)
@@ -346,7 +391,7 @@ func TestSASLHangUpIsNoForgottenSession(t *testing.T) {
 	})
 }
 
-// The server has to prove that it knows the password. One that lets everybody in is refused.
+// The server has to prove that it knows the password. A server that accepts any password is refused.
 func TestSASLServerProvesThePassword(t *testing.T) {
 	login, err := recipes.DigestMD5("ann", "secret").Begin(t.Context(), "zk1:2181")
 	require.NoError(t, err)

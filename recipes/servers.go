@@ -18,7 +18,7 @@ func (cfg *config) setServers(given []string) error {
 	if err != nil {
 		return err
 	}
-	cfg.Servers, cfg.namespace = servers, chroot+cfg.namespace
+	cfg.Servers, cfg.Chroot, cfg.namespace = servers, chroot, chroot+cfg.namespace
 	return nil
 }
 
@@ -30,7 +30,7 @@ func parseServers(given []string) (servers []string, chroot string, err error) {
 		return nil, "", errors.New("no servers given")
 	}
 	if strings.Contains(text, "@") { // not shown: it may be a password
-		return nil, "", errors.New("a server has an @ in it: give credentials with WithAuth or WithSASL, and each server as host:port")
+		return nil, "", errors.New("a server contains an @: give credentials with WithAuth or WithSASL, and each server as host:port")
 	}
 	if scheme, _, isURL := strings.Cut(text, "://"); isURL {
 		return nil, "", fmt.Errorf("%q is a URL: give each server as host:port, without %s://", text, scheme)
@@ -58,7 +58,7 @@ func parseServers(given []string) (servers []string, chroot string, err error) {
 func splitChroot(text string, at int) (servers, chroot string, err error) {
 	servers, chroot = text[:at], strings.TrimRight(text[at:], " \t\r\n")
 	if strings.Contains(chroot, ",") {
-		return "", "", fmt.Errorf("the path in %q is not behind the last server: all servers have the same chroot, once, at the end, as in \"host1,host2/app\"; or use WithNamespace", text)
+		return "", "", fmt.Errorf("the path in %q does not follow the last server: give one chroot for all servers, at the end, as in \"host1,host2/app\"; or use WithNamespace", text)
 	}
 	if err := zkutil.ValidatePath(chroot); err != nil {
 		return "", "", fmt.Errorf("chroot: %w", err)

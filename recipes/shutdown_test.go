@@ -7,20 +7,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
-	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
-	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 const operationTimeout = 10 * time.Second // of the clients, by default
@@ -81,7 +77,7 @@ func TestSilentServersAreWaitedForOnce(t *testing.T) {
 	})
 }
 
-// The budget of a client is none of another one's, and a deletion that the server confirms gives the next one all of it.
+// The budgets of clients are separate, and a confirmed deletion makes the whole budget available to the next one.
 func TestDeletionsThatSucceedDoNotShortenTheNextWait(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled(recipes.WithSessionTimeout(time.Minute))
@@ -150,7 +146,7 @@ func stubbornLeader(b *bubble.Bubble, client *recipes.Client) (successor *latch.
 	return successor, func() { close(done) }
 }
 
-// Work that does not return: Shutdown returns with its context, and names the work. The znode stays, and the session with it, until
+// With work that does not return, Shutdown returns with its context, and names the work. The znode and the session stay until
 // the work returns.
 func TestShutdownOfALeaderWhoseWorkDoesNotReturn(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
@@ -166,7 +162,7 @@ func TestShutdownOfALeaderWhoseWorkDoesNotReturn(t *testing.T) {
 		require.ErrorIs(b, err, recipes.ErrStepDownGrace)
 		require.ErrorIs(b, err, context.DeadlineExceeded)
 		require.ErrorIs(b, err, cause)
-		require.ErrorContains(b, err, "recipes: shutdown: step-down: the leader's function is still running (selector /services/billing)")
+		require.ErrorContains(b, err, "recipes: shutdown: work is still running (selector /services/billing)")
 		require.ErrorIs(b, context.Cause(lease.Context()), recipes.ErrClosed)
 		require.Empty(b, b.Srv.Children("/locks/a"), "what nobody works under is deleted")
 
@@ -201,7 +197,7 @@ func TestShutdownRefusesNewAcquisitions(t *testing.T) {
 	})
 }
 
-// A context that is over bounds the wait to nothing. The end goes on, and a later call waits for it.
+// A context that is over reduces the wait to nothing. The shutdown continues, and a later call waits for it.
 func TestShutdownWithAContextThatIsOver(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
@@ -219,7 +215,7 @@ func TestShutdownWithAContextThatIsOver(t *testing.T) {
 	})
 }
 
-// Inside a term, Shutdown only asks: it would wait for its caller otherwise.
+// Inside a term, Shutdown only requests the shutdown, because it would otherwise wait for its caller.
 func TestShutdownInsideATerm(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
@@ -280,101 +276,75 @@ func TestShutdownBesideClose(t *testing.T) {
 	})
 }
 
-// adoptClient returns a client of a connection that it does not own.
-func adoptClient(b *bubble.Bubble, opts ...recipes.Option) (*recipes.Client, *zk.Conn) {
-	b.Helper()
-	conn, events, err := zk.Connect([]string{b.Srv.Addr()}, testclient.SessionTimeout, zk.WithDialer(b.Srv.Dialer()), zk.WithLogger(testkit.Quiet{}))
-	require.NoError(b, err)
-	b.Cleanup(conn.Close)
-	client, err := recipes.NewClient(conn, events, append([]recipes.Option{recipes.WithSessionTimeout(testclient.SessionTimeout)}, opts...)...)
-	require.NoError(b, err)
-	return client, conn
-}
-
-// An outage that outlasts Close of an adopted client, whose session lives on: Close returns an error and writes a record, and the deletion
-// goes on as long as the connection does.
-func TestCloseOfAnAdoptedClientInAnOutage(t *testing.T) {
-	for name, end := range map[string]func(*recipes.Client) error{
-		"close":    (*recipes.Client).Close,
-		"shutdown": func(c *recipes.Client) error { return c.Shutdown(context.Background()) },
+// The quorum is slow. Shutdown waits until the deletions and the end of the session are confirmed, unless its context ends before or
+// Close is called.
+func TestShutdownWithSlowCommits(t *testing.T) {
+	const commit = 7 * time.Second / 2
+	for name, test := range map[string]struct {
+		limit, closeAt time.Duration // 0: no call of Close
+		took, slack    time.Duration // the close may wait for the answer to the deletion, or be sent behind it
+		err            error
+	}{
+		"shutdown":               {limit: time.Minute, took: 3 * commit / 2, slack: commit / 2},
+		"bounded by its context": {limit: 3 * time.Second, took: 3 * time.Second, err: recipes.ErrNodeNotDeleted},
+		"hurried by Close":       {limit: time.Minute, closeAt: 3 * time.Second, took: 3 * time.Second, slack: 2 * time.Second, err: recipes.ErrNodeNotDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(b *bubble.Bubble) {
-				log := &testkit.Log{}
-				client, conn := adoptClient(b, recipes.WithLogger(log.Logger(slog.LevelWarn)))
-				lease := acquire(b, client, "/locks/a")
-				b.Srv.SetSessionTimeouts(time.Minute, time.Minute)
-				over := b.Outage()
-				log.Take()
+				client := b.Troubled(recipes.WithSessionTimeout(12 * time.Second))
+				acquire(b, client, "/locks/a")
+				b.Srv.SlowCommits(commit)
+				if test.closeAt > 0 {
+					time.AfterFunc(test.closeAt, func() { _ = client.Close() }) // joined by the Close of the bubble
+				}
+				ctx, cancel := context.WithTimeout(b.Context(), test.limit)
+				defer cancel()
 				start := time.Now()
-				err := end(client)
-				require.Equal(b, operationTimeout, time.Since(start))
-				require.ErrorIs(b, err, recipes.ErrNodeNotDeleted)
-				require.ErrorContains(b, err, lease.Path())
-				bubble.Pass(0)
-				require.Contains(b, strings.Join(log.Take(), "\n"), "closed with znodes left: their deletion goes on")
-				require.Equal(b, err, end(client))
-
-				bubble.Pass(time.Second)
-				over()
-				bubble.Pass(5 * time.Second)
-				require.Equal(b, zk.StateHasSession, conn.State(), "the connection is the user's")
-				require.Empty(b, b.Srv.Children("/locks/a"), "the deletion went on")
-				require.NoError(b, end(client))
+				require.ErrorIs(b, client.Shutdown(ctx), test.err)
+				require.WithinDuration(b, start.Add(test.took), time.Now(), test.slack)
+				if test.err == nil {
+					require.Empty(b, b.Srv.Sessions())
+				}
 			})
 		})
 	}
 }
 
-// A create whose answer was lost may have made a znode, which Close of an adopted client must not forget either.
-func TestCloseOfAnAdoptedClientAfterALostCreate(t *testing.T) {
+// A create is in flight when the shutdown begins, and the quorum is slow. Shutdown waits for that answer too, because the session is closed
+// over the same connection.
+func TestShutdownDuringASlowCreate(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		client, _ := adoptClient(b)
+		client := b.Troubled(recipes.WithSessionTimeout(12 * time.Second))
 		b.Release(acquire(b, client, "/locks/a"))
-		b.Srv.SetSessionTimeouts(time.Minute, time.Minute)
-		b.Srv.DropAnswer(zktest.OpCreate, 1)
+		const commit = 5 * time.Second
+		b.Srv.SlowCommits(commit)
 		m, err := mutex.New(client, "/locks/a")
 		require.NoError(b, err)
-		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		acquired := make(chan error, 1)
+		go func() { // joined below
+			_, err := m.Acquire(b.Context())
+			acquired <- err
+		}()
+		bubble.Pass(time.Second)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 		defer cancel()
-		_, err = m.Acquire(ctx)
-		require.ErrorIs(b, err, context.DeadlineExceeded)
-		require.Len(b, b.Srv.Children("/locks/a"), 1)
-		over, start := b.Outage(), time.Now()
-		err = client.Close()
-		require.Equal(b, operationTimeout, time.Since(start))
-		require.ErrorIs(b, err, recipes.ErrNodeNotDeleted)
-		require.ErrorContains(b, err, "/locks/a/_c_")
-		over()
-		bubble.Pass(10 * time.Second)
-		require.Empty(b, b.Srv.Children("/locks/a"))
-		require.NoError(b, client.Close())
-	})
-}
-
-// Without a server, the user closes the adopted connection: then the deletions end, and no goroutine is left.
-func TestEndOfAnAdoptedConnectionEndsTheDeletions(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client, conn := adoptClient(b)
-		acquire(b, client, "/locks/a")
-		b.Outage()
-		require.ErrorIs(b, client.Close(), recipes.ErrNodeNotDeleted)
-		conn.Close()
-		synctest.Wait()
-		require.NoError(b, client.Close())
-	})
-}
-
-// A user closes the connection before the client: Close has nothing to wait for.
-func TestCloseAfterTheEndOfAnAdoptedConnection(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		client, conn := adoptClient(b)
-		lease := acquire(b, client, "/locks/a")
-		conn.Close()
-		require.Error(b, b.Cause(lease))
 		start := time.Now()
-		require.NoError(b, client.Close())
-		require.Equal(b, start, time.Now())
-		require.Empty(b, b.Srv.Children("/locks/a"))
+		require.NoError(b, client.Shutdown(ctx))
+		require.LessOrEqual(b, time.Since(start), 2*commit)
+		require.ErrorIs(b, <-acquired, recipes.ErrClosed)
+		require.Empty(b, b.Srv.Sessions())
+	})
+}
+
+// The server is silent after the request to close the session: Shutdown ends with the connection, not with its context.
+func TestShutdownOfASilentServer(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Troubled(recipes.WithSessionTimeout(30 * time.Second))
+		acquire(b, client, "/locks/a")
+		b.Srv.Freeze(b.Srv.Addrs()...)
+		start := time.Now()
+		require.ErrorIs(b, client.Shutdown(context.Background()), recipes.ErrNodeNotDeleted)
+		require.Less(b, time.Since(start), 25*time.Second, "two thirds of the session timeout, and the waits of Close")
+		b.Srv.Heal()
 	})
 }

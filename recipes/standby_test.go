@@ -48,8 +48,8 @@ var standBys = map[string]standBy{
 	},
 }
 
-// Of a hundred clients one holds, and 99 stand by. Those write a twentieth of a transaction in a session timeout at the most,
-// counted at the server, however long that goes on.
+// Of a hundred clients one holds, and 99 stand by. These write a twentieth of a transaction per session timeout at most,
+// counted at the server, for any length of time.
 func TestStandbysCostNoCommits(t *testing.T) {
 	const timeouts = 20
 	clients, rounds := testkit.Shorter(100, 25), testkit.Shorter(2, 1)

@@ -5,19 +5,18 @@ import (
 	"errors"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
 // Trace has the functions to call on events in a client and its recipes: for metrics and spans. Pass a Trace to
 // [WithTrace]. Each function may be nil. Later versions may add functions to Trace, and fields to the argument
 // types, so use field names in composite literals.
 //
-// Each recipe calls AcquireStart and AcquireEnd once for each acquisition, re-entries and failures included.
-// Each AcquireEnd without an error is followed by one LeaseEnd. AcquireN of a semaphore is one acquisition: its
-// LeaseEnd comes when the last of the permits has ended. A multilock has no calls of its own, but the locks in
-// the multilock do. For a latch or a selector, an acquisition begins on joining the election, and a lease is a
-// term. An acquisition of a latch or a selector that continues in another session is still the same
-// acquisition.
+// Each recipe calls AcquireStart and AcquireEnd once for each acquisition, re-entries and failures included. Each
+// AcquireEnd without an error is followed by one LeaseEnd. AcquireN of a semaphore is one acquisition, with one
+// LeaseEnd at the end of its last permit. A multilock has no calls of its own, but the locks in the multilock do. For a
+// latch or a selector, an acquisition begins on joining the election, and a lease is a term. An acquisition of a latch
+// or a selector that continues in another session is still the same acquisition.
 //
 // The functions run under no lock, and may be called concurrently. AcquireStart and AcquireEnd are called
 // before Acquire continues or returns, and LeaseEnd of a released lease before Release returns, so the
@@ -32,18 +31,20 @@ type Trace struct {
 	// The acquisition itself does not use the returned context. If AcquireStart is nil, panics or returns nil,
 	// AcquireEnd and LeaseEnd get the caller's context.
 	AcquireStart func(ctx context.Context, e AcquireStart) context.Context
-	// AcquireEnd is called when the acquisition has succeeded or failed.
+	// AcquireEnd is called when the acquisition succeeds or fails.
 	AcquireEnd func(ctx context.Context, e AcquireEnd)
-	// LeaseEnd is called when a lease has ended: right after its own context.
+	// LeaseEnd is called right after the end of a lease's context.
 	LeaseEnd func(ctx context.Context, e LeaseEnd)
-	// StateChange is called for each change of the connection's state, as reported by Client.Subscribe. Unlike
-	// with Subscribe, no change is left out, unless a function does not return: see above.
+	// StateChange is called for each change of the connection's state, as reported by Client.Subscribe. Unlike with
+	// Subscribe, no change is left out, unless a function does not return (see above).
 	StateChange func(e StateChange)
 }
 
 // AcquireStart is the argument of [Trace].AcquireStart.
 type AcquireStart struct {
-	// Recipe is "mutex", "read lock", "write lock", "semaphore", "semaphore mutex", "latch" or "selector".
+	// Recipe is one of these words, which the log, metrics and errors use too: "mutex", "read-lock", "write-lock",
+	// "semaphore", "semaphore-mutex", "latch", "selector" or "once". The list is closed. Only a new recipe adds a word.
+	// The kinds of package inspect are the same words, as far as znodes show the recipe.
 	Recipe string
 	// Name is the name set by the recipe's WithName, and empty without WithName.
 	Name string
@@ -68,7 +69,7 @@ type AcquireEnd struct {
 	// Token is the fencing token of the lease, for several permits the token of the first, and 0 after an
 	// error.
 	Token int64
-	// Permits is the number of permits that an AcquireN of two or more has got, and otherwise 0.
+	// Permits is the number of permits that an AcquireN of two or more got, and otherwise 0.
 	Permits int
 	// Err is the error returned to the caller, and nil after a success. When an election was left, Err is the
 	// reason.
@@ -102,7 +103,7 @@ type StateChange struct {
 	Server string
 	// LostServer is, with Reconnected, the server whose connection was lost before, and otherwise empty.
 	LostServer string
-	// NewSession is true with Connected, and with Reconnected if the servers have ended the session before.
+	// NewSession is true with Connected, and with Reconnected if the servers ended the session before.
 	NewSession bool
 	// Err is the reason for the loss of the connection or the session, and nil with other states.
 	Err error
@@ -110,37 +111,46 @@ type StateChange struct {
 
 // WithTrace adds functions to call on events. WithTrace may be given several times: then the functions of each
 // Trace are called, in the order given.
-func WithTrace(trace *Trace) Option {
+func WithTrace(t *Trace) Option {
 	return func(cfg *config) error {
-		if trace == nil {
+		if t == nil {
 			return errors.New("trace: nil")
 		}
-		cfg.Traces = append(cfg.Traces, trace.forSession())
+		cfg.Traces = append(cfg.Traces, t.hooks())
 		return nil
 	}
 }
 
-// forSession returns the same functions with the types of package session.
-func (t *Trace) forSession() *session.Trace {
+// hooks returns the same functions with the types of the engine.
+func (t *Trace) hooks() *trace.Hooks {
 	own := *t
-	s := &session.Trace{}
+	h := &trace.Hooks{}
 	if own.AcquireStart != nil {
-		s.AcquireStart = func(ctx context.Context, e session.AcquireStart) context.Context {
-			return own.AcquireStart(ctx, AcquireStart(e))
+		h.AcquireStart = func(ctx context.Context, s trace.Subject) context.Context {
+			return own.AcquireStart(ctx, AcquireStart(s))
 		}
 	}
 	if own.AcquireEnd != nil {
-		s.AcquireEnd = func(ctx context.Context, e session.AcquireEnd) { own.AcquireEnd(ctx, AcquireEnd(e)) }
+		h.AcquireEnd = func(ctx context.Context, e trace.End) {
+			own.AcquireEnd(ctx, AcquireEnd{
+				Recipe: e.Recipe, Name: e.Name, Path: e.Path, Try: e.Try, Reentrant: e.Reentrant, Ahead: e.Ahead, Waited: e.Waited,
+				Token: e.Token, Permits: e.Permits, Err: e.Err,
+			})
+		}
 	}
 	if own.LeaseEnd != nil {
-		s.LeaseEnd = func(ctx context.Context, e session.LeaseEnd) { own.LeaseEnd(ctx, LeaseEnd(e)) }
+		h.LeaseEnd = func(ctx context.Context, e trace.End) {
+			own.LeaseEnd(ctx, LeaseEnd{
+				Recipe: e.Recipe, Name: e.Name, Path: e.Path, Held: e.Held, Token: e.Token, Permits: e.Permits, Cause: e.Err,
+			})
+		}
 	}
 	if own.StateChange != nil {
-		s.StateChange = func(e session.StateChange) {
+		h.StateChange = func(e trace.StateChange) {
 			own.StateChange(StateChange{
 				From: ConnectionState(e.From), To: ConnectionState(e.To), Server: e.Server, LostServer: e.LostServer, NewSession: e.NewSession, Err: e.Err,
 			})
 		}
 	}
-	return s
+	return h
 }

@@ -3,12 +3,13 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
@@ -16,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// place is an ensemble of three servers with a client that tracks it, which knows the first alone, and holds a lock.
+// place is an ensemble of three servers with a client that tracks it, knows only the first server, and holds a lock.
 type place struct {
 	*zktest.Server
 	t      *testing.T
@@ -30,10 +31,10 @@ type place struct {
 func tracked(t *testing.T, test func(p *place), opts ...recipes.Option) {
 	t.Helper()
 	testkit.Bubble(t, func(t *testing.T) {
-		p := &place{Server: zktest.NewServer(t, zktest.WithServers(3)), t: t}
-		p.a = p.Addrs()
+		p := &place{Server: zktest.NewServer(t, zktest.WithServers(5)), t: t}
+		p.a = p.Addrs()[:3] // the others keep the quorum while the test stops some
 		all := append([]recipes.Option{
-			recipes.WithDialer(p.Dialer()), recipes.WithSessionTimeout(6 * time.Second), recipes.WithEnsembleTracking(), recordsIn(&p.log),
+			recipes.WithDialer(p.dial), recipes.WithSessionTimeout(6 * time.Second), recipes.WithEnsembleTracking(), recordsIn(&p.log),
 		}, opts...)
 		client, err := recipes.Connect(t.Context(), p.a[:1], all...)
 		require.NoError(t, err)
@@ -44,6 +45,15 @@ func tracked(t *testing.T, test func(p *place), opts ...recipes.Option) {
 		require.NoError(t, client.Close())
 		p.RequireIdle(t)
 	})
+}
+
+// dial reaches the servers of the ensemble. Addresses of another network are silent.
+func (p *place) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if strings.HasPrefix(address, "10.") {
+		time.Sleep(timeout) //nolint:forbidigo // virtual time
+		return nil, os.ErrDeadlineExceeded
+	}
+	return p.Dialer()(network, address, timeout)
 }
 
 // configure sets the configuration, as reconfig does.
@@ -75,7 +85,7 @@ func (p *place) recordsOf(text string) int {
 	return strings.Count(p.log.String(), text)
 }
 
-// A server that joins is used (CURATOR-266), without a reconnect before that is due.
+// The client uses a new server (CURATOR-266), without an early reconnect.
 func TestTrackingUsesServersThatJoin(t *testing.T) {
 	tracked(t, func(p *place) {
 		p.configure(p.a...)
@@ -104,7 +114,7 @@ func TestTrackingLeavesServersThatLeave(t *testing.T) {
 		p.configure(p.a[1:]...)
 		require.Contains(p.t, p.a[1:], p.connectedTo())
 		require.Equal(p.t, session, p.client.Conn().SessionID())
-		require.Equal(p.t, 1, p.recordsOf(`msg="leaving a server that has left the ensemble"`))
+		require.Equal(p.t, 1, p.recordsOf(`msg="leaving a server that is no longer in the ensemble"`))
 		requests := p.Observe()
 		defer requests.Stop()
 		for range 10 {
@@ -122,7 +132,8 @@ func TestTrackingLeavesServersThatLeave(t *testing.T) {
 	})
 }
 
-// While no member can be reached, the client stays where it is. CURATOR-384, -392 and -578: addresses that lead nowhere from here.
+// While no member is reachable, the client stays connected to its server. CURATOR-384, -392 and -578 had addresses that are
+// unreachable from the client.
 func TestTrackingStaysWhileNoMemberCanBeReached(t *testing.T) {
 	tracked(t, func(p *place) {
 		p.configure(p.a...)
@@ -131,14 +142,14 @@ func TestTrackingStaysWhileNoMemberCanBeReached(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
 		require.Equal(p.t, p.a[0], p.connectedTo())
 		require.Zero(p.t, p.recordsOf("msg=suspended"))
-		require.Equal(p.t, 1, p.recordsOf(`level=WARN msg="the server has left the ensemble, and no member can be reached"`))
+		require.Equal(p.t, 1, p.recordsOf(`level=WARN msg="server is no longer in the ensemble, and no member is reachable"`))
 		require.NoError(p.t, p.Restart(p.a[2]))
 		time.Sleep(2 * time.Second) //nolint:forbidigo // virtual time
 		require.Equal(p.t, p.a[2], p.connectedTo())
 	})
 }
 
-// The servers given to Connect are the last resort.
+// The servers given to Connect are the last resort, unless only they answered.
 func TestTrackingFallsBackToTheConfiguredServers(t *testing.T) {
 	tracked(t, func(p *place) {
 		p.Stop(p.a[1:]...)
@@ -147,9 +158,67 @@ func TestTrackingFallsBackToTheConfiguredServers(t *testing.T) {
 		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual time
 		require.Equal(p.t, p.a[0], p.connectedTo())
 		require.NoError(p.t, p.Restart(p.a[1:]...))
-		p.Disconnect()
+		p.Stop(p.a[0])
 		time.Sleep(time.Second) //nolint:forbidigo // virtual time
-		require.Contains(p.t, p.a[1:], p.connectedTo(), "members come first")
+		require.Contains(p.t, p.a[1:], p.connectedTo())
+		require.NoError(p.t, p.Restart(p.a[0]))
+		for range 10 {
+			p.Stop(p.connectedTo())
+			time.Sleep(2 * time.Second) //nolint:forbidigo // virtual time
+			require.Contains(p.t, p.a[1:], p.connectedTo(), "members come first")
+			require.NoError(p.t, p.Restart(p.a[1:]...))
+		}
+	})
+}
+
+// Members with unreachable addresses cost no lease, for any number of cut connections and of silences of the server.
+func TestTrackingOfMembersThatLeadNowhere(t *testing.T) {
+	tracked(t, func(p *place) {
+		p.configure("10.7.7.0:2181", "10.7.7.1:2181", "10.7.7.2:2181", "10.7.7.3:2181", "10.7.7.4:2181")
+		require.Equal(p.t, 1, p.recordsOf(`msg="ensemble changed"`))
+		for range 20 {
+			p.Disconnect()
+			time.Sleep(time.Second) //nolint:forbidigo // virtual time
+			require.Equal(p.t, recipes.Connected, p.client.State())
+		}
+	})
+}
+
+// A configuration of version 0 is one server's zoo.cfg. Servers that name each other differently are no change of the ensemble.
+func TestTrackingOfConfigurationsWithoutReconfiguration(t *testing.T) {
+	tracked(t, func(p *place) {
+		p.configureAt(0, p.a[1:]...)
+		for range 20 {
+			p.configureAt(0, p.a[2], "zk9:2181")
+			p.configureAt(0, p.a[1], "zk7:2181")
+		}
+		require.Equal(p.t, p.a[0], p.connectedTo())
+		require.Zero(p.t, p.recordsOf("msg=suspended"))
+		require.Equal(p.t, 3, p.recordsOf(`msg="ensemble changed"`), "one for each new server")
+		p.Stop(p.a[0])
+		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual time
+		require.Contains(p.t, p.a[1:], p.connectedTo(), "its servers are used")
+
+		p.configureAt(1, p.a[1:]...)
+		p.configureAt(0, "zk8:2181")
+		require.Equal(p.t, 4, p.recordsOf(`msg="ensemble changed"`), "older than what the ensemble agreed on")
+		require.NoError(p.t, p.Restart(p.a[0]))
+	})
+}
+
+// Servers that show different configurations again and again are left once per session timeout.
+func TestTrackingLeavesOncePerSessionTimeout(t *testing.T) {
+	tracked(t, func(p *place) {
+		p.configure(p.a...)
+		const rounds = 30
+		for range rounds {
+			for _, server := range p.a {
+				p.configure(server)
+			}
+		}
+		left := p.recordsOf(`msg="leaving a server that is no longer in the ensemble"`)
+		require.Positive(p.t, left)
+		require.LessOrEqual(p.t, left, 1+rounds*3/6, "a round takes 3 s, T is 6 s")
 	})
 }
 
@@ -171,7 +240,7 @@ func TestTrackingIgnoresWhatItCantUse(t *testing.T) {
 	})
 	for refusal, want := range map[zktest.Refusal]string{
 		zktest.RefuseNoAuth: "no permission to read /zookeeper/config",
-		zktest.RefuseNoNode: "the servers have no /zookeeper/config, which comes with ZooKeeper 3.5",
+		zktest.RefuseNoNode: "the servers have no /zookeeper/config, which needs ZooKeeper 3.5",
 	} {
 		tracked(t, func(p *place) {
 			remove := p.Inject(func(r zktest.Request) (f zktest.Fault) {
@@ -226,12 +295,4 @@ func TestTrackingThroughRollingReplacement(t *testing.T) {
 			p.configure(p.a...)
 		}
 	})
-}
-
-func TestTrackingRefusesBadInput(t *testing.T) {
-	_, err := recipes.Connect(t.Context(), []string{"localhost"}, recipes.WithEnsembleTracking(), recipes.WithHostProvider(zk.NewDNSHostProvider()))
-	require.ErrorIs(t, err, recipes.ErrInvalidArgument)
-	require.ErrorContains(t, err, "both choose the servers, give one of them")
-	_, err = recipes.NewClient(new(zk.Conn), make(chan zk.Event), recipes.WithEnsembleTracking())
-	require.ErrorContains(t, err, "WithEnsembleTracking: only for Connect")
 }

@@ -18,8 +18,8 @@ import (
 // untoldTimeout is the session timeout of the clients whose events get lost.
 const untoldTimeout = 6 * time.Second
 
-// untold runs change while the server sends no event to a client whose session has stood for a while. It returns what comes from the
-// channel of change, and fails if that takes longer than 2T.
+// untold runs change while the server sends no event to a client with an older session. It returns the value from the channel
+// of change, and fails after 2T.
 func untold[T any](b *bubble.Bubble, client *recipes.Client, change func() (found <-chan T)) T {
 	bubble.Pass(2 * untoldTimeout)
 	remove := b.Srv.DropEvent(100, client.Conn().SessionID())
@@ -35,7 +35,7 @@ func untold[T any](b *bubble.Bubble, client *recipes.Client, change func() (foun
 	}
 }
 
-// Who waits for permits finds out by itself that one was given back, and that a shared limit was raised.
+// A waiter for permits finds out by itself that one was released, and that a shared limit was raised.
 func TestSemaphoreIsNotTold(t *testing.T) {
 	for name, raise := range map[string]bool{"given back": false, "limit raised": true} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestObserverIsNotTold(t *testing.T) {
 	})
 }
 
-// A holder finds out by itself that it was asked for the lock, and a cohort that somebody from elsewhere waits.
+// A holder finds out by itself about a revocation, and a cohort about a waiter in another client.
 func TestHolderIsNotTold(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		other, client := b.Client(), b.Client(recipes.WithSessionTimeout(untoldTimeout))

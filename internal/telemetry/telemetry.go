@@ -40,7 +40,6 @@ var errorTypes = []struct { //nolint:gochecknoglobals // a constant table
 	err  error
 	name string
 }{
-	{recipes.ErrNotAcquired, "not_acquired"},
 	{recipes.ErrNodeDeleted, "node_deleted"},
 	{recipes.ErrSessionLost, "session_lost"},
 	{recipes.ErrSuspended, "suspended"},
@@ -53,6 +52,7 @@ var errorTypes = []struct { //nolint:gochecknoglobals // a constant table
 	{recipes.ErrInvalidArgument, "invalid_argument"},
 	{context.DeadlineExceeded, "deadline_exceeded"},
 	{context.Canceled, "canceled"},
+	{recipes.ErrNotAcquired, "not_acquired"}, // behind the errors of a context, because each WaitError matches it
 	{zk.ErrNoAuth, "no_auth"},
 	{zk.ErrAuthFailed, "auth_failed"},
 	{zk.ErrNoServer, "no_server"},

@@ -16,11 +16,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// hangEnv makes TestBubbleEndsAHang the test that hangs, in a process of its own.
+// hangEnv makes TestBubbleEndsAHang the test that hangs, in a separate process.
 const hangEnv = "ZKRECIPES_TEST_HANGS"
 
-// A test that waits for an event that never comes ends the test binary after the limit of virtual time, which is seconds of real
-// time. The report names the test and shows where it waits.
+// A test that waits for an event that never happens ends the test binary after the limit of virtual time, which is seconds of
+// real time. The report names the test and shows where it waits.
 func TestBubbleEndsAHang(t *testing.T) {
 	if os.Getenv(hangEnv) != "" {
 		testkit.Bubble(t, hang)
@@ -41,7 +41,7 @@ func TestBubbleEndsAHang(t *testing.T) {
 	require.NotContains(t, report, "testing.", "without the frames of the standard library")
 }
 
-// hang waits for a lease that nobody releases, beside a client with heartbeats.
+// hang waits for a lease that is never released, beside a client with heartbeats.
 func hang(t *testing.T) {
 	t.Helper()
 	m, err := mutex.New(testclient.ConnectSettled(t, zktest.NewServer(t)), "/locks/a")
@@ -51,7 +51,7 @@ func hang(t *testing.T) {
 	<-lease.Revoked()
 }
 
-// A test that ends before the limit is not disturbed, nor is one that takes more than the usual time and says so.
+// A test that ends before the limit is not disturbed, nor is one that declares a longer time.
 func TestBubbleWithinItsLimit(t *testing.T) {
 	testkit.Bubble(t, func(*testing.T) { sleep(testkit.VirtualLimit - time.Nanosecond) })
 	testkit.BubbleFor(t, 24*time.Hour, func(*testing.T) { sleep(24*time.Hour - time.Nanosecond) })

@@ -18,7 +18,7 @@ type failing struct {
 	failed bool
 }
 
-// failed is what Fatalf panics with, because a test can't go on behind it.
+// failed is the panic value of Fatalf, because a test can't continue after it.
 type failed struct{}
 
 func (f *failing) Helper() {}

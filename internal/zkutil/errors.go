@@ -1,10 +1,11 @@
 package zkutil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -21,21 +22,21 @@ var (
 	ErrSessionLost       = errors.New("session lost")
 	ErrSuspended         = errors.New("connection suspended")
 	ErrReleased          = errors.New("released")
-	ErrNodeDeleted       = errors.New("znode deleted by someone else")
+	ErrNodeDeleted       = errors.New("znode deleted by another client")
 	ErrClosed            = errors.New("closed")
 	ErrNotStarted        = errors.New("not started")
 	ErrAlreadyStarted    = errors.New("already started")
-	ErrStepDownGrace     = errors.New("step-down: the leader's function is still running")
+	ErrStepDownGrace     = errors.New("work is still running")
 	ErrNodeNotDeleted    = errors.New("znode not deleted")
 	ErrSequenceExhausted = errors.New("sequence numbers of the parent znode are exhausted")
 	ErrInvalidArgument   = errors.New("invalid argument")
 	ErrOtherLayout       = errors.New("another kind of lock uses this path")
 	ErrSessionFull       = errors.New("session full")
 	ErrFailed            = errors.New("failed")
-	ErrWorkGoesOn        = errors.New("work goes on after its term")
+	ErrWorkGoesOn        = errors.New("work still running after its term ended")
 	ErrNoCandidate       = errors.New("no such candidate")
-	ErrNotSteered        = errors.New("a candidate that can't be asked to yield is ahead")
-	ErrMaxHold           = errors.New("held for the longest time allowed")
+	ErrNotSteered        = errors.New("a candidate ahead has no priority, so it can't be asked to yield")
+	ErrMaxHold           = errors.New("held for the maximum time")
 	ErrNotEphemeral      = errors.New("behind a znode that is not ephemeral")
 	ErrUnsupported       = errors.New("operation not supported by the server")
 	ErrLoginRefused      = errors.New("login refused")
@@ -46,14 +47,16 @@ var (
 var (
 	// ErrUnavailable means that no server was connected for a whole operation timeout.
 	ErrUnavailable = errors.New("not connected to a server")
-	// ErrContenderLost means that the znode or the session of a contender is gone.
+	// ErrContenderLost means that the znode or the session of a contender no longer exists.
 	ErrContenderLost = errors.New("position in the queue lost")
 	// ErrShut is the cause of a context ended by the close of the session.
 	ErrShut = errors.New("session closed")
-	// ErrYielded is the logged reason of a term whose leader has stepped down for another candidate.
+	// ErrYielded is the logged reason of a term whose leader stepped down for another candidate.
 	ErrYielded = errors.New("yielded to another candidate")
+	// ErrHungUp means that a server ended the connection without an answer, so that the cause is a guess.
+	ErrHungUp = errors.New("the server closed the connection without an answer")
 	// ErrStale means that the queue may have changed since the last read.
-	ErrStale = errors.New("queue has to be read again")
+	ErrStale = errors.New("queue must be read again")
 )
 
 // Invalid returns an error with the text of err, which also matches ErrInvalidArgument.
@@ -85,9 +88,16 @@ func IsAny(err error, targets ...error) bool {
 	return false
 }
 
-// transientCodes are codes without a name in zk.Conn after which the same request may succeed: system error,
-// connection loss, operation timeout, unknown session (just ended), not read-only, request timeout, throttled.
-var transientCodes = []int{-1, -4, -7, -12, -119, -122, -127} //nolint:gochecknoglobals // a constant list
+// transientCodes maps codes without a name in zk.Conn, after which the same request may succeed, to the meaning.
+var transientCodes = map[int]string{ //nolint:gochecknoglobals // a constant table
+	-1:   "system error of the server",
+	-4:   "connection loss on the server",
+	-7:   "the operation timed out on the server",
+	-12:  "the server does not know the session",
+	-119: "the server is read-only",
+	-122: "the request timed out on the server",
+	-127: "the server throttles requests",
+}
 
 // finalCodes maps codes without a name in zk.Conn, after which the same request will not succeed until an
 // operator intervenes, to the meaning and the remedy.
@@ -102,28 +112,47 @@ var finalCodes = map[int]string{ //nolint:gochecknoglobals // a constant table
 // unless the code is unknown here.
 func IsRefused(err error) bool {
 	if code, ok := unnamedCode(err); ok {
-		return !slices.Contains(transientCodes, code)
+		return transientCodes[code] == ""
 	}
 	return IsAny(err, finalAnswers...)
 }
 
-// IsUnknownAnswer reports whether a server has refused a request with a code unknown here. The same request may
-// succeed later.
+// IsUnknownAnswer reports whether a server refused a request with a code unknown here. The same request may succeed
+// later.
 func IsUnknownAnswer(err error) bool {
 	code, ok := unnamedCode(err)
-	return ok && !slices.Contains(transientCodes, code) && finalCodes[code] == ""
+	return ok && transientCodes[code] == "" && finalCodes[code] == ""
 }
 
-// Explained returns err, or for a code in finalCodes an error with the meaning and the remedy.
+// explainedError is a server's answer with the meaning of its code in place of the number.
+type explainedError struct {
+	code int
+	text string
+	err  error
+}
+
+func (e *explainedError) Error() string { return e.text }
+func (e *explainedError) Unwrap() error { return e.err }
+
+// codePrefix is the text of zk.Conn before a code without a name.
+const codePrefix = "unknown error: "
+
+// Explained returns err, or for a code in finalCodes or transientCodes an error with the meaning and the remedy.
 func Explained(err error) error {
 	code, ok := unnamedCode(err)
-	if !ok || finalCodes[code] == "" {
+	meaning := cmp.Or(finalCodes[code], transientCodes[code])
+	if !ok || meaning == "" {
 		return err
 	}
-	if code == proto.CodeLoginRequired {
-		return fmt.Errorf("%w: %s: %w", ErrLoginRefused, finalCodes[code], err) // the code stays at the end, for unnamedCode
+	before, _, isNumber := strings.Cut(err.Error(), codePrefix)
+	if !isNumber { // explained before
+		return err
 	}
-	return fmt.Errorf("%s: %w", finalCodes[code], err) // as above
+	err = &explainedError{code, before + meaning, err}
+	if code == proto.CodeLoginRequired {
+		return fmt.Errorf("%w: %w", ErrLoginRefused, err)
+	}
+	return err
 }
 
 // unnamedCode returns the code of a server's answer without an error in zk.Conn.
@@ -131,7 +160,10 @@ func unnamedCode(err error) (code int, ok bool) {
 	if err == nil {
 		return 0, false
 	}
-	_, number, ok := strings.Cut(err.Error(), "unknown error: ")
+	if explained, ok := AsType[*explainedError](err); ok {
+		return explained.code, true
+	}
+	_, number, ok := strings.Cut(err.Error(), codePrefix)
 	if !ok {
 		return 0, false
 	}
@@ -158,8 +190,8 @@ func IsTransient(err error) bool {
 			context.Canceled, context.DeadlineExceeded)
 }
 
-// IsUnanswered reports whether the request behind err may have been executed: err is neither an answer nor
-// proof that nothing was sent.
+// IsUnanswered reports whether the server may have executed the request behind err, because err is neither an answer
+// nor proof that nothing was sent.
 func IsUnanswered(err error) bool {
 	return err != nil && !IsRefused(err) &&
 		!IsAny(err, zk.ErrNoServer, zk.ErrSessionMoved, ErrUnavailable)
@@ -202,4 +234,127 @@ func ContenderLost(cause error) error { return fmt.Errorf("%w: %w", ErrContender
 func AsType[E error](err error) (target E, ok bool) {
 	ok = errors.As(err, &target)
 	return target, ok
+}
+
+// deniedError is a zk.ErrNoAuth that names the znode whose ACL refuses. zk.Conn's text is "not authenticated", which
+// misleads, because the server accepts any digest, and later finds no ACL with the digest.
+type deniedError struct {
+	what string // is not permitted
+	path string // of the znode whose ACL decides
+}
+
+// Denied returns Explained(err), or for zk.ErrNoAuth an error that names the refused operation and the znode.
+func Denied(err error, what, path string) error {
+	if !errors.Is(err, zk.ErrNoAuth) {
+		return Explained(err)
+	}
+	return &deniedError{what, path}
+}
+
+func (e *deniedError) Error() string {
+	return "no permission to " + e.what + " " + Printable(e.path) + " (wrong credentials, or none that its ACL names)"
+}
+
+func (*deniedError) Unwrap() error { return zk.ErrNoAuth }
+
+// ParentOf returns the path of the znode whose ACL decides about the deletion of path.
+func ParentOf(path string) string {
+	parent, _ := Split(path)
+	return parent
+}
+
+// IsEndOf reports whether err only reports the end of ctx: every branch of the error tree ends in the error or
+// the cause of ctx.
+func IsEndOf(ctx context.Context, err error) bool {
+	if ctx.Err() == nil || err == nil {
+		return false
+	}
+	ends := []error{ctx.Err(), context.Cause(ctx)}
+	for _, end := range ends {
+		if isSame(err, end) {
+			return true
+		}
+	}
+	switch wrapper := err.(type) { //nolint:errorlint // IsEndOf walks the tree
+	case interface{ Unwrap() error }:
+		return IsEndOf(ctx, wrapper.Unwrap())
+	case interface{ Unwrap() []error }:
+		some := false
+		for _, branch := range wrapper.Unwrap() {
+			if !IsEndOf(ctx, branch) {
+				return false
+			}
+			some = true
+		}
+		return some
+	default:
+		return matchesEndOf(ctx, err) // a leaf may have a method Is
+	}
+}
+
+// matchesEndOf reports whether err matches the error or the cause of an ended ctx. A cause that can't be compared does not match, because
+// errors.Is may panic.
+func matchesEndOf(ctx context.Context, err error) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(err, ctx.Err()) || isComparable(cause) && errors.Is(err, cause)
+}
+
+// isSame compares with ==, but returns false for incomparable values, for which == panics.
+func isSame(err, end error) bool {
+	return isComparable(end) && err == end //nolint:errorlint // only this very error
+}
+
+// isComparable looks at the value, because its type does not show what the interfaces in its fields have.
+func isComparable(err error) bool { return reflect.ValueOf(err).Comparable() }
+
+// Both joins two errors in a single line of text. Either may be nil.
+func Both(first, second error) error {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	default:
+		return &joinedError{first, second, "; "}
+	}
+}
+
+// LossAndError joins a loss with the error that the holder's function returned after the loss, in a single line
+// of text. Either may be nil.
+func LossAndError(loss, err error) error {
+	if loss == nil || err == nil {
+		return Both(loss, err)
+	}
+	return &joinedError{loss, err, "; the function returned: "}
+}
+
+type joinedError struct {
+	first, second error
+	between       string
+}
+
+func (b *joinedError) Error() string   { return b.first.Error() + b.between + b.second.Error() }
+func (b *joinedError) Unwrap() []error { return []error{b.first, b.second} }
+
+// TryMethods calls the methods of a user's error, and panics if they panic, as those of a nil pointer may. Call TryMethods where a panic
+// is contained: afterwards the library may use the error anywhere.
+func TryMethods(err error) {
+	if err == nil {
+		return
+	}
+	_ = err.Error()
+	_ = errors.Is(err, errUnmatched)
+	_, _ = AsType[*unmatched](err)
+}
+
+// unmatched is a type of errors without any errors, so that TryMethods walks through the whole tree of an error.
+type unmatched struct{ error }
+
+var errUnmatched error = &unmatched{}
+
+// IsUsable reports whether the methods of a user's error can be called without a panic.
+func IsUsable(err error) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	TryMethods(err)
+	return true
 }

@@ -2,6 +2,7 @@ package zkutil
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -51,8 +52,7 @@ func TestValidatePath(t *testing.T) {
 	}
 }
 
-// What passes here passes zk.Conn's own check and the server's, written here as one
-// expression.
+// Paths accepted here are accepted by zk.Conn and by the server, whose rule is written here as one expression.
 func FuzzValidatePath(f *testing.F) {
 	for _, seed := range []string{"", "/", "/a/b", "/a//b", "/a/../b", "/zookeeper", "/ä", "/\x00", "/a.", "/.a", "/a/"} {
 		f.Add(seed)
@@ -97,4 +97,17 @@ func TestNumberOf(t *testing.T) {
 		require.Equal(t, want >= 0, ok, path)
 		require.Equal(t, max(want, 0), number, path)
 	}
+}
+
+func TestNewUUID(t *testing.T) {
+	canonical := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	var all []string
+	for range 1000 {
+		uuid := NewUUID()
+		require.Len(t, uuid, 36)
+		require.Regexp(t, canonical, uuid)
+		all = append(all, uuid)
+	}
+	slices.Sort(all)
+	require.Len(t, slices.Compact(all), 1000)
 }

@@ -26,35 +26,29 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// RepeatWhile calls step until it succeeds, mayRepeat refuses its error, or ctx or the policy ends. The pauses
-// grow exponentially, with jitter. The series of pauses starts over after a step longer than the longest pause,
-// because such a step has made progress.
+// RepeatWhile calls step until it succeeds, mayRepeat refuses its error, or ctx or the policy ends. The pauses grow
+// exponentially, with jitter. The series of pauses starts over after a step longer than the longest pause, because such
+// a step made progress.
 func RepeatWhile[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error)) (T, error) {
 	result, err := step()
-	if err == nil || !mayRepeat(err) {
-		return result, err // nearly always
+	if err == nil {
+		return result, nil // nearly always
 	}
-	return repeatAfter(ctx, policy, mayRepeat, step, result, err)
+	return RepeatAfter(ctx, policy, mayRepeat, err, step)
 }
 
 // RepeatAfter is RepeatWhile after a failed first step.
-func RepeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, failure error, step func() (T, error)) (T, error) {
-	var result T
-	if !mayRepeat(failure) {
-		return result, failure
+func RepeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, last error, step func() (T, error)) (T, error) {
+	var none T
+	if !mayRepeat(last) {
+		return none, last
 	}
-	return repeatAfter(ctx, policy, mayRepeat, step, result, failure)
-}
-
-// repeatAfter is RepeatWhile after a first failure, in a separate function so that callers that wait for hours
-// in the first step keep a small stack.
-func repeatAfter[T any](ctx context.Context, policy Retry, mayRepeat func(error) bool, step func() (T, error), result T, last error) (T, error) {
 	isFirst, isFinal := true, false
 	pace := policy.exponential()
 	result, err := backoff.Retry(ctx, func() (T, error) {
 		if isFirst {
 			isFirst = false
-			return result, last
+			return none, last
 		}
 		startedAt := time.Now()
 		result, err := step()
@@ -133,6 +127,9 @@ func Pause(ctx context.Context, pause time.Duration) { Within(ctx.Done(), pause)
 
 // Within reports whether done is closed within limit.
 func Within(done <-chan struct{}, limit time.Duration) bool {
+	if limit <= 0 {
+		return IsClosed(done)
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -143,7 +140,7 @@ func Within(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// cappedBackOff limits each pause to MaxInterval: the jitter of ExponentialBackOff would exceed the limit.
+// cappedBackOff limits each pause to MaxInterval, which the jitter of ExponentialBackOff would exceed.
 type cappedBackOff struct{ *backoff.ExponentialBackOff }
 
 func (c cappedBackOff) NextBackOff() time.Duration {
@@ -157,15 +154,15 @@ func (r Retry) exponential() cappedBackOff {
 	return cappedBackOff{pauses}
 }
 
-// Patient returns the policy for work that has to succeed eventually: the same pace, without a bound.
+// Patient returns the policy for work that has to succeed eventually. It has the same pace, and no bound.
 func (r Retry) Patient() Retry {
 	r.MaxAttempts, r.MaxElapsed = 0, 0
 	return r
 }
 
-// maxRefusedPause is the longest pause after a refusal, unless the retry policy has a longer one. The pause is
-// long because a refusal lasts until somebody changes a permission or a quota, and each attempt until then is a
-// write that the quorum has to process.
+// maxRefusedPause is the longest pause after a refusal, unless the retry policy has a longer one. The pause is long
+// because a refusal lasts until an operator changes a permission or a quota, and each attempt until then is a write
+// that the quorum has to process.
 const maxRefusedPause = 30 * time.Second
 
 // AfterRefusals returns the policy with pauses that grow to 30 s.

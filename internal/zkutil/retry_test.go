@@ -18,7 +18,7 @@ func TestRetryDefaults(t *testing.T) {
 	require.Equal(t, Retry{InitialInterval: 1, MaxInterval: 2}, Retry{1, 2, 3, 4}.Patient(), "the pace without the bounds")
 }
 
-// failing fails n times with err, for ever if n is negative; it counts its calls.
+// failing fails n times with err, for ever if n is negative. It counts its calls.
 func failing(n int, err error, calls *int) func() (string, error) {
 	return func() (string, error) {
 		*calls++
@@ -67,7 +67,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// The context ends the retries, and its error says what was going wrong.
+// The context ends the retries, and the error includes the last failure.
 func TestRetryIsBoundedByTheContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 7*time.Second, errPipe)

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Scope is the number of a session or a candidate. A scope tells whether a caller runs inside a user function
-// run by the session or candidate, where Close would wait for itself.
+// Scope is the number of a session or a candidate. A scope shows whether a caller runs inside a user function run by
+// the session or candidate, where Close would wait for itself.
 //
 // The number is written on the stack of the function, one digit per stack frame, and read from the program
 // counters of the caller. Go has no other way to distinguish a function from goroutines started by the

@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A scope is found by those alone who are called, in their goroutine, by a function that runs
-// inside it.
+// Only functions called inside a scope, in its goroutine, find the scope.
 func TestScopes(t *testing.T) {
 	for _, number := range []Scope{1, 2, 3, 4, 5, 16, 64, 255, 256, 1 << 20, 1<<32 - 1} {
 		others := []Scope{number + 1, number * 4, number/4 + 7, number ^ 1<<31, 0}

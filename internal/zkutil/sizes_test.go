@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A path of the longest length is valid, and one that is a byte longer is not.
+// A path of the maximum length is valid, and one that is a byte longer is not.
 func TestLongestPath(t *testing.T) {
 	require.NoError(t, ValidatePath("/"+strings.Repeat("a", maxPath-1)))
 	require.ErrorIs(t, ValidatePath("/"+strings.Repeat("a", maxPath)), ErrInvalidPath)

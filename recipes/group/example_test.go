@@ -51,3 +51,15 @@ func Example() {
 	// web-1 at 10.0.0.7:8080
 	// 0 members
 }
+
+// React to the members that joined and left between two lists.
+func ExampleDiff() {
+	before := []group.Member{{ID: "web-1"}, {ID: "web-2"}}
+	after := []group.Member{{ID: "web-2"}, {ID: "web-3"}}
+	joined, left := group.Diff(before, after)
+	fmt.Println("joined:", joined[0].ID)
+	fmt.Println("left:", left[0].ID)
+	// Output:
+	// joined: web-3
+	// left: web-1
+}

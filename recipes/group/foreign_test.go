@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Two groups of one client with the same ID do not share a znode: the second waits, with ErrTaken, until the first has left.
+// Two groups of one client with the same ID do not share a znode. The second waits, with ErrTaken, until the first leaves.
 func TestIDOfTheSameClient(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
@@ -43,7 +43,7 @@ func TestIDOfTheSameClient(t *testing.T) {
 	})
 }
 
-// A member that leaves while its create is under way does not take the znode of the next member of the client with it.
+// A member that leaves during its create does not delete the znode of the client's next member.
 func TestIDOfTheSameClientAfterALateCreate(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
@@ -88,7 +88,7 @@ func TestForeignZnodes(t *testing.T) {
 	})
 }
 
-// A znode of the member's name that is not ephemeral is no other member: it stays, and Err says so.
+// A znode of the member's name that is not ephemeral is not another member. It stays, and Err says so.
 func TestIDOfAZnodeThatIsNotEphemeral(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		b.Srv.Put(path+"/one", []byte("persistent"))
@@ -126,7 +126,7 @@ func TestMembersOfOneClient(t *testing.T) {
 	})
 }
 
-// What the server refuses is in the log, once, also of calls that have nobody to return an error to.
+// The log has each refusal of the server once, also of calls without a caller to return an error to.
 func TestRefusalsAreLogged(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		var log testkit.Log
@@ -137,8 +137,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 		lists := newGroup(b, client, "observer").Watch(b.Context())
 		require.ErrorIs(b, g.Leave(), recipes.ErrNodeNotDeleted)
 		bubble.Pass(5 * time.Minute)
-		require.Equal(b, 1, strings.Count(log.String(), "members not read, trying again"), log.String())
-		require.Equal(b, 1, strings.Count(log.String(), "delete failed, will be repeated"), log.String())
+		require.Equal(b, 1, strings.Count(log.String(), "can't read the members; retrying"), log.String())
+		require.Equal(b, 1, strings.Count(log.String(), "delete failed; retrying"), log.String())
 		require.Empty(b, lists)
 		_, err = client.Conn().SetACL(path, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(b, err)

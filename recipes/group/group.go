@@ -5,22 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/shared"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// Group is a group of processes on a path. Create it with [New]. A Group that has joined leaves with Leave, or with its client.
+// Group is a group of processes on a path. Create it with [New]. A Group that joined leaves with Leave, or with its
+// client.
 type Group struct {
 	base recipe.Base
 	id   string
@@ -29,7 +33,7 @@ type Group struct {
 
 	mu         sync.Mutex  // protects the fields below
 	membership *membership // the present one; nil: none
-	left       *membership // the latest that has ended, whose znode may still be there; nil: none
+	left       *membership // the latest that ended, whose znode may still exist; nil if none
 	trouble    error       // see Err
 	changes    zkutil.Changes
 }
@@ -37,14 +41,15 @@ type Group struct {
 // membership is the time from Join to Leave.
 type membership struct {
 	cancel context.CancelFunc
-	done   chan struct{}   // closed when its goroutine has ended
-	gone   <-chan struct{} // closed when the znode is gone; set before done is closed; nil: there was none
-	before *membership     // the one before, whose znode may still be there; read after done, if gone is nil; nil: none
+	done   chan struct{}   // closed at the end of its goroutine
+	gone   <-chan struct{} // closed when the znode is deleted; set before done is closed; nil if there was none
+	before *membership     // the one before, whose znode may still exist; read after done, if gone is nil; nil if none
 
 	// Guarded by Group.mu.
 	data         []byte
 	version      int // counts the changes of data
 	isRegistered bool
+	hasZnode     bool // a znode may exist; used by the goroutine alone
 }
 
 // Member is a member of a group.
@@ -58,8 +63,8 @@ type Option func(*config) error
 
 type config struct{ id string }
 
-// WithID sets the ID of the member, which must be unique in the group; the default is the id of the client: see recipes.WithID. At
-// most 1,024 bytes.
+// WithID sets the ID of the member, which must be unique in the group. It is the name of the member's znode, as in Curator: at most 1,024
+// bytes, without a slash. The default is the id of the client, see recipes.WithID, with a colon for each slash: mostly host:pid.
 func WithID(id string) Option {
 	return func(cfg *config) error {
 		cfg.id = id
@@ -68,6 +73,8 @@ func WithID(id string) Option {
 			return errors.New("id: empty")
 		case len(id) > maxID:
 			return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)
+		case strings.Contains(id, "/"):
+			return fmt.Errorf("id %q: has a slash", id)
 		}
 		return nil
 	}
@@ -85,24 +92,26 @@ func New(c *recipes.Client, path string, opts ...Option) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := config{id: string(base.Queue.Session.ID())}
+	cfg := config{id: strings.ReplaceAll(string(base.Queue.Session.ID()), "/", ":")}
 	if err := option.Apply(&cfg, opts); err != nil {
 		return nil, base.InvalidArgument("new", err)
 	}
-	g := &Group{base: base, id: cfg.id, path: zkutil.Join(base.Queue.Dir, url.PathEscape(cfg.id))}
-	err = zkutil.ValidatePath(g.path)
-	if err == nil {
+	g := &Group{base: base, id: cfg.id, path: zkutil.Join(base.Queue.Dir, cfg.id)}
+	if err = zkutil.ValidatePath(g.path); err == nil {
 		err = queue.CheckPath(g.path)
 	}
 	if err != nil {
 		return nil, base.InvalidArgument("new", fmt.Errorf("id %q: %w", cfg.id, err))
 	}
-	g.seat = session.Share(base.Queue.Session, seatKey(g.path), func() *seat { return &seat{} })
+	g.seat = shared.Value(base.Queue.Session.Shared(), seatKey(g.path), func() *seat { return &seat{} })
 	return g, nil
 }
 
 // ID returns the ID of the member.
-func (g *Group) ID() string { return g.id }
+func (g *Group) ID() string {
+	g.base.MustCheck("id")
+	return g.id
+}
 
 // Join makes this process a member with data, which may be nil, and returns at once. Until Leave or Close of the client, the member is
 // registered whenever a server permits: after an expired session, a deletion of the znode, or a refusal, the member registers again.
@@ -113,6 +122,9 @@ func (g *Group) ID() string { return g.id }
 //
 // The error is ErrInvalidArgument for more than 512 KiB, or ErrClosed.
 func (g *Group) Join(data []byte) error {
+	if err := g.base.Check("join"); err != nil {
+		return err
+	}
 	if len(data) > maxData {
 		return g.base.InvalidArgument("join", fmt.Errorf("data of %d bytes: more than %d", len(data), maxData))
 	}
@@ -132,7 +144,6 @@ func (g *Group) Join(data []byte) error {
 	m := &membership{cancel: cancel, done: make(chan struct{}), before: g.left.withZnode(), data: slices.Clone(data)}
 	if !s.Background(func(context.Context) {
 		defer close(m.done)
-		defer cancel()
 		s.Retain() // so that the session re-reads the watched znode
 		defer s.Release()
 		g.stayRegistered(ctx, m)
@@ -145,8 +156,11 @@ func (g *Group) Join(data []byte) error {
 }
 
 // Await waits until the member is registered with the latest data. When ctx ends, Await returns the error of ctx joined with the latest
-// trouble, see Err. Other errors are ErrNotHeld if the process is not a member, and ErrClosed.
+// trouble, see Err. Other errors are ErrNotStarted without a Join, or after Leave, and ErrClosed.
 func (g *Group) Await(ctx context.Context) error {
+	if err := g.base.Check("await"); err != nil {
+		return err
+	}
 	for {
 		g.mu.Lock()
 		m, trouble, changed := g.membership, g.trouble, g.changes.ChangedLocked()
@@ -156,7 +170,7 @@ func (g *Group) Await(ctx context.Context) error {
 		case g.base.Queue.Session.Context().Err() != nil:
 			return g.base.OpError("await", recipes.ErrClosed)
 		case m == nil:
-			return g.base.OpError("await", recipes.ErrNotHeld)
+			return g.base.OpError("await", recipes.ErrNotStarted)
 		case isRegistered:
 			return nil
 		case ctx.Err() != nil:
@@ -170,9 +184,12 @@ func (g *Group) Await(ctx context.Context) error {
 	}
 }
 
-// Err returns the reason for which the member is not registered: a refusal of the server, such as zk.ErrNoAuth, or ErrTaken. The result
-// is nil once the member is registered, before Join, and after Leave. A lost connection does not count: see recipes.Client.State.
+// Err returns the reason for which the member is not registered, a refusal of the server, such as zk.ErrNoAuth, or ErrTaken. The result
+// is nil once the member is registered, before Join, and after Leave. A lost connection does not count (see recipes.Client.State).
 func (g *Group) Err() error {
+	if err := g.base.Check("join"); err != nil {
+		return err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.trouble == nil || g.membership == nil {
@@ -184,9 +201,13 @@ func (g *Group) Err() error {
 // ErrTaken is returned by Err while another member has the ID, in another session or in this one.
 var ErrTaken = errors.New("another member has this id")
 
-// Leave ends the membership, and returns once the znode is gone. After the operation timeout, Leave returns ErrNodeNotDeleted, and the
-// deletion continues in the background. Leave waits again when called again, and returns nil if the process was no member.
+// Leave ends the membership, and returns once the znode is deleted, or at once if none was ever created. After the operation timeout, Leave
+// returns ErrNodeNotDeleted, and the deletion continues in the background. Leave waits again when called again, and returns nil if the
+// process was no member.
 func (g *Group) Leave() error {
+	if err := g.base.Check("leave"); err != nil {
+		return err
+	}
 	s := g.base.Queue.Session
 	g.mu.Lock()
 	if g.membership != nil {
@@ -201,7 +222,7 @@ func (g *Group) Leave() error {
 	}
 	m.cancel()
 	<-m.done
-	for m.gone == nil { // it has waited for the end of the one before
+	for m.gone == nil { // it waited for the end of the previous one
 		if m = m.before; m == nil {
 			return nil
 		}
@@ -211,16 +232,16 @@ func (g *Group) Leave() error {
 	defer limit.Stop()
 	select {
 	case <-m.gone:
-	case <-s.Context().Done(): // the znode goes with the session
+	case <-s.Context().Done(): // the server deletes the znode with the session
 	case <-limit.C:
-		return g.base.OpError("leave", fmt.Errorf("%w after %v, deletion goes on", recipes.ErrNodeNotDeleted, s.Config().OperationTimeout))
+		return g.base.OpError("leave", fmt.Errorf("%w after %v, still retrying", recipes.ErrNodeNotDeleted, s.Config().OperationTimeout))
 	}
 	return nil
 }
 
 // withZnode returns the latest membership up to m that may have had a znode, nil if none has.
 func (m *membership) withZnode() *membership {
-	for m != nil && isClosed(m.done) && m.gone == nil {
+	for m != nil && zkutil.IsClosed(m.done) && m.gone == nil {
 		m = m.before
 	}
 	return m
@@ -232,10 +253,10 @@ func (g *Group) stayRegistered(ctx context.Context, m *membership) {
 	if !g.takeSeat(ctx, m) {
 		return
 	}
-	m.before = nil                // its znode is gone
-	undos := &session.Leftovers{} // of abandoned creates
-	ctx = session.WithLeftovers(ctx, undos)
-	pace := s.Retry().Patient().AfterRefusals().Pace()
+	m.before = nil             // its znode is deleted
+	undos := &leftovers.List{} // of abandoned creates
+	ctx = leftovers.With(ctx, undos)
+	pace := s.Config().Retry.Patient().AfterRefusals().Pace()
 	for ctx.Err() == nil {
 		g.mu.Lock()
 		data, version, changed := m.data, m.version, g.changes.ChangedLocked()
@@ -251,6 +272,11 @@ func (g *Group) stayRegistered(ctx context.Context, m *membership) {
 		pace.Reset()
 		awaitChange(ctx, s, before, own, changed)
 		s.ReleaseWatch(own)
+	}
+	if !m.hasZnode { // no server received a create
+		g.seat.leave(m)
+		m.gone = ctx.Done()
+		return
 	}
 	m.gone = g.remove(context.WithoutCancel(ctx), m, undos)
 }
@@ -271,28 +297,29 @@ func (g *Group) takeSeat(ctx context.Context, m *membership) bool {
 	}
 }
 
-// remove begins to delete the znode, and then leaves the seat to the next member. gone is closed once the znode is gone.
-func (g *Group) remove(ctx context.Context, m *membership, undos *session.Leftovers) (gone <-chan struct{}) {
+// remove begins to delete the znode, and then leaves the seat to the next member. gone is closed once the znode is
+// deleted.
+func (g *Group) remove(ctx context.Context, m *membership, undos *leftovers.List) (gone <-chan struct{}) {
 	s := g.base.Queue.Session
-	deleted, done := s.RemoveNamed(ctx, g.path), make(chan struct{})
+	deleted, done := znodes.RemoveNamed(ctx, s, g.path), make(chan struct{})
 	s.Background(func(ctx context.Context) { // ends with the deletion, or with the session
 		select {
 		case <-deleted:
 		case <-ctx.Done():
 			return
 		}
-		_ = undos.Await(s) // otherwise an undo would delete the znode of the next member
+		_ = s.AwaitLeftovers(undos) // otherwise an undo would delete the znode of the next member
 		g.seat.leave(m)
 		close(done)
 	})
 	return done
 }
 
-// awaitChange waits until the znode, the session or the membership may have changed, or ctx has ended.
+// awaitChange waits until the znode, the session or the membership may have changed, or ctx ends.
 func awaitChange(ctx context.Context, s *session.Session, before session.Snapshot, own *session.Watch, changed <-chan struct{}) {
 	for {
 		now := s.Snapshot()
-		if now.ID != before.ID || own.HasFired() || isClosed(changed) || ctx.Err() != nil {
+		if now.ID != before.ID || own.HasFired() || zkutil.IsClosed(changed) || ctx.Err() != nil {
 			return
 		}
 		select {
@@ -304,25 +331,18 @@ func awaitChange(ctx context.Context, s *session.Session, before session.Snapsho
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // register creates the znode with the data, unless the znode exists, and returns a watch on the znode, even on the znode of another
 // session.
 func (g *Group) register(ctx context.Context, m *membership, data []byte, version int) (*session.Watch, error) {
 	s := g.base.Queue.Session
 	for {
-		node, isOwn, own, err := s.ReadOwnership(ctx, g.path)
+		node, isOwn, own, err := znodes.ReadNamed(ctx, s, g.path)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			g.setRegistered(m, version, false)
-			if err := s.CreateNamed(ctx, g.path, data); err != nil {
+			mayExist, err := znodes.CreateNamed(ctx, s, g.path, data)
+			m.hasZnode = m.hasZnode || mayExist
+			if err != nil {
 				return nil, err
 			}
 		case err != nil:
@@ -334,11 +354,13 @@ func (g *Group) register(ctx context.Context, m *membership, data []byte, versio
 			g.recordTrouble(ctx, m, ErrTaken)
 			return own, nil
 		case string(node.Data) != string(data):
+			m.hasZnode = true
 			s.ReleaseWatch(own)
-			if err := s.Persistent().WriteIf(ctx, g.path, data, node.Stat.Version); err != nil && !zkutil.IsAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			if err := znodes.WriteIf(ctx, s, g.path, data, node.Stat.Version); err != nil && !zkutil.IsAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
 				return nil, err
 			}
 		default:
+			m.hasZnode = true
 			g.setRegistered(m, version, true)
 			return own, nil
 		}
@@ -371,6 +393,6 @@ func (g *Group) recordTrouble(ctx context.Context, m *membership, err error) {
 	}
 	g.mu.Unlock()
 	if isNew {
-		g.base.Queue.Session.Log(slog.LevelWarn, "member not registered, trying again", "path", g.base.Path, "id", g.id, "err", err)
+		g.base.Queue.Session.Log(slog.LevelWarn, "can't register the member; retrying", "path", g.base.Path, "id", g.id, "err", err)
 	}
 }

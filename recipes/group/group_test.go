@@ -30,7 +30,7 @@ func newGroup(b *bubble.Bubble, client *recipes.Client, id string) *group.Group 
 	return g
 }
 
-// joined returns a group that has joined, and is registered.
+// joined returns a group that joined and is registered.
 func joined(b *bubble.Bubble, client *recipes.Client, id, data string) *group.Group {
 	b.Helper()
 	g := newGroup(b, client, id)
@@ -79,22 +79,22 @@ func TestJoinAndLeave(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		observer := newGroup(b, b.Client(), "observer")
 		require.Empty(b, members(b, observer))
-		one, two := joined(b, b.Client(), "one", "10.0.0.1"), joined(b, b.Client(), "10.0.0.2/77 é", "")
-		require.Equal(b, []string{"10.0.0.2/77 é=", "one=10.0.0.1"}, members(b, observer))
+		one, two := joined(b, b.Client(), "one", "10.0.0.1"), joined(b, b.Client(), "10.0.0.2:77 é", "")
+		require.Equal(b, []string{"10.0.0.2:77 é=", "one=10.0.0.1"}, members(b, observer))
 		data, stat, _ := b.Srv.Get(path + "/one") // as of Curator's GroupMember
 		require.Equal(b, "10.0.0.1", string(data))
 		require.NotZero(b, stat.EphemeralOwner)
 
 		require.NoError(b, one.Join([]byte("10.0.0.9")))
 		require.NoError(b, one.Await(b.Context()))
-		require.Equal(b, []string{"10.0.0.2/77 é=", "one=10.0.0.9"}, members(b, observer))
+		require.Equal(b, []string{"10.0.0.2:77 é=", "one=10.0.0.9"}, members(b, observer))
 		_, after, _ := b.Srv.Get(path + "/one")
 		require.Equal(b, stat.Czxid, after.Czxid, "the same znode")
 
 		require.NoError(b, one.Leave())
 		require.NoError(b, one.Leave())
-		require.ErrorIs(b, one.Await(b.Context()), recipes.ErrNotHeld)
-		require.Equal(b, []string{"10.0.0.2/77 é="}, members(b, observer))
+		require.ErrorIs(b, one.Await(b.Context()), recipes.ErrNotStarted)
+		require.Equal(b, []string{"10.0.0.2:77 é="}, members(b, observer))
 		require.NoError(b, one.Join(nil), "it may come back")
 		require.NoError(b, one.Await(b.Context()))
 		require.NoError(b, one.Leave())
@@ -103,7 +103,7 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// Leave waits for the znode also when another Leave is under way, or has given up.
+// Leave waits for the deletion of the znode even during another Leave, or after one that timed out.
 func TestLeaveTwice(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		g := joined(b, b.Troubled(), "a", "")
@@ -124,8 +124,8 @@ func TestLeaveTwice(t *testing.T) {
 	})
 }
 
-// A member comes back after everything that can happen to its znode and its session.
-func TestMemberComesBack(t *testing.T) {
+// A member is registered again after everything that can happen to its znode and its session.
+func TestMemberIsRegisteredAgain(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		observer, client := newGroup(b, b.Client(), "observer"), b.Troubled()
 		g := joined(b, client, "one", "data")
@@ -155,7 +155,7 @@ func TestMemberComesBack(t *testing.T) {
 	})
 }
 
-// A process that starts again waits until the session of its predecessor has expired. Nobody's znode is taken away.
+// A restarted process waits until the session of its predecessor expires. It deletes no other client's znode.
 func TestIDOfAnotherSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		before := b.Troubled()
@@ -245,17 +245,63 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Members of a client that adopts a connection leave with the client.
-func TestAdoptedConnection(t *testing.T) {
+// IDs are the names of znodes, as Curator's GroupMember writes and reads them.
+func TestIDsAreNames(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
-		conn, events, err := zk.Connect([]string{b.Srv.Addr()}, testclient.SessionTimeout, zk.WithDialer(b.Srv.Dialer()), zk.WithLogInfo(false))
+		ids := []string{"web 1", "münchen", "100%", "50%25", "a+b&c=d", "host:4711", "…"}
+		client := b.Client()
+		for _, id := range ids {
+			require.Equal(b, id, joined(b, client, id, "").ID())
+		}
+		require.ElementsMatch(b, ids, b.Srv.Children(path))
+		b.Srv.Put(path+"/of curator %C3", nil) // not ephemeral, so no member
+		all, err := newGroup(b, b.Client(), "x").Members(b.Context())
 		require.NoError(b, err)
-		client, err := recipes.NewClient(conn, events, recipes.WithSessionTimeout(testclient.SessionTimeout))
+		var shown []string
+		for _, m := range all {
+			shown = append(shown, m.ID)
+		}
+		require.ElementsMatch(b, ids, shown)
+
+		g, err := group.New(b.Client(recipes.WithID("rack/7/web")), path)
 		require.NoError(b, err)
-		joined(b, client, "one", "data")
-		require.NoError(b, client.Close())
+		require.Equal(b, "rack:7:web", g.ID(), "the id of a client may have slashes")
+	})
+}
+
+// A member whose create reached no server leaves at once, because there is no znode to wait for.
+func TestLeaveWithoutAZnode(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		b.Srv.Stop(b.Srv.Addr())
+		never, err := recipes.Open([]string{b.Srv.Addr()}, recipes.WithDialer(b.Srv.Dialer()))
+		require.NoError(b, err)
+		leave := func(client *recipes.Client, after time.Duration, why string) {
+			g := newGroup(b, client, why)
+			for range 2 {
+				require.NoError(b, g.Join(nil))
+				bubble.Pass(after)
+				start := time.Now()
+				require.NoError(b, g.Leave(), why)
+				require.Equal(b, start, time.Now(), why)
+			}
+		}
+		leave(never, 0, "never connected")
+		leave(never, time.Minute, "never connected for a minute")
+		require.NoError(b, never.Close())
+
+		require.NoError(b, b.Srv.Restart(b.Srv.Addr()))
+		client := b.Troubled(recipes.WithSessionTimeout(time.Hour))
+		over := b.Outage()
+		leave(client, time.Minute, "in an outage")
+		over()
+		bubble.Pass(time.Minute)
 		require.Empty(b, b.Srv.Children(path))
-		conn.Close()
+
+		g := joined(b, client, "registered", "")
+		over = b.Outage()
+		require.ErrorIs(b, g.Leave(), recipes.ErrNodeNotDeleted, "this one has a znode")
+		over()
+		require.NoError(b, g.Leave())
 	})
 }
 
@@ -263,7 +309,7 @@ func TestInvalidArguments(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
 		log := b.Srv.Observe()
-		for _, id := range []string{"", ".", "..", "lock-0000000000", strings.Repeat("x", 1025)} {
+		for _, id := range []string{"", ".", "..", "lock-0000000000", "a/b", "/", strings.Repeat("x", 1025)} {
 			_, err := group.New(client, path, group.WithID(id))
 			require.ErrorIs(b, err, recipes.ErrInvalidArgument, id)
 		}
@@ -272,14 +318,15 @@ func TestInvalidArguments(t *testing.T) {
 		_, err = group.New(client, "relative")
 		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
 		g, err := group.New(client, path)
-		require.NoError(b, err, "the client's id has a slash")
+		require.NoError(b, err)
+		require.NotContains(b, g.ID(), "/")
 		require.ErrorIs(b, g.Join(make([]byte, 512<<10+1)), recipes.ErrInvalidArgument)
 		require.Zero(b, log.Count(zktest.OpAny))
 	})
 }
 
-// Faults of all kinds hit the requests of five members, which join, change their data and leave. When they are over, those who have
-// joined are registered, with their latest data and once each, and all others are gone.
+// Faults of all kinds hit the requests of five members, which join, change their data and leave. Afterwards, the joined members
+// are registered once each with their latest data, and no others.
 //
 //nolint:gocognit // a table of what may happen
 func TestFaultSchedules(t *testing.T) {
@@ -368,7 +415,8 @@ func TestLeaveAfterALeaveThatWasNotOver(t *testing.T) {
 	})
 }
 
-// A member that joins again while it leaves forgets the earlier memberships, with their data, once their znodes are gone.
+// A member that joins again while it leaves forgets the earlier memberships and their data after the deletion of their
+// znodes.
 func TestEarlierMembershipsAreForgotten(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		g := joined(b, b.Client(), "a", "1")
@@ -394,4 +442,27 @@ func heapInUse() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
+}
+
+// The directory is created while Watch looks for it: after the list that misses it, and before the watch on its creation. Watch reads it
+// at once, without a pause of the retry policy.
+func TestWatchOfADirectoryThatIsCreatedMeanwhile(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client(recipes.WithRetryPolicy(recipes.RetryPolicy{InitialInterval: time.Minute, MaxInterval: time.Minute}))
+		other := b.Srv.OpenSession(time.Hour)
+		isCreated := false
+		b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpExists && r.Path == path && !isCreated {
+				isCreated = true
+				b.Srv.Seed(zktest.Znode{Path: path + "/web-1", Data: []byte("1"), Session: other})
+			}
+			return zktest.Fault{}
+		})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+		defer cancel()
+		require.Equal(b, []string{"web-1=1"}, texts(<-newGroup(b, client, "web-2").Watch(ctx)))
+		require.Equal(b, began, time.Now())
+		require.True(b, isCreated)
+	})
 }

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
-	"net/url"
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -18,9 +17,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Members returns the members of the group, sorted by ID. Members needs no Join. The result is a snapshot: a member that leaves
-// during the call is left out. Persistent children are not members.
+// Members returns the members of the group, sorted by ID. Members needs no Join. The result is a snapshot, without members that
+// leave during the call. Persistent children are not members.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
+	if err := g.base.Check("members"); err != nil {
+		return nil, err
+	}
 	s := g.base.Queue.Session
 	ctx, cancel := s.WhileOpen(ctx)
 	defer cancel()
@@ -30,35 +32,54 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, g.base.OpError("members", err)
 	}
-	const maxReads = 16
-	nodes, failures := make([]*session.Node, len(names)), make([]error, len(names))
-	slots := make(chan struct{}, maxReads)
-	var readers sync.WaitGroup
-	for i, name := range names {
-		slots <- struct{}{}
-		readers.Go(func() { // ends with its read; joined below
-			defer func() { <-slots }()
-			n, err := session.Repeat(ctx, s, func() (session.Node, error) { return s.ReadPeer(ctx, zkutil.Join(g.base.Queue.Dir, name)) })
-			switch {
-			case errors.Is(err, zk.ErrNoNode):
-			case err != nil:
-				failures[i] = err
-			default:
-				nodes[i] = &n
-			}
-		})
-	}
-	readers.Wait()
-	if err := cmp.Or(failures...); err != nil { // one of them, because mostly all are the same
+	nodes := make([]*session.Node, len(names))
+	err = readEach(names, func(i int) error {
+		n, err := session.Repeat(ctx, s, func() (session.Node, error) { return s.ReadPeer(ctx, zkutil.Join(g.base.Queue.Dir, names[i])) })
+		if err == nil {
+			nodes[i] = &n
+		}
+		return err
+	})
+	if err != nil {
 		return nil, g.base.OpError("members", err)
 	}
 	members := []Member{}
 	for i, n := range nodes {
 		if n != nil && isMember(names[i], *n) {
-			members = append(members, Member{ID: idOf(names[i]), Data: n.Data})
+			members = append(members, Member{ID: names[i], Data: n.Data})
 		}
 	}
 	return sorted(members), nil
+}
+
+// maxReads bounds the reads in flight. A thousand members take four round trips.
+const maxReads = 256
+
+// readEach calls read with the index of each name, for many names at a time. A read that finds no znode has no failure. After a failure
+// readEach begins no more reads, and returns that failure: mostly all failures are the same.
+func readEach(names []string, read func(i int) error) error {
+	var (
+		readers sync.WaitGroup
+		failure atomic.Pointer[error]
+	)
+	slots := make(chan struct{}, maxReads)
+	for i := range names {
+		slots <- struct{}{}
+		if failure.Load() != nil {
+			break
+		}
+		readers.Go(func() { // ends with its read; joined below
+			defer func() { <-slots }()
+			if err := read(i); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				failure.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	readers.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // isMember reports whether the znode at name is that of a member. Contenders for a lock on the path are none. A znode that may not
@@ -67,31 +88,47 @@ func isMember(name string, n session.Node) bool {
 	return !queue.IsContender(name) && (n.Stat.Czxid == 0 || !isLasting(n))
 }
 
-// isLasting reports whether a znode belongs to no session. Some servers show the marks of containers and of znodes with a TTL as
-// owners (EphemeralType).
-func isLasting(n session.Node) bool {
-	const ttl = 0xff // the first byte
-	owner := n.Stat.EphemeralOwner
-	return owner == 0 || owner == math.MinInt64 || uint64(owner)>>56 == ttl //nolint:gosec // a pattern of bits
-}
-
-// idOf returns the ID encoded in the name of a znode.
-func idOf(name string) string {
-	if id, err := url.PathUnescape(name); err == nil {
-		return id
-	}
-	return name // of another program
-}
+// isLasting reports whether a znode belongs to no session.
+func isLasting(n session.Node) bool { return !zkutil.IsSession(n.Stat.EphemeralOwner) }
 
 func sorted(members []Member) []Member {
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	return members
 }
 
-// Watch sends the members, and sends a new list whenever a member has joined, has left, or has changed its data. Watch needs no Join. A
-// slow reader misses outdated lists. Watch reads each new member once, and keeps a watch on each. While the server refuses, Watch
-// retries with backoff. The channel is closed when ctx ends or the client is closed.
+// Diff compares two lists by ID, as Members returns them or Watch sends them. joined has the members of after alone, and left those of before
+// alone, each in the order of its list. A member with other data is in neither, and so is one that left and joined again in between.
+//
+//	var before []group.Member
+//	for members := range g.Watch(ctx) {
+//		joined, left := group.Diff(before, members)
+//		…
+//		before = members
+//	}
+func Diff(before, after []Member) (joined, left []Member) {
+	return without(after, before), without(before, after)
+}
+
+// without returns the members whose ID none of others has.
+func without(members, others []Member) (rest []Member) {
+	isOther := make(map[string]bool, len(others))
+	for _, m := range others {
+		isOther[m.ID] = true
+	}
+	for _, m := range members {
+		if !isOther[m.ID] {
+			rest = append(rest, m)
+		}
+	}
+	return rest
+}
+
+// Watch sends the members, and sends a new list whenever a member joins, leaves, or changes its data. Watch needs no Join. A
+// slow reader misses outdated lists. Watch reads each new member once, and keeps a watch on each. On a new connection, Watch
+// reads all members again. While the server refuses, Watch retries with backoff. The channel is closed when ctx ends or the
+// client is closed.
 func (g *Group) Watch(ctx context.Context) <-chan []Member {
+	g.base.MustCheck("watch")
 	s := g.base.Queue.Session
 	lists := make(chan []Member)
 	if !s.Background(func(context.Context) {
@@ -147,7 +184,7 @@ func (w *watcher) run(ctx context.Context, lists chan<- []Member) {
 			err := w.refresh(ctx)
 			if zkutil.IsRefused(err) && !queue.IsSameFailure(err, refusal) {
 				refusal = err
-				w.s.Log(slog.LevelWarn, "members not read, trying again", "path", w.g.base.Path, "err", err)
+				w.s.Log(slog.LevelWarn, "can't read the members; retrying", "path", w.g.base.Path, "err", err)
 			}
 			return struct{}{}, err
 		})
@@ -181,20 +218,18 @@ func (w *watcher) refresh(ctx context.Context) error {
 			delete(w.members, name)
 		}
 	}
-	for _, name := range names {
-		if _, isKnown := w.members[name]; isKnown {
-			continue
+	names = slices.DeleteFunc(names, func(name string) bool { return w.members[name].watch != nil })
+	read := make([]watched, len(names))
+	err = readEach(names, func(i int) (err error) {
+		read[i].node, read[i].watch, err = w.s.ReadWatchPeer(ctx, zkutil.Join(w.g.base.Queue.Dir, names[i]))
+		return err
+	})
+	for i, m := range read { // also after a failure, so that the next attempt reads the others alone
+		if m.watch != nil {
+			w.members[names[i]] = m
 		}
-		n, watch, err := w.s.ReadWatchPeer(ctx, zkutil.Join(w.g.base.Queue.Dir, name))
-		if errors.Is(err, zk.ErrNoNode) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		w.members[name] = watched{n, watch}
 	}
-	return nil
+	return err
 }
 
 // listNames returns the names of the children, and renews the watch on them.
@@ -227,14 +262,14 @@ func (w *watcher) list() []Member {
 	members := []Member{}
 	for name, m := range w.members {
 		if isMember(name, m.node) {
-			members = append(members, Member{ID: idOf(name), Data: m.node.Data})
+			members = append(members, Member{ID: name, Data: m.node.Data})
 		}
 	}
 	return sorted(members)
 }
 
-// await waits until something may have changed, and sends the current list meanwhile, unless out is nil. isSent reports that the
-// list was sent.
+// await waits for a possible change, and sends the current list meanwhile, unless out is nil. isSent reports that the list was
+// sent.
 func (w *watcher) await(ctx context.Context, before session.Snapshot, out chan<- []Member, current []Member) (isSent bool) {
 	fired := make([]<-chan struct{}, 0, len(w.members)+1)
 	fired = append(fired, w.dir.Fired())

@@ -14,7 +14,7 @@ type seat struct {
 	changes zkutil.Changes
 }
 
-// seatKey is the key of a seat among the values that a session shares: the path of the znode.
+// seatKey is the key of a seat among the values that a session shares. It is the path of the znode.
 type seatKey string
 
 // take takes the seat for a membership. If another one has it, changed is closed when that may be over.

@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Two groups of each of two clients want one ID, while faults of all kinds hit their requests. In the end one of those that have joined is
-// registered, with its data, and nobody is if all have left.
+// Two groups of each of two clients want one ID, while faults of all kinds hit their requests. In the end one of the joined
+// groups is registered, with its data, or none if all left.
 //
 //nolint:gocognit // a table of what may happen
 func TestFaultSchedulesWithOneID(t *testing.T) {
@@ -49,7 +49,7 @@ func TestFaultSchedulesWithOneID(t *testing.T) {
 					require.NoError(b, groups[i].Join(fmt.Append(nil, i)))
 				case 2:
 					want[i] = false
-					_ = groups[i].Leave() // after a timeout, the deletion goes on
+					_ = groups[i].Leave() // after a timeout, the deletion is retried
 				case 3:
 					b.Srv.Delete(path + "/one")
 				case 4:

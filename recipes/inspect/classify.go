@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 )
 
-// The markers: the text before the number in the names of contenders.
+// The markers are the text before the number in the names of contenders.
 const (
 	markerLease = "lease-"
 	markerRead  = "__READ__"
@@ -41,8 +41,8 @@ func parseEntry(name string) (entry, bool) {
 	return entry{}, false
 }
 
-// compare orders entries as the recipes do. A reader that has downgraded has the number of its writer,
-// and comes after the writer.
+// compare orders entries as the recipes do. A reader after a downgrade has the number of its writer, and follows the
+// writer.
 func (e entry) compare(other entry) int {
 	return cmp.Or(
 		cmp.Compare(e.sequence, other.sequence),

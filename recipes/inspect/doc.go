@@ -1,24 +1,24 @@
-// Package inspect shows locks and elections from outside: which recipe uses a path, who holds and who
-// waits, since when and with which fencing token. It joins no queue and writes nothing.
+// Package inspect shows locks and elections from outside. It finds which recipe uses a path, who holds and who waits,
+// since when and with which fencing token. It joins no queue and writes nothing.
 //
 // # Guarantees
 //
-//   - [Read] and [Walk] create no znode, set no watch, and need no permission but READ.
+//   - [Read], [Peek] and [Walk] create no znode, set no watch, and need no permission but READ.
 //   - A call has at most 16 requests in flight.
 //   - Contenders are in the order of the queue, and each appears once.
 //   - A contender that leaves during the call is left out.
 //
 // # Limits
 //
-// A [Queue] is a snapshot, possibly outdated by the time you read it, and comes from a single server,
-// which may lag behind. Holds reflects the znodes. The znode of a killed process stays until the
-// session has expired, and a contender that has become first may not have noticed yet.
+// A [Queue] is a snapshot, possibly outdated by the time you read it, and is read from a single server, which may lag
+// behind. Holds reflects the znodes. The znode of a killed process exists until the session expires, and a contender
+// that just became first may not know yet.
 //
-// The names of the znodes decide the kind. On the wire, Curator's LeaderSelector and kazoo's Lock are
-// mutexes. The limit of a semaphore is not known. A contender that has created its permit's znode, but
-// waits because too many permits are held, differs from the holders in still holding the semaphore's
-// own lock, which it releases when its permit is granted. While one session has several contenders in a
-// semaphore, a contender may appear to wait for a moment after its grant.
+// The names of the znodes decide the kind. On the wire, Curator's LeaderSelector and kazoo's Lock are mutexes. The
+// limit of a semaphore is not known. A contender that created its permit's znode, but waits because too many permits
+// are held, differs from the holders in still holding the semaphore's own lock, which it releases when its permit is
+// granted. While one session has several contenders in a semaphore, a contender may appear to wait for a moment after
+// its grant.
 //
 // # Failures
 //
@@ -26,7 +26,7 @@
 //	zk.ErrNoAuth               an ACL forbids listing the path; Walk continues with other paths
 //	recipes.ErrInvalidArgument the client is nil, or the path is invalid
 //	recipes.ErrClosed          the client was closed
-//	the error of ctx           ctx has ended, possibly without a connection
+//	the error of ctx           ctx ended, possibly without a connection
 //
 // Each error is in a *recipes.OpError. A contender whose znode is not readable has no ID.
 //

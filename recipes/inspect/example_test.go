@@ -26,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// Show who holds which lock, from a program that uses none of them.
+// Show the holders of locks, from a program that uses none of these locks.
 func ExampleWalk() {
 	client, stop := newClient()
 	defer stop()

@@ -14,12 +14,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// The kinds of queues.
+// The kinds of queues are a closed list. The words are those of Recipe in the events of recipes.Trace, as far as znodes
+// show the recipe.
 const (
-	KindMutex     = "mutex" // InterProcessMutex, LeaderSelector, zk.Lock, kazoo's Lock
-	KindLatch     = "latch"
-	KindSemaphore = "semaphore"
-	KindRWLock    = "rwlock"
+	KindMutex     = "mutex"     // also "selector", "once", zk.Lock, and kazoo's Lock, whose znodes are the same
+	KindLatch     = "latch"     // "latch"
+	KindSemaphore = "semaphore" // also "semaphore-mutex"
+	KindRWLock    = "rwlock"    // "read-lock" and "write-lock", which share a queue
 	// KindUnknown is the kind of a path without contenders or with contenders of several kinds. In the
 	// latter case no contender is reported as a holder.
 	KindUnknown = "unknown"
@@ -32,8 +33,7 @@ type Queue struct {
 	Path string
 	// Kind is one of the constants above.
 	Kind string
-	// Contenders are in the order of the queue. In a semaphore, the permits come first, followed by the
-	// waiters.
+	// Contenders are in the order of the queue. In a semaphore, the permits are first, followed by the waiters.
 	Contenders []Contender
 }
 
@@ -41,25 +41,24 @@ type Queue struct {
 type Contender struct {
 	// Position is the position in the queue, from 1.
 	Position int
-	// ID is the content of the znode: the ID of the recipe's WithID, or the client's ID. It is empty if
+	// ID is the content of the znode, which is the ID of the recipe's WithID, or the client's ID. It is empty if
 	// unreadable or overwritten by a revocation.
 	ID string
 	// Path is the path of the znode on the server, namespace included.
 	Path string
-	// Token is the czxid of the znode: the contender's fencing token as a holder. For a waiter of a
-	// semaphore, Token is not the token of the permit, whose znode is created later. A read lock
-	// acquired under the write lock has the writer's token instead.
+	// Token is the czxid of the znode, the contender's fencing token as a holder. For a waiter of a semaphore, Token is
+	// not the token of the permit, whose znode is created later. A read lock acquired under the write lock has the
+	// writer's token instead.
 	Token int64
-	// Since is the creation time of the znode, by the servers' clock: the start of the wait, not of the
-	// hold.
+	// Since is the creation time of the znode, by the servers' clock. It is the start of the wait, not of the hold.
 	Since time.Time
-	// Holds is true for a contender that waits for nobody: the first contender of a mutex, a latch's
-	// leader, the first writer or all readers ahead of it, and the owners of permits.
+	// Holds is true for a contender that need not wait, such as the first contender of a mutex, a latch's leader, the
+	// first writer or all readers ahead of it, and the owners of permits.
 	Holds bool
-	// Revoked is true if a peer has asked for the lease.
+	// Revoked is true if a peer asked for the lease.
 	Revoked bool
-	// NotEphemeral is true if the znode is not ephemeral, and so stays until somebody deletes it: see
-	// recipes.Participant. If such a contender is first, it holds, and no contender behind it can.
+	// NotEphemeral is true if the znode is not ephemeral, and so stays until a client deletes it, as
+	// recipes.Participant explains. If such a contender is first, it holds, and no contender behind it can.
 	NotEphemeral bool
 }
 
@@ -67,15 +66,27 @@ type Contender struct {
 // Read returns zk.ErrNoNode, and for an unused path a queue without contenders of KindUnknown. It
 // repeats requests after lost connections until ctx ends.
 func Read(ctx context.Context, c *recipes.Client, path string) (Queue, error) {
+	return read(ctx, c, "read", path, -1)
+}
+
+// Peek is Read, except that it reads the znodes of at most the first n contenders. The data of a znode may be a megabyte, and the names
+// of all znodes suffice for the kind of a queue, its order and its holders. Of the other contenders, only Position, Path and Holds are
+// set. One that leaves during the call may be among them, and so may a semaphore's contender whose permit is not yet granted, as a holder.
+func Peek(ctx context.Context, c *recipes.Client, path string, n int) (Queue, error) {
+	return read(ctx, c, "peek", path, max(n, 0))
+}
+
+func read(ctx context.Context, c *recipes.Client, op, path string, limit int) (Queue, error) {
 	r, err := newReader(c, path)
 	if err != nil {
-		return Queue{}, opError("read", path, err)
+		return Queue{}, opError(op, path, err)
 	}
+	r.limit = limit
 	ctx, cancel := r.session.WhileOpen(ctx)
 	defer cancel()
 	found, err := r.readDir(ctx, path)
 	if err != nil {
-		return Queue{}, opError("read", path, err)
+		return Queue{}, opError(op, path, err)
 	}
 	return found.queue, nil
 }
@@ -136,7 +147,7 @@ func newReader(c *recipes.Client, path string) (*reader, error) {
 	if path == "/" && dir != "/" {
 		namespace = dir
 	}
-	return &reader{session: session, namespace: namespace, slots: make(chan struct{}, maxRequests)}, nil
+	return &reader{session: session, namespace: namespace, slots: make(chan struct{}, maxRequests), limit: -1}, nil
 }
 
 func opError(op, path string, err error) error {

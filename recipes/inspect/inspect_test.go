@@ -43,7 +43,7 @@ func seed(server *zktest.Server, paths ...string) {
 	}
 }
 
-// brief is a queue in short: its path and kind, and of each contender its place, ID and whether it holds.
+// brief is a queue in short: its path and kind, and the position, ID and hold of each contender.
 func brief(q inspect.Queue) string {
 	text := q.Path + " " + q.Kind
 	for _, c := range q.Contenders {
@@ -71,7 +71,7 @@ func walk(tb testing.TB, c *recipes.Client, root string) (briefs []string) {
 	return briefs
 }
 
-// A mutex is shown as it is: who holds with which token, who waits since when, who was asked to release.
+// A mutex is shown with its holder and token, its waiters and the times of their arrival, and revocations.
 func TestReadMutex(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client := testclient.ConnectSettled(f, f.server)
@@ -159,7 +159,47 @@ func TestKindsAndHolders(t *testing.T) {
 	}
 }
 
-// Of a semaphore the permits come first. The one whose permit waits for another is told from the holders.
+// Peek reads no more znodes than requested. The names show the kind, the order and the holders.
+func TestPeek(t *testing.T) {
+	for _, test := range []struct {
+		dir   string
+		names []string
+		n     int
+		want  string
+		reads int
+	}{
+		{"/m", []string{"a-lock-0000000001", "a-lock-0000000002", "a-lock-0000000003"}, 0, "/m mutex 1:* 2: 3:", 0},
+		{"/m", []string{"a-lock-0000000001", "a-lock-0000000002", "a-lock-0000000003"}, 1, "/m mutex 1:001* 2: 3:", 1},
+		{"/m", []string{"a-lock-0000000001", "a-lock-0000000002"}, 9, "/m mutex 1:001* 2:002", 2},
+		{"/m", []string{"a-lock-0000000001"}, -1, "/m mutex 1:*", 0},
+		{"/l", []string{"a-latch-0000000001", "a-latch-0000000002"}, 0, "/l latch 1:* 2:", 0},
+		{"/r", []string{"a__READ__0000000001", "a__READ__0000000002", "a__WRIT__0000000003"}, 1, "/r rwlock 1:001* 2:* 3:", 1},
+		{"/s", []string{"leases/a-lease-0000000001", "leases/a-lease-0000000002", "locks/a-lock-0000000003"}, 0, "/s semaphore 1:* 2:* 3:", 0},
+		{"/s", []string{"leases/a-lease-0000000001", "locks/a-lock-0000000002", "locks/a-lock-0000000003"}, 2, "/s semaphore 1:001* 2:002 3:", 2},
+		{"/x", []string{"a-lock-0000000001", "a-latch-0000000002"}, 0, "/x unknown 1: 2:", 0},
+	} {
+		inBubble(t, func(f *fixture) {
+			for _, name := range test.names {
+				seed(f.server, test.dir+"/"+name) // each in a session of its own
+			}
+			requests := f.server.Observe()
+			defer requests.Stop()
+			q, err := inspect.Peek(f.Context(), f.observer, test.dir, test.n)
+			require.NoError(f, err)
+			require.Equal(f, test.want, brief(q))
+			require.Equal(f, test.reads, requests.Count(zktest.OpGetData))
+			for _, c := range q.Contenders {
+				require.Contains(f, c.Path, test.dir+"/")
+			}
+		})
+	}
+	inBubble(t, func(f *fixture) {
+		_, err := inspect.Peek(f.Context(), f.observer, "/missing", 1)
+		require.ErrorIs(f, err, zk.ErrNoNode)
+	})
+}
+
+// A semaphore's permits are first in the list. A permit that waits for another one does not count as a holder.
 func TestSemaphore(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		seed(f.server, "/sem/leases/a-lease-0000000001")
@@ -231,8 +271,7 @@ func TestReadWhileTheServerIsSilent(t *testing.T) {
 	})
 }
 
-// A znode that may not be read has everything but its ID. A directory that may not be listed is an
-// error of Walk, which continues.
+// An unreadable znode has everything but its ID. An unreadable directory is an error of Walk, which continues.
 func TestNoPermission(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		seed(f.server, "/a/x-lock-0000000001", "/c/x-lock-0000000003")

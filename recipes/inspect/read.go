@@ -29,6 +29,7 @@ type reader struct {
 	session   *session.Session
 	namespace string        // prefix of users' paths on the server; "" if the client has no namespace
 	slots     chan struct{} // one for each request in flight
+	limit     int           // of the znodes to read in a queue, the first ones; -1: all
 }
 
 // dir is the content of a directory.
@@ -99,7 +100,7 @@ func (r *reader) readDir(ctx context.Context, path string) (dir, error) {
 			return dir{queue: queue, below: joinAll(path, slices.DeleteFunc(others, isPart))}, nil
 		}
 	}
-	nodes, err := r.readNodes(ctx, full, contenders)
+	nodes, err := r.readNodes(ctx, full, contenders, r.limit)
 	if err != nil {
 		return dir{below: joinAll(path, others)}, err
 	}
@@ -123,7 +124,7 @@ func joinAll(path string, names []string) []string {
 	return paths
 }
 
-// node is a contender with its znode; an empty path means that the contender has left.
+// node is a contender with its znode; an empty path means that the contender no longer exists.
 type node struct {
 	entry
 	path  string
@@ -132,14 +133,21 @@ type node struct {
 	holds bool
 }
 
-// readNodes reads the znodes of contenders in a directory on the server. It returns the contenders
-// whose znodes still exist, in order.
-func (r *reader) readNodes(ctx context.Context, full string, contenders []entry) ([]node, error) {
+// readNodes reads the znodes of the first contenders in a directory on the server, at most limit unless it is -1. It returns the
+// contenders whose znodes still exist, in order, including the unread ones.
+func (r *reader) readNodes(ctx context.Context, full string, contenders []entry, limit int) ([]node, error) {
 	nodes, failures := make([]node, len(contenders)), make([]error, len(contenders))
+	n := len(contenders)
+	if limit >= 0 {
+		n = min(n, limit)
+	}
+	for i, e := range contenders[n:] {
+		nodes[n+i] = node{entry: e, path: zkutil.Join(full, e.name)}
+	}
 	var readers sync.WaitGroup
-	for worker := range min(maxRequests, len(contenders)) {
+	for worker := range min(maxRequests, n) {
 		readers.Go(func() { // ends with its reads, which end with ctx; joined below
-			for i := worker; i < len(contenders); i += maxRequests {
+			for i := worker; i < n; i += maxRequests {
 				nodes[i], failures[i] = r.readNode(ctx, full, contenders[i])
 			}
 		})

@@ -26,11 +26,15 @@ func (r *reader) readSemaphore(ctx context.Context, path string, hasLocks bool) 
 	if len(leases) == 0 && (!onlyLeases || !onlyLocks) {
 		return Queue{}, false, nil
 	}
-	permits, err := r.readNodes(ctx, zkutil.Join(full, partLeases), leases)
+	permits, err := r.readNodes(ctx, zkutil.Join(full, partLeases), leases, r.limit)
 	if err != nil {
 		return Queue{}, false, err
 	}
-	waiters, err := r.readNodes(ctx, zkutil.Join(full, partLocks), locks)
+	rest := r.limit
+	if rest >= 0 {
+		rest = max(0, rest-len(leases))
+	}
+	waiters, err := r.readNodes(ctx, zkutil.Join(full, partLocks), locks, rest)
 	if err != nil {
 		return Queue{}, false, err
 	}
@@ -48,11 +52,10 @@ func (r *reader) listPart(ctx context.Context, full, marker string) (contenders 
 	return contenders, isAll, nil
 }
 
-// mergePermits returns the contenders of a semaphore: the permits, and then the waiters. The first
-// contender of the semaphore's own lock creates the znode of its permit, and keeps the lock until the
-// number of permits is within the limit. So the newest permit is not held if it belongs to the session
-// of the lock's first contender and is newer than the contender's znode. Such a contender appears once,
-// with the permit's znode.
+// mergePermits returns the contenders of a semaphore, first the permits and then the waiters. The first contender of
+// the semaphore's own lock creates the znode of its permit, and keeps the lock until the number of permits is within
+// the limit. So the newest permit is not held if it belongs to the session of the lock's first contender and is newer
+// than the contender's znode. Such a contender appears once, with the permit's znode.
 func mergePermits(permits, waiters []node) []node {
 	for i := range permits {
 		permits[i].holds = true

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Directories and contenders are read a few at a time: with one more than that, and with more than twice as many, all are there.
+// Directories and contenders are read in small batches. Sizes just above one and two batches are complete.
 func TestMoreThanAreReadAtATime(t *testing.T) {
 	for _, n := range []int{15, 16, 17, 33} {
 		inBubble(t, func(f *fixture) {

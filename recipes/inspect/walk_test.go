@@ -71,7 +71,7 @@ func TestWalkEndsEarlyAndFails(t *testing.T) {
 	})
 }
 
-// A contender that leaves while it is read is left out: the next one is then the first.
+// A contender that is deleted during the read is left out. The next one is then first.
 func TestContenderLeavesMeanwhile(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		seed(f.server, "/q/a/1-lock-0000000001", "/q/a/2-lock-0000000002", "/q/b/3-lock-0000000003")
@@ -86,8 +86,8 @@ func TestContenderLeavesMeanwhile(t *testing.T) {
 	})
 }
 
-// Few requests are in flight at a time, however many contenders there are: a server that does not
-// answer has got no more than 16. In a bubble the connection would hold back the others by itself.
+// Few requests are in flight at a time, for any number of contenders: a server that does not answer gets 16 at most.
+// In a bubble the connection alone would hold back the others.
 func TestReadsInFlight(t *testing.T) {
 	server := zktest.NewServer(t)
 	for i := range 10 {
@@ -118,7 +118,7 @@ func TestReadsInFlight(t *testing.T) {
 		}
 	}()
 	testkit.Eventually(t, func() bool { return unanswered.Load() >= 16 }, "the first requests")
-	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // silence, unless a 17th request comes
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // a 17th request would arrive in this time
 	cancel()
 	<-over
 	answer()
@@ -127,7 +127,7 @@ func TestReadsInFlight(t *testing.T) {
 	require.EqualValues(t, 16, unanswered.Load())
 }
 
-// A directory that disappears while it is awaited is no error.
+// A directory that is deleted before it is read is no error.
 func TestDirectoryDisappears(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.server.Put("/q/gone", nil)
@@ -142,8 +142,8 @@ func TestDirectoryDisappears(t *testing.T) {
 	})
 }
 
-// What is beside a directory that may not be read is shown, also if the directory looks like a part of a semaphore. So is what is
-// below a directory that has the name of a contender.
+// The neighbours of an unreadable directory are shown, even if the directory looks like a part of a semaphore. So are the
+// contents of a directory with the name of a contender.
 func TestWalkBesideUnreadableDirectories(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		closed := []zk.ACL{{Perms: zk.PermWrite, Scheme: "world", ID: "anyone"}}

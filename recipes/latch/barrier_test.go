@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A slow listener delays no other: the functions of each are called at once at the begin and the end
-// of the term. The znode is deleted when all have returned.
+// A slow listener delays no other. The functions of each are called at once at the beginning and at the end of the
+// term, and the znode is deleted after all of them return.
 func TestSlowListenerHoldsUpNoOther(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -50,7 +50,7 @@ func TestSlowListenerHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A listener that is removed while it works is waited for all the same.
+// The latch also waits for a listener that is removed while it works.
 func TestRemovedListenerIsWaitedFor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// BenchmarkHandover is from Close of the leader to the next one's IsLeader, in another
-// session. It measures this library, its client and the loopback: the server in this
-// process answers at once, while a real one waits for a disk.
+// BenchmarkHandover measures the time from Close of the leader to IsLeader of the next one, in another session. It
+// measures this library, its client and the loopback, because the server in this process answers at once, while a
+// real one waits for a disk.
 func BenchmarkHandover(b *testing.B) {
 	server := zktest.NewServer(b)
 	var clients [2]*recipes.Client

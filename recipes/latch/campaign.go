@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// The pauses after a listener has failed as leader grow from firstPause to longestPause. A term shorter than
+// The pauses after failures of a listener as leader grow from firstPause to longestPause. A term shorter than
 // firstPause is followed by a pause of firstPause.
 const (
 	firstPause   = time.Second
@@ -36,9 +37,8 @@ func (l *LeaderLatch) runCampaign(ctx context.Context) {
 	<-l.handlerCalls.Barrier()
 }
 
-// planNextTerm returns the function that waits for the next term: on the same znode if the connection was
-// suspended. Otherwise planNextTerm gives the znode up, and pauses if a listener has failed or the term was
-// short.
+// planNextTerm returns the function that waits for the next term: on the same znode if the connection was suspended.
+// Otherwise planNextTerm abandons the znode, and pauses if a listener failed or the term was short.
 func (l *LeaderLatch) planNextTerm(ctx context.Context, t *term, pace *zkutil.Pace) func(context.Context) (*session.Entry, error) {
 	hasFailed, loss := t.hasFailed.Load(), t.entry.Loss()
 	if errors.Is(loss, recipes.ErrSuspended) && !hasFailed && ctx.Err() == nil {
@@ -51,7 +51,7 @@ func (l *LeaderLatch) planNextTerm(ctx context.Context, t *term, pace *zkutil.Pa
 	return l.candidate.AwaitTerm
 }
 
-// recordEnd records why the campaign has ended.
+// recordEnd records why the campaign ended.
 func (l *LeaderLatch) recordEnd(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		err = l.candidate.CheckRunning() // ErrClosed, and whether the latch or the client was closed
@@ -74,7 +74,7 @@ func (l *LeaderLatch) recordEnd(ctx context.Context, err error) {
 
 // onWaiting is called when the latch watches a contender ahead. lasting is ErrNotEphemeral, which becomes the
 // trouble, if the znode ahead belongs to no latch.
-func (l *LeaderLatch) onWaiting(lasting error) {
+func (l *LeaderLatch) onWaiting(_ int, _ queue.Participant, lasting error) {
 	if lasting == nil {
 		l.clearTrouble() // first, so that Err, called after Decided, does not return a trouble already over
 	}
@@ -89,7 +89,7 @@ func (l *LeaderLatch) serveTerm(ctx context.Context, t *term) {
 	select {
 	case <-t.entry.Context().Done():
 	case <-ctx.Done():
-		_ = t.entry.Leave() // the context of the term tells the listeners of a loss
+		_ = t.entry.Leave() // the context of the term reports a loss to the listeners
 	}
 	for _, listenerDone := range l.endTerm() {
 		<-listenerDone
@@ -109,8 +109,8 @@ func (l *LeaderLatch) beginTerm(t *term) {
 	}
 }
 
-// endTerm returns a channel for each listener, including removed listeners. Each channel is closed when the
-// calls of the listener have returned.
+// endTerm returns a channel for each listener, including removed listeners. Each channel is closed when the calls of
+// the listener return.
 func (l *LeaderLatch) endTerm() (listenersDone []<-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

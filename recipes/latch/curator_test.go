@@ -59,7 +59,7 @@ func TestWhoStartsAloneLeads(t *testing.T) {
 	})
 }
 
-func TestEachLatchIsToldOnceOfItsTerm(t *testing.T) {
+func TestEachLatchReportsItsTermOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var j elections.Journal
@@ -71,7 +71,7 @@ func TestEachLatchIsToldOnceOfItsTerm(t *testing.T) {
 		var want []string
 		for i, l := range latches {
 			elections.Await(t, l)
-			bubble.Pass(0) // else the term may be over before the listener's turn, which is not told then
+			bubble.Pass(0) // otherwise the term may end before the listener's turn, and is not reported
 			require.NoError(t, l.CloseWith(latch.NotifyLeader))
 			want = append(want, fmt.Sprintf("%d leads", i), fmt.Sprintf("%d ends", i))
 		}
@@ -79,7 +79,7 @@ func TestEachLatchIsToldOnceOfItsTerm(t *testing.T) {
 	})
 }
 
-func TestCloseTellsNobodyUnlessAsked(t *testing.T) {
+func TestCloseCallsNoListenerByDefault(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts []latch.Option
 		end  func(*latch.LeaderLatch) error
@@ -137,9 +137,9 @@ func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 	})
 }
 
-// The znode between the leader's and the last one goes: nobody else leads for that, and
-// the last one then waits for the leader.
-func TestDeathInTheMiddleElectsNobody(t *testing.T) {
+// The znode between the leader's and the last one is deleted. No other candidate leads because of that, and the last
+// one now waits for the leader.
+func TestDeathInTheMiddleElectsNoOther(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		first, _ := elections.Lead(t, testclient.Connect(t, srv))
@@ -161,9 +161,9 @@ func TestDeathInTheMiddleElectsNobody(t *testing.T) {
 	})
 }
 
-// Curator's latch gets its node from a list that is outdated by the time it sets its
-// watch. Here the one ahead goes just then, for as many times as there are.
-func TestNobodyMissesThatTheOneAheadHasGone(t *testing.T) {
+// Curator's latch sets its watch on a znode from an outdated list. Here the znode ahead is deleted right then, as
+// often as possible.
+func TestNoWaiterMissesTheEndOfItsPredecessor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		const ahead = 20
@@ -187,9 +187,9 @@ func TestNobodyMissesThatTheOneAheadHasGone(t *testing.T) {
 	})
 }
 
-// Those who are asked for leave at the moment they are asked: that is no error, and takes no
-// time, even for a client that tries everything once.
-func TestLeaderThatHasJustLeft(t *testing.T) {
+// Candidates leave the moment they are asked. That is no error, and takes no time, even for a client that tries
+// everything once.
+func TestLeaderThatJustLeft(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv, recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1}))

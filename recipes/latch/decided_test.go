@@ -6,11 +6,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// A refusal is over before it is decided that the latch waits: who reads Err after Decided does not find it there.
+// A refusal is cleared before the latch counts as waiting, so Err after Decided does not return the refusal.
 func TestErrIsNilOnceDecided(t *testing.T) {
 	l, err := New(zkclient.Connect(t, zktest.NewServer(t)), "/election")
 	require.NoError(t, err)
@@ -21,6 +22,6 @@ func TestErrIsNilOnceDecided(t *testing.T) {
 		decided = true
 		require.NoError(t, l.Err())
 	}
-	l.onWaiting(nil)
+	l.onWaiting(0, queue.Participant{}, nil)
 	require.True(t, decided)
 }

@@ -1,6 +1,5 @@
-// Package latch provides LeaderLatch: a participant in the election of a leader, with the semantics and the
-// wire format of the Apache Curator recipe of the same name. Go and Java services can take part in one
-// election.
+// Package latch provides LeaderLatch, a participant in the election of a leader, with the semantics and the wire format of the
+// Apache Curator recipe of the same name. Go and Java services can take part in one election.
 //
 // From Start to Close a latch is in the queue of its path, and leads whenever it is first. A latch does not
 // give up while no server is reachable or while the server refuses requests. After a loss the latch joins again
@@ -18,9 +17,9 @@
 //	}
 //	defer election.Close() // before client.Close, so that the next latch can lead at once
 //
-// Use a latch if several parts of a process ask who leads. If the leader has a single piece of work to do,
-// package selector is shorter: the work is a function, and errors of the function are reported and followed by
-// a pause as well. docs/from-others.md compares both with other tools, and examples/worker is a whole program.
+// Use a latch if several parts of a process ask who leads. If the leader has a single piece of work to do, package
+// selector is shorter. The work is a function, and errors of the function are reported and followed by a pause as well.
+// docs/from-others.md compares both with other tools, and examples/worker is a whole program.
 //
 // # Where the work belongs
 //
@@ -30,45 +29,49 @@
 // NotLeader may wait for such a goroutine. Then close with [NotifyLeader], because [Silent], which is the
 // default as in Curator, does not call NotLeader.
 //
-// A latch that has stepped down joins again at the tail. After a term shorter than about 1 s, the latch first
-// pauses for about 1 s, because many short terms would use up the path's sequence numbers. No pause follows the
-// loss of a session. If work has failed and another process is to try the work next, wait before Release, or
-// use a selector, which does. A panic in IsLeader ends the term, because a leader whose work has panicked does
-// nothing. The latch then pauses before joining again, longer after each panic in a row, from 1 s to 30 s. A
-// program that closes its latch and makes a new latch gets no pause: in a loop, the program has to pause.
+// A latch that steps down joins again at the tail. After a term shorter than about 1 s, the latch first pauses for about 1 s,
+// because many short terms would use up the path's sequence numbers. No pause follows the loss of a session. If work failed and
+// another process is to try the work next, wait before Release, or use a selector, which does. A panic in IsLeader ends the
+// term, because a leader whose work panicked does nothing. The latch then pauses before joining again, longer after each panic
+// in a row, from 1 s to 30 s. A program that closes its latch and makes a new latch gets no pause, so in a loop, the program
+// has to pause.
 //
-// Each listener has its own order of calls, so a listener that works in IsLeader for the whole term
-// delays no other. The znode is deleted when all have returned.
+// Each listener has its own order of calls, so a listener that works in IsLeader for the whole term delays no other. The znode
+// is deleted when all of them return.
 //
 // # Priorities
 //
-// With [WithPriority] the candidate of the highest priority leads: for example, the replica nearest to the data. Once a new candidate has
-// taken part for 5 s, it asks the candidates of lower priority ahead to yield: first the waiting ones, and then the leader. A candidate
-// that yields steps down in the usual order, and joins again at the tail. So an arrival changes the leader at most once. Exclusion
-// does not depend on priorities: it rests on the order of the queue and on the step-down, as ever. The cause of the term's end is
-// ErrReleased.
+// With [WithPriority] the candidate of the highest priority leads: for example, the replica nearest to the data. After a new
+// candidate takes part for 5 s, it asks the candidates of lower priority ahead to yield: first the waiting ones, and then the
+// leader. A candidate that yields steps down in the usual order, and joins again at the tail. So an arrival changes the leader
+// at most once. Exclusion does not depend on priorities: it rests on the order of the queue and on the step-down, as ever. The
+// cause of the term's end is ErrReleased.
 //
 //   - Candidates of the same priority lead in the order of arrival.
-//   - A candidate that leaves within 5 s disturbs nobody. A leader that is asked again and again waits longer each time before it yields,
-//     up to 5 minutes. After 5 minutes without a request, it yields at once again.
-//   - If the process of the preferred candidate hangs, nobody leads until its session has expired.
+//   - A candidate that leaves within 5 s disturbs no other. If candidates of a higher priority arrive again and again, each has to wait
+//     longer after its request than the one before, up to 5 minutes, and one that fails earlier does not lead. All candidates that make way
+//     count, also those in the queue, so the damping does not depend on which of them leads. It ends after 5 minutes without a request, and
+//     a process that just started has none.
+//   - An election at rest sends nothing for its priorities. A candidate with others of a lower priority ahead also watches the next better
+//     candidate: if that one leaves, it looks at the queue, and no other does.
+//   - If the process of the preferred candidate hangs, no candidate leads until its session expires.
 //   - The priority is part of the name of the znode: _c_<uuid>-p5-latch-0000000007. It does not change while the candidate takes part. A
 //     request to yield replaces the id in the znode of the candidate; Participants still shows the id.
-//   - Candidates without a priority, and Curator's, take part as before: they are never asked to yield, and nobody yields to a candidate
+//   - Candidates without a priority, and Curator's, take part as before. They are never asked to yield, and no candidate yields to one
 //     behind them.
 //
-// TransferTo has a chosen candidate lead, for maintenance: all candidates ahead of it yield in the same way, at once.
+// TransferTo makes a chosen candidate the leader, for maintenance: all candidates ahead of it yield in the same way, at once. Several transfers at the
+// same time are done one after the other.
 //
 // # Refusals
 //
-// A server may refuse a latch: an ACL forbids creating or listing znodes, or a quota is exceeded. The latch
-// tries again, with pauses that grow to 30 s, and leads once the server permits. Meanwhile the latch has no
-// znode, so that others can lead. [LeaderLatch.Err] returns the refusal, for a health check, and nil once the
-// refusal is over. The log, at Error, and [WithErrorHandler] get each refusal once, and each panic of a
-// listener too.
+// A server may refuse a latch, because an ACL forbids creating or listing znodes, or a quota is exceeded. The latch
+// tries again, with pauses that grow to 30 s, and leads once the server permits. Meanwhile the latch has no znode, so
+// that others can lead. [LeaderLatch.Err] returns the refusal, for a health check, and nil once the refusal is over.
+// The log, at Error, and [WithErrorHandler] get each refusal once, and each panic of a listener too.
 //
-// A latch also waits for a znode that has the name of a participant but is not ephemeral. Nobody can lead until
-// somebody deletes such a znode, so the znode is reported like a refusal, as ErrNotEphemeral.
+// A latch also waits for a znode that has the name of a participant but is not ephemeral. No candidate can lead until a client
+// deletes such a znode, so the znode is reported like a refusal, as ErrNotEphemeral.
 //
 // A latch waits for a participant ahead even if an ACL forbids reading the participant's znode. A watch is then
 // not possible, so the latch lists the queue each second. Give READ to all participants.
@@ -77,41 +80,33 @@
 //
 // The guarantees of package recipes hold for each term, which is a [recipes.Lease]. In addition:
 //
-//  1. At most one latch of a path leads at any instant, as long as clocks run at about the same rate. If a
-//     process was paused without noticing, fencing decides: the token of a term is greater than the tokens of
-//     all earlier terms of other participants. See Suspension for two terms of the same latch with the same
-//     token.
-//  2. When a leader ends its term, by Close or Release, first the context ends, then the listeners return, and
-//     then the znode is deleted. No other participant can lead before the last step. After the grace of
-//     [WithStepDownGrace] Close returns an error, and the znode stays until the listeners have returned.
-//     Listeners that still run after their term are reported, after a second and then once a minute: see
-//     [LeaderLatch.Err].
-//  3. A started latch always comes back. After any event to the znode, the parent or the session, and after any
-//     refusal, the latch joins again once a server permits and the listeners of the last term have returned. A
-//     latch gives up only when the sequence numbers have run out, and then Err and Await return
-//     ErrSequenceExhausted.
-//  4. HasLeadership and Leadership go by the clock: after a pause of the process both are right even before the
-//     term's context has ended.
-//  5. The calls of each listener come one at a time, in the order of the events, under no
-//     lock, and wait for no other listener. The znode is deleted when all have returned. A
-//     panic in a call is recovered and reported.
+//  1. At most one latch of a path leads at any instant, as long as clocks run at about the same rate. If a process was
+//     paused without noticing, fencing decides. The token of a term is greater than the tokens of all earlier terms of
+//     other participants. See Suspension for two terms of the same latch with the same token.
+//  2. When a leader ends its term, by Close or Release, first the context ends, then the listeners return, and then the
+//     znode is deleted. No other participant can lead before the last step. After the grace of [WithStepDownGrace]
+//     Close returns an error, and the znode exists until the listeners return. Listeners that still run after their
+//     term are reported, after a second and then once a minute (see [LeaderLatch.Err]).
+//  3. A started latch always joins again. After any event to the znode, the parent or the session, and after any
+//     refusal, the latch joins again once a server permits and the listeners of the last term returned. A latch gives
+//     up only when no sequence numbers are left, and then Err and Await return ErrSequenceExhausted.
+//  4. HasLeadership and Leadership go by the clock. After a pause of the process both are right even before the term's
+//     context ends.
+//  5. The calls of each listener run one at a time, in the order of the events, under no lock, and wait for no other
+//     listener. The znode is deleted after all of them returned. A panic in a call is recovered and reported.
 //
 // # Suspension
 //
-// Under StandardErrorPolicy a lost connection ends the term, with ErrSuspended. As in Curator, the latch keeps
-// the znode and the position: after the reconnect, and once the listeners have returned, a new term begins on
-// the same znode if it is still the first. So leadership does not change with each lost connection.
+// Under StandardErrorPolicy a lost connection ends the term, with ErrSuspended. As in Curator, the latch keeps the znode and
+// the position: after the reconnect, and once the listeners return, a new term begins on the same znode if it is still the
+// first. So leadership does not change with each lost connection.
 //
-// Both terms then have the same token, the token of the znode. Tokens still never decrease, and no other
-// participant has led in between. But fencing can't distinguish the two terms: work of the first term still
-// running, behind Await or in a goroutine, is not refused during the second. End such work with its term's
-// context.
+// Both terms then have the same token, the token of the znode. Tokens still never decrease, and no other participant leads in
+// between. But fencing can't distinguish the two terms: work of the first term still running, behind Await or in a goroutine,
+// is not refused during the second. End such work with its term's context.
 //
-// A revocation is stored in the znode. If a peer has asked for the lease before or during a suspension, the
-// following term is revoked from the beginning.
-//
-// On an adopted connection whose session timeout is unknown, see [recipes.NewClient], every lost connection is
-// a suspension, under both policies: the znode stays, too.
+// A revocation is stored in the znode. If a peer asks for the lease before or during a suspension, the following term is
+// revoked from the beginning.
 //
 // # Non-guarantees
 //
@@ -127,7 +122,7 @@
 // # Failures
 //
 //	what happens                           to a latch that leads            to a waiting latch
-//	connection lost, session survives      goes on leading                  keeps its position
+//	connection lost, session survives      continues to lead                keeps its position
 //	  the same, StandardErrorPolicy        term ends with ErrSuspended, and keeps its position
 //	                                       a new one begins on its znode
 //	no proof of life for 2/3 of T          term ends with ErrSessionLost    keeps its position
@@ -142,16 +137,14 @@
 //	WithMaxHold is over                    term ends with ErrMaxHold        –
 //	Client.Close                           term ends with ErrClosed         Await returns ErrClosed
 //
-// T is the session timeout. A latch whose term has ended joins again at the tail, after a pause if the term was
-// short. After a suspension the latch keeps its position. After Close of the latch or the client, the latch
-// does not join again. A latch that has given up has closed Decided and does not lead: make a new latch when
-// the sequence numbers start again.
+// T is the session timeout. A latch joins again at the tail after its term, after a pause if the term was short. After a
+// suspension the latch keeps its position. After Close of the latch or the client, the latch does not join again. A latch that
+// gave up has Decided closed and does not lead. Make a new latch when the sequence numbers restart.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine, also from listeners. Inside a listener or the error handler of
-// this latch, Close asks for the step-down and returns at once. In any other place, also in callbacks of other
-// recipes and of other latches, Close returns when all goroutines of the latch have ended, except the
-// goroutines of Observe, which end with their context. Release of a term always asks for the step-down and
-// returns at once.
+// All methods may be called from any goroutine, also from listeners. Inside a listener or the error handler of this latch,
+// Close asks for the step-down and returns at once. In any other place, also in callbacks of other recipes and of other
+// latches, Close returns when all goroutines of the latch end, except the goroutines of Observe, which end with their context.
+// Release of a term always asks for the step-down and returns at once.
 package latch

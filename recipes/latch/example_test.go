@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClients returns two clients of a ZooKeeper in this process, and what closes all. Two
-// services have one recipes.Connect each, and their own servers, here.
+// newClients returns two clients of a ZooKeeper in this process, and a function that closes everything. Two services
+// would each call recipes.Connect with their servers.
 func newClients() (one, other *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -31,7 +31,7 @@ func newClients() (one, other *recipes.Client, stop func()) {
 	return one, other, func() { _ = errors.Join(one.Close(), other.Close(), server.Close()) }
 }
 
-// One of two instances leads. When it closes, the other one does, with a higher token.
+// One of two instances leads. When it closes, the other one leads, with a higher token.
 func Example() {
 	one, other, stop := newClients()
 	defer stop()
@@ -78,8 +78,7 @@ func Example() {
 	// b leads: true with a higher token: true
 }
 
-// Listeners hear of each term. Those of a latch that is closed hear nothing, unless it is
-// asked to tell them.
+// Listeners are called for each term. The listeners of a closed latch are called only in the mode NotifyLeader.
 func ExampleLeaderLatch_AddListener() {
 	client, _, stop := newClients()
 	defer stop()
@@ -108,7 +107,7 @@ func ExampleLeaderLatch_AddListener() {
 	// leads no more
 }
 
-// Anybody can watch an election without taking part.
+// Any client can observe an election without taking part.
 func ExampleLeaderLatch_Observe() {
 	client, other, stop := newClients()
 	defer stop()
@@ -142,8 +141,8 @@ func ExampleLeaderLatch_Observe() {
 	// goes on: false
 }
 
-// What a leader writes to ZooKeeper can be bound to its term: afterwards it fails, even
-// if the leader does not know yet.
+// A leader can bind its writes in ZooKeeper to its term. After the term they fail, even if the leader does not know
+// yet.
 func ExampleLeaderLatch_Leadership() {
 	client, _, stop := newClients()
 	defer stop()

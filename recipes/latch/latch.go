@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/election"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -21,20 +22,20 @@ type LeaderLatch struct {
 	candidate *election.Candidate
 	config    config
 
-	handlerCalls *session.Callbacks // of the error handler
+	handlerCalls *callbacks.Order // of the error handler
 
 	decided      chan struct{} // see Decided
 	closeDecided func()        // may be called several times
 
 	mu        sync.Mutex // protects the fields below
 	term      *term      // the latest; nil: none yet
-	endError  error      // the reason for the end of the campaign; nil: not ended
+	endError  error      // the reason for the end of the campaign; nil if not ended
 	changes   zkutil.Changes
 	listeners []*registration
 	trouble   *recipes.OpError // see Err
 	isOverrun bool             // trouble is ErrWorkGoesOn. Not asked of trouble, which may have an error of the user
 
-	removedDone []<-chan struct{} // one for each removed listener, closed when its last call has returned
+	removedDone []<-chan struct{} // one for each removed listener, closed after its last call returned
 }
 
 // term is one term of leadership.
@@ -42,7 +43,7 @@ type term struct {
 	lease     *recipes.Lease
 	entry     *session.Entry
 	beganAt   time.Time
-	hasFailed atomic.Bool // IsLeader of a listener has panicked
+	hasFailed atomic.Bool // IsLeader of a listener panicked
 }
 
 // New returns a latch on path, an absolute path below the client's namespace. All latches on the same path are
@@ -83,6 +84,9 @@ func New(c *recipes.Client, path string, opts ...Option) (*LeaderLatch, error) {
 // Start enters the election and returns at once. The latch waits for a server as long as necessary. Start fails
 // with ErrClosed after Close, and with ErrAlreadyStarted when called again.
 func (l *LeaderLatch) Start() error {
+	if err := l.base.Check("start"); err != nil {
+		return err
+	}
 	if err := l.candidate.Start(l.runCampaign); err != nil {
 		return l.base.OpError("start", err)
 	}
@@ -91,19 +95,23 @@ func (l *LeaderLatch) Start() error {
 
 // Await blocks until this latch leads, and returns the term. Await fails
 //
-//   - when ctx ends first, or has ended before the call, with an error that matches ctx.Err(), the
-//     cause of ctx, and the latest trouble, see [LeaderLatch.Err];
+//   - when ctx ends first, or ended before the call, with a *recipes.WaitError, which matches ErrNotAcquired,
+//     ctx.Err(), the cause of ctx, and the latest trouble, see [LeaderLatch.Err];
 //   - with ErrClosed, at once, when the latch or its client is closed, started or not. The text says which was
 //     closed;
-//   - with ErrSequenceExhausted when the latch has given up;
+//   - with ErrSequenceExhausted if the latch gave up;
 //   - with ErrNotStarted before Start.
 func (l *LeaderLatch) Await(ctx context.Context) (*recipes.Lease, error) {
+	if err := l.base.Check("await"); err != nil {
+		return nil, err
+	}
 	failed := func(err error) (*recipes.Lease, error) {
 		return nil, l.base.OpError("await", err)
 	}
 	if err := l.candidate.CheckRunning(); err != nil {
 		return failed(err)
 	}
+	startedAt := time.Now()
 	whileRunning, cancel := l.candidate.WithCampaign(ctx)
 	defer cancel()
 	for {
@@ -117,7 +125,8 @@ func (l *LeaderLatch) Await(ctx context.Context) (*recipes.Lease, error) {
 		case endError != nil:
 			return failed(endError)
 		case ctx.Err() != nil:
-			return failed(l.withTrouble(zkutil.EndOf(ctx)))
+			err := l.candidate.NotAcquired(l.withTrouble(zkutil.EndOf(ctx)), startedAt)
+			return failed(recipe.PublicError(err))
 		case t != nil && t.entry.Stands():
 			return t.lease, nil
 		}
@@ -128,9 +137,9 @@ func (l *LeaderLatch) Await(ctx context.Context) (*recipes.Lease, error) {
 	}
 }
 
-// HasLeadership reports whether this latch leads now. It goes by the clock: after a pause of the process the
-// answer is right even before the term's context has ended. The answer may be outdated by the time the caller
-// reads it, so do critical work under the term's context.
+// HasLeadership reports whether this latch leads now. It goes by the clock. After a pause of the process the answer is
+// right even before the term's context ends. The answer may be outdated by the time the caller reads it, so do critical
+// work under the term's context.
 func (l *LeaderLatch) HasLeadership() bool {
 	_, isLeader := l.Leadership()
 	return isLeader
@@ -147,27 +156,32 @@ func (l *LeaderLatch) Leadership() (lease *recipes.Lease, ok bool) {
 	return t.lease, true
 }
 
-// Decided returns a channel that is closed once the first election is decided: this latch leads, or another
-// participant is ahead. The channel is also closed when the latch has ended. The channel stays open while the
-// server refuses the latch.
-func (l *LeaderLatch) Decided() <-chan struct{} { return l.decided }
+// Decided returns a channel that is closed once the first election is decided, because this latch leads or another
+// participant is ahead. The channel is also closed when the latch ends. It stays open while the server refuses the
+// latch.
+func (l *LeaderLatch) Decided() <-chan struct{} {
+	l.base.MustCheck("decided")
+	return l.decided
+}
 
 // Close is CloseWith with the mode of [WithCloseMode].
 func (l *LeaderLatch) Close() error { return l.CloseWith(l.config.mode) }
 
-// CloseWith leaves the election. If the latch leads, the term's context ends first, then the listeners return,
-// then the znode is deleted. So no successor leads while the work of this leader still runs. CloseWith returns
-// nil when the znode is gone, or when the client is closed, because the znode is deleted with the session. It
-// returns ErrStepDownGrace if a listener still runs after the grace of [WithStepDownGrace]: the znode stays
-// until the listener returns. It returns ErrNodeNotDeleted if the znode could not be deleted within the
-// operation timeout: the deletion is repeated in the background. Elections and leases of a client that are
-// closed while no server answers share one operation timeout. CloseWith is idempotent, and waits again when
-// called again.
+// CloseWith leaves the election. If the latch leads, the term's context ends first, then the listeners return, then the
+// znode is deleted. So no successor leads while the work of this leader still runs. CloseWith returns nil when the
+// znode is deleted, or when the client is closed, because the znode is deleted with the session. It returns
+// ErrStepDownGrace if a listener still runs after the grace of [WithStepDownGrace]. Then the znode exists until the
+// listener returns. It returns ErrNodeNotDeleted if the znode could not be deleted within the operation timeout. Then
+// the deletion is repeated in the background. Elections and leases of a client that are closed while no server answers
+// share one operation timeout. CloseWith is idempotent, and waits again when called again.
 //
 // Inside a callback of this latch, CloseWith starts the whole sequence and returns nil at once. Inside a
 // callback of another recipe or of another latch CloseWith waits. It also waits in a goroutine started by a
 // callback of this latch: if the callback waits for the goroutine, both wait for the grace.
 func (l *LeaderLatch) CloseWith(mode CloseMode) error {
+	if err := l.base.Check("close"); err != nil {
+		return err
+	}
 	if err := mode.check(); err != nil {
 		return l.base.InvalidArgument("close", err)
 	}

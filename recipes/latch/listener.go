@@ -3,27 +3,27 @@ package latch
 import (
 	"slices"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Listener has the functions to call at the beginning and the end of each term of a latch. Either may be nil.
-// The calls of one listener come one at a time, in the order of the events, under no lock, and wait for no
-// other listener.
+// Listener has the functions to call at the beginning and the end of each term of a latch. Either may be nil. The calls
+// of one listener run one at a time, in the order of the events, under no lock, and wait for no other listener.
 type Listener struct {
-	// IsLeader is called when a term has begun, unless the term is already over. It may run for as long as the
-	// term lasts. When the term's context ends, IsLeader has to return, because no successor can lead until
-	// then. A panic or runtime.Goexit ends the term; the latch joins again after a pause.
+	// IsLeader is called when a term begins, unless the term is already over. It may run for as long as the term lasts.
+	// When the term's context ends, IsLeader has to return, because no successor can lead until then. A panic or
+	// runtime.Goexit ends the term; the latch joins again after a pause.
 	IsLeader func(term *recipes.Lease)
-	// NotLeader is called at the end of each term for which IsLeader was called, after IsLeader has returned.
-	// A panic is reported as for IsLeader.
+	// NotLeader is called at the end of each term for which IsLeader was called, after IsLeader returned. A panic is
+	// reported as for IsLeader.
 	NotLeader func()
 }
 
 // registration is an added listener.
 type registration struct {
 	listener Listener
-	calls    *session.Callbacks
+	calls    *callbacks.Order
 	removed  chan struct{} // closed by remove
 	hasBegun bool          // IsLeader was called for the present term, and NotLeader has to be; used only inside calls
 }
@@ -31,6 +31,7 @@ type registration struct {
 // AddListener adds a listener. If the latch leads, IsLeader of the listener is called. After remove no call
 // begins, but a call may still run. Both functions may be called at any time, also by listeners.
 func (l *LeaderLatch) AddListener(listener Listener) (remove func()) {
+	l.base.MustCheck("add listener")
 	r := &registration{listener: listener, calls: l.candidate.Callbacks(), removed: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,24 +58,15 @@ func (l *LeaderLatch) removeListenersLocked(which func(*registration) bool) {
 			return false
 		}
 		close(r.removed)
-		l.removedDone = append(slices.DeleteFunc(l.removedDone, isClosed), r.calls.Barrier())
+		l.removedDone = append(slices.DeleteFunc(l.removedDone, zkutil.IsClosed), r.calls.Barrier())
 		return true
 	})
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // postIsLeader schedules IsLeader of a listener, to be called unless the term is over by then.
 func (l *LeaderLatch) postIsLeader(r *registration, t *term) {
 	r.calls.Post(func() {
-		if isClosed(r.removed) || !t.entry.Stands() {
+		if zkutil.IsClosed(r.removed) || !t.entry.Stands() {
 			return
 		}
 		r.hasBegun = true
@@ -97,7 +89,7 @@ func (l *LeaderLatch) postNotLeader(r *registration) {
 	r.calls.Post(func() {
 		hasBegun := r.hasBegun
 		r.hasBegun = false
-		if !hasBegun || isClosed(r.removed) {
+		if !hasBegun || zkutil.IsClosed(r.removed) {
 			return
 		}
 		if err := l.runListener(r.listener.NotLeader); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Each listener has its calls one at a time, in the order of what happened.
+// Each listener gets its calls one at a time, in the order of events.
 func TestListenersAreCalledInOrderOneAtATime(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -92,7 +92,7 @@ func TestEachIsLeaderHasItsNotLeader(t *testing.T) {
 	})
 }
 
-func TestListenerAddedWhileLeadingIsTold(t *testing.T) {
+func TestListenerAddedWhileLeadingIsCalled(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var j elections.Journal
@@ -147,7 +147,7 @@ func TestListenersAddedAndRemovedInsideCallbacks(t *testing.T) {
 }
 
 // No function of a listener is called for a term that was over before IsLeader could be called.
-func TestWhatIsOverIsNotTold(t *testing.T) {
+func TestEndedWaitsAreNotLogged(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var j elections.Journal
@@ -156,7 +156,7 @@ func TestWhatIsOverIsNotTold(t *testing.T) {
 		}))
 		bubble.Pass(0)
 		srv.Delete(term.Path())
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrNodeDeleted)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrNodeDeleted)
 		l.AddListener(j.Listener("late"))
 		bubble.Pass(elections.Reaction - 1)
 		require.Empty(t, j.Read())
@@ -179,7 +179,7 @@ func TestListenerWithoutFunctions(t *testing.T) {
 	})
 }
 
-// A removed listener is not called any more, and a closed latch calls nobody.
+// A removed listener is not called any more, and a closed latch calls none.
 func TestRemovedListenersHearNothing(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -206,7 +206,7 @@ func TestNotLeaderOnlyOfTermsThatHaveBegun(t *testing.T) {
 		var l *latch.LeaderLatch
 		terms := 0
 		trace := &recipes.Trace{AcquireEnd: func(_ context.Context, e recipes.AcquireEnd) {
-			if terms++; e.Err == nil && terms == 2 { // it is granted, and lost before the latch can tell its listeners
+			if terms++; e.Err == nil && terms == 2 { // it is granted, and lost before the latch calls its listeners
 				srv.Delete(elections.Paths(srv)[0])
 				bubble.Pause(time.Second)
 			}

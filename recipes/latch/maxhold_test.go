@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A term ends after its bound, in the order of every step-down, and leadership goes round.
+// A term ends after its bound, in the order of every step-down, and the candidates take turns.
 func TestMaxHold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const maxHold, work = time.Minute, 3 * time.Second
@@ -27,8 +27,9 @@ func TestMaxHold(t *testing.T) {
 		first, term := elections.Lead(t, testclient.ConnectSettled(t, srv), latch.WithMaxHold(maxHold), latch.WithListener(listener))
 		began := time.Now()
 		second := elections.StartLatch(t, testclient.Connect(t, srv), latch.WithMaxHold(maxHold))
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrMaxHold)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrMaxHold)
 		require.Equal(t, maxHold, time.Since(began))
+		require.NoError(t, term.Release(), "the step-down is under way")
 		require.False(t, first.HasLeadership())
 		bubble.Pass(work - time.Second)
 		require.Empty(t, elections.Leaders(first, second), "the listener has not returned")

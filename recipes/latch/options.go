@@ -13,9 +13,9 @@ type Option func(*config) error
 
 // config has the values set by the options of a latch.
 type config struct {
-	id           []byte // nil: the client's
+	id           []byte // nil for the client's
 	name         string
-	priority     *int          // nil: the candidate is not steered
+	priority     *int          // nil if the candidate is not steered
 	maxHold      time.Duration // 0: none
 	mode         CloseMode
 	grace        time.Duration
@@ -43,8 +43,8 @@ const (
 
 const defaultGrace = 30 * time.Second
 
-// WithID sets the ID by which others see this participant; the default is the id of the client: see
-// recipes.WithID. At most 64 KiB.
+// WithID sets the ID by which others see this participant; the default is the id of the client (see recipes.WithID). At
+// most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
@@ -55,16 +55,16 @@ func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
-// WithMaxHold ends each term with ErrMaxHold once it has lasted for d: the bound on a leader that hangs, or a way to have leadership
-// go round. The step-down is the usual one: the context ends, the listeners return, the znode is deleted, and the latch joins again at the tail. So code that ignores its
-// context keeps others from leading, which is reported as ErrWorkGoesOn; see [WithErrorHandler].
+// WithMaxHold ends each term with ErrMaxHold after d. Use it to bound leaders that hang, or to rotate the leadership. The
+// step-down is the usual one. The context ends, the listeners return, the znode is deleted, and the latch joins again at the
+// tail. So code that ignores its context keeps others from leading, which is reported as ErrWorkGoesOn; see [WithErrorHandler].
 func WithMaxHold(d time.Duration) Option {
 	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
 }
 
-// WithPriority has the candidate take part with a priority, from -1,000,000 to 1,000,000: the latch of the highest priority leads, by
-// orderly step-down of the others. See the package comment. The priority is part of the name of the candidate's znode. To change it, close
-// the latch and make another. Candidates without the option take part as before: they never step down for others. WithPriority(0) makes
+// WithPriority sets the priority of the candidate, from -1,000,000 to 1,000,000. The latch of the highest priority leads, by
+// orderly step-down of the others. See the package comment. The priority is part of the name of the candidate's znode. To
+// change it, close the latch and make another. Candidates without the option never step down for others. WithPriority(0) makes
 // a candidate that can be asked to yield, also by TransferTo.
 func WithPriority(n int) Option {
 	return func(cfg *config) error { return option.SetPriority(&cfg.priority, n) }
@@ -72,7 +72,7 @@ func WithPriority(n int) Option {
 
 func (m CloseMode) check() error {
 	if m != Silent && m != NotifyLeader {
-		return fmt.Errorf("close mode %d is unknown", int(m))
+		return fmt.Errorf("unknown close mode %d", int(m))
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func WithCloseMode(mode CloseMode) Option {
 	}
 }
 
-// WithListener adds a listener before the latch starts: see [LeaderLatch.AddListener].
+// WithListener adds a listener before the latch starts (see [LeaderLatch.AddListener]).
 func WithListener(listener Listener) Option {
 	return func(cfg *config) error {
 		cfg.listeners = append(cfg.listeners, listener)
@@ -102,12 +102,12 @@ func WithStepDownGrace(grace time.Duration) Option {
 	}
 }
 
-// WithErrorHandler sets a function that gets the errors of the latch, each as a *recipes.OpError: a refusal of
-// the server, once until it changes or is over; each panic of a listener, as a *recipes.PanicError, which has
-// the stack; ErrSessionFull; ErrSequenceExhausted; ErrNotEphemeral, once; and ErrWorkGoesOn, after a second and
-// then once a minute. All errors are also logged: a refusal to Observe and ErrWorkGoesOn at Warn, all others at
-// Error. Calls come one at a time, in order, under no lock. While a call does not return, up to 1,024 errors
-// wait, and the handler does not get any beyond.
+// WithErrorHandler sets a function that gets the errors of the latch, each as a *recipes.OpError. They are a refusal of
+// the server, once until it changes or is over; each panic of a listener, as a *recipes.PanicError, which has the
+// stack; ErrSessionFull; ErrSequenceExhausted; ErrNotEphemeral, once; and ErrWorkGoesOn, after a second and then once a
+// minute. All errors are also logged, a refusal to Observe and ErrWorkGoesOn at Warn, all others at Error. Calls run
+// one at a time, in order, under no lock. While a call does not return, up to 1,024 errors wait, and further ones are
+// dropped.
 func WithErrorHandler(handle func(error)) Option {
 	return func(cfg *config) error {
 		if handle == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Options say how a latch is made; they are no handle on one that exists.
+// Options configure a new latch, and can't change an existing one.
 func TestOptionsServeSeveralLatches(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -18,8 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// scene is a leader whose listener takes its time, and a latch of another session that
-// waits behind it.
+// scene is a leader whose listener takes time to end, and a waiting latch of another session.
 type scene struct {
 	t      *testing.T
 	srv    *zktest.Server
@@ -69,8 +68,8 @@ func newScene(t *testing.T, srv *zktest.Server, within func(s *scene), opts ...r
 	return s
 }
 
-// Guarantee 8 for every end that a term can have: the context ends, the listeners return, and
-// only then a request reaches the server that lets a successor in.
+// Guarantee 8 for every end of a term: the context ends, the listeners return, and only then a request that lets a
+// successor in reaches the server.
 func TestStepDownOrder(t *testing.T) {
 	told := []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted", "successor leads"}
 	silent := []string{"IsLeader returned", "znode deleted", "successor leads"}
@@ -112,8 +111,8 @@ func TestStepDownOrder(t *testing.T) {
 	})
 }
 
-// After a loss that the server decides nobody can hold back the successor: it may lead while
-// the listeners of the old leader still run. The rest of the order holds all the same.
+// After a loss that the server decides, nothing can hold back the successor: it may lead while the listeners of the
+// old leader still run. The rest of the order holds.
 func TestStepDownOrderAfterALoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(s *scene)
@@ -140,8 +139,7 @@ func TestStepDownOrderAfterALoss(t *testing.T) {
 
 func distinct(lines []string) []string { return slices.Compact(slices.Sorted(slices.Values(lines))) }
 
-// From inside a callback every way to step down only asks for it, whichever recipe's
-// callback it is.
+// Inside any callback of any recipe, every way to step down only requests the step-down.
 func TestStepDownAskedForInsideACallback(t *testing.T) {
 	told := []string{"IsLeader returned", "NotLeader called", "NotLeader returned", "znode deleted", "successor leads"}
 	for name, c := range map[string]struct {

@@ -19,8 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A leader whose work has panicked does nothing: its term ends, the next one leads, and it
-// stands again after a pause.
+// A leader whose work panicked does nothing, so its term ends, the next candidate leads, and it queues again after a
+// pause.
 func TestPanicInIsLeaderEndsTheTerm(t *testing.T) {
 	for name, trouble := range elections.Broken() {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPanicInIsLeaderEndsTheTerm(t *testing.T) {
 				successor := elections.StartLatch(t, testclient.Connect(t, srv), latch.WithID("b"))
 				<-successor.Decided()
 				bubble.Pass(time.Minute)
-				require.ErrorIs(t, elections.Ended(t, term), recipes.ErrReleased)
+				require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrReleased)
 				require.Equal(t, []string{"a ends"}, j.Read())
 				require.True(t, successor.HasLeadership())
 				bubble.Pass(time.Minute)
@@ -72,7 +72,7 @@ func TestPanicIsTold(t *testing.T) {
 	}
 }
 
-// requirePanicReported has a listener call trouble in one of its functions.
+// requirePanicReported calls trouble in one of the listener's functions.
 func requirePanicReported(t *testing.T, name, where string, trouble func()) {
 	t.Helper()
 	srv := zktest.NewServer(t)

@@ -21,7 +21,7 @@ func TestElectionBeginsOnceThereIsAServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Stop()
-		l := elections.StartLatch(t, elections.Adopt(t, srv))
+		l := elections.StartLatch(t, elections.Open(t, srv))
 		bubble.Pass(10 * time.Minute)
 		require.False(t, l.HasLeadership())
 		select {
@@ -38,7 +38,7 @@ func TestCloseBeforeThereIsAServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Stop()
-		l := elections.StartLatch(t, elections.Adopt(t, srv))
+		l := elections.StartLatch(t, elections.Open(t, srv))
 		bubble.Pass(time.Minute)
 		start := time.Now()
 		require.NoError(t, l.Close())
@@ -213,8 +213,7 @@ func TestCloseInEveryPhase(t *testing.T) {
 	}
 }
 
-// closeLatch closes a latch three times at once. Where no answer comes it may say so,
-// after an operation timeout.
+// closeLatch closes a latch three times at once. Without an answer, Close may report that after an operation timeout.
 func closeLatch(t *testing.T, _ *recipes.Client, l *latch.LeaderLatch) {
 	t.Helper()
 	start := time.Now()
@@ -228,7 +227,7 @@ func closeLatch(t *testing.T, _ *recipes.Client, l *latch.LeaderLatch) {
 	for _, err := range results {
 		require.Equal(t, results[0], err)
 		if err != nil {
-			require.ErrorContains(t, err, "znode not deleted after 10s, deletion goes on")
+			require.ErrorContains(t, err, "znode not deleted after 10s, still retrying")
 			require.Equal(t, elections.OperationTimeout, time.Since(start))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// stubborn leads with a listener that does not care about the end of its term.
+// stubborn leads with a listener that ignores the end of its term.
 func stubborn(t *testing.T, srv *zktest.Server) (client *recipes.Client, l, successor *latch.LeaderLatch, letGo func()) {
 	t.Helper()
 	client = testclient.Connect(t, srv)
@@ -44,7 +44,7 @@ func TestCloseDoesNotWaitForeverForAListener(t *testing.T) {
 				start := time.Now()
 				err := end(l)
 				require.ErrorIs(t, err, recipes.ErrStepDownGrace)
-				require.ErrorContains(t, err, "latch: close /services/billing: step-down: the leader's function is still running after 5s")
+				require.ErrorContains(t, err, "latch: close /services/billing: work is still running after 5s")
 				require.Equal(t, elections.Grace, time.Since(start))
 				require.False(t, l.HasLeadership())
 				bubble.Pass(time.Minute)
@@ -83,8 +83,8 @@ func TestClientCloseDoesNotWaitForeverForAListener(t *testing.T) {
 	})
 }
 
-// A goroutine that a callback has started is none of the library's: Close waits there,
-// as anywhere else, and if the callback waits for the goroutine, that takes the grace.
+// The library does not track goroutines started by a callback. Close inside such a goroutine waits as usual, and if
+// the callback waits for the goroutine, Close takes the grace.
 func TestCloseInAGoroutineThatACallbackWaitsFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(client *recipes.Client, l *latch.LeaderLatch) error
@@ -163,7 +163,7 @@ func TestCloseInsideCallbacksOfOtherRecipes(t *testing.T) {
 				})
 				<-asked
 				require.NoError(t, l.Close())
-				require.Equal(t, recipes.ErrReleased, elections.Ended(t, term))
+				require.Equal(t, recipes.ErrReleased, bubble.Cause(t, term))
 				require.NoError(t, client.Close())
 				require.Empty(t, srv.Children(elections.Path))
 			})

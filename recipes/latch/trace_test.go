@@ -55,7 +55,7 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 		client := testclient.ConnectSettled(t, srv, recipes.WithTrace(h.trace()), recipes.WithLogger(log.Logger(slog.LevelInfo)))
 		bubble.Pass(time.Second)
 		log.Take()
-		before, err := latch.New(testclient.ConnectSettled(t, srv), elections.Path)
+		before, err := latch.New(testclient.ConnectSettled(t, srv), elections.Path, latch.WithID("billing-0"))
 		require.NoError(t, err)
 		require.NoError(t, before.Start())
 		bubble.Pass(time.Second)
@@ -72,7 +72,10 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 			recipes.AcquireStart{Recipe: "latch", Name: "billing", Path: elections.Path},
 			recipes.AcquireEnd{Recipe: "latch", Name: "billing", Path: elections.Path, Ahead: 1, Waited: time.Minute, Token: token},
 		}, h.take())
-		require.Equal(t, []string{fmt.Sprintf("level=INFO msg=leading path=%s token=%d id=billing-1", elections.Path, token)}, log.Take())
+		require.Equal(t, []string{
+			fmt.Sprintf(`level=INFO msg="in the election" path=%s id=billing-1 position=2 behind=billing-0`, elections.Path),
+			fmt.Sprintf("level=INFO msg=leading path=%s token=%d id=billing-1", elections.Path, token),
+		}, log.Take(), "the standby is in its own log")
 
 		require.NoError(t, term.Release())
 		bubble.Pass(time.Second)
@@ -92,7 +95,7 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 		bubble.Pass(time.Minute)
 		calls := h.take()
 		require.Len(t, calls, 3)
-		var causes []error // a loss is told in the background
+		var causes []error // a loss is traced in the background
 		for _, call := range calls {
 			if end, ok := call.(recipes.LeaseEnd); ok {
 				causes = append(causes, end.Cause)
@@ -114,7 +117,7 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 	})
 }
 
-// A candidate that leaves before it has led ends its acquisition with the reason.
+// A candidate that leaves before it leads ends its acquisition with the reason.
 func TestTraceOfACandidateThatLeaves(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -135,7 +138,7 @@ func TestTraceOfACandidateThatLeaves(t *testing.T) {
 	})
 }
 
-// A hook of an election may close it: Close does not wait for its caller.
+// A hook of an election may close the election, because Close does not wait for its caller.
 func TestAHookMayCloseTheElection(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

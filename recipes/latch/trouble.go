@@ -10,16 +10,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// Err returns the latest trouble, as a *recipes.OpError: a refusal of the server, such as zk.ErrNoAuth, a panic
-// of a listener, ErrNotEphemeral, or ErrWorkGoesOn while a listener has not returned although its term has
-// ended. The latch tries again by itself, and Err returns nil once the latch waits in the queue for another
-// participant or leads. Before Start, Err returns nil.
+// Err returns the latest trouble, as a *recipes.OpError. It is a refusal of the server, such as zk.ErrNoAuth, a panic
+// of a listener, ErrNotEphemeral, or ErrWorkGoesOn while a listener is still running after its term. The latch tries
+// again by itself, and Err returns nil once the latch waits in the queue for another participant or leads. Before
+// Start, Err returns nil.
 //
-// When the latch or its client is closed, started or not, Err returns ErrClosed, and the text says which was
-// closed, and whether a listener has still to return. When the latch has given up, Err returns
-// ErrSequenceExhausted, which is the only reason to give up. A lost connection is no trouble: see
-// recipes.Client.State.
+// When the latch or its client is closed, started or not, Err returns ErrClosed, and the text says which was closed,
+// and whether a listener is still running. When the latch gave up, Err returns ErrSequenceExhausted, which is the only
+// reason to give up. A lost connection is no trouble (see recipes.Client.State).
 func (l *LeaderLatch) Err() error {
+	if err := l.base.Check("join"); err != nil {
+		return err
+	}
 	ended := l.candidate.CheckRunning()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +55,7 @@ func (l *LeaderLatch) onOverrun(err error) {
 	l.postToHandler(trouble)
 }
 
-// clearOverrun makes Err return nil once work that outlived its term has returned, unless there is another trouble.
+// clearOverrun makes Err return nil once work that outlived its term returns, unless there is another trouble.
 func (l *LeaderLatch) clearOverrun() {
 	l.clearTroubleIf(func() bool { return l.isOverrun })
 }
@@ -81,7 +83,7 @@ func (l *LeaderLatch) clearTroubleIf(isMeantLocked func() bool) {
 	}
 	l.mu.Unlock()
 	if hadTrouble {
-		l.base.Queue.Session.Log(slog.LevelInfo, "leader latch has recovered", "path", l.base.Path)
+		l.base.Queue.Session.Log(slog.LevelInfo, "leader latch recovered", "path", l.base.Path)
 	}
 }
 

@@ -11,9 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// BenchmarkThreeMutexes has three free mutexes acquired and released as one. It measures this library,
-// its client and the loopback: the server in this process answers at once, while a real one waits for a
-// disk.
+// BenchmarkThreeMutexes acquires and releases three free mutexes as one. It measures this library, its client and the
+// loopback, because the server in this process answers at once, while a real one waits for a disk.
 func BenchmarkThreeMutexes(b *testing.B) {
 	server := zktest.NewServer(b)
 	client, err := recipes.Connect(b.Context(), []string{server.Addr()})

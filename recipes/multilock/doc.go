@@ -7,6 +7,23 @@
 // the same locks in different orders can deadlock. [NewMutexes] sorts its paths; with [New], the caller
 // must use the same order in all programs.
 //
+// # One transaction
+//
+// Mutexes, read locks and write locks of one client on different paths are acquired and released together by one transaction each: ten free
+// locks take the time of one. If another contender holds one of the locks, the znodes behind it, in the order of the multilock, are deleted at
+// once, the locks before it are kept, and the multilock waits for it. Then another transaction creates the rest. So it waits only while it holds
+// earlier locks, as a multilock does that acquires its locks one after the other, and is as free of deadlocks beside such multilocks, in Java
+// too. Three things differ:
+//
+//   - The parts that one transaction has created have equal tokens. On each path tokens still grow from holder to holder.
+//   - The TryAcquire of another client may fail because of a znode that is about to be deleted, because the multilock has to wait for
+//     an earlier lock. That lasts for one commit.
+//   - A process that pauses in between keeps others waiting for the locks behind, until it continues or its session expires.
+//
+// The locks are acquired one after the other, as before, if one of them is a semaphore, has a cohort, is of another client or package, or is
+// held by the context already. The same is true for more than 1,000 locks, on ClickHouse Keeper, and after a transaction that failed.
+// The release is one transaction in all these cases, for each client.
+//
 // # Guarantees
 //
 //   - One context bounds the whole of Acquire, not each lock. If Acquire fails, this includes the release

@@ -40,13 +40,13 @@ func (l *Lease) acquirePart(ctx context.Context, acquire func(context.Context) (
 	part, err := acquire(waiting)                                           //nolint:contextcheck // it has the end of ctx and the values of the parts
 	isLease := part != nil && *part != (recipes.Lease{})
 	if err != nil {
-		if isLease { // of a Locker that returns both: nobody else would release it
+		if isLease { // of a Locker that returns both, so no other code would release it
 			recipe.BeginRelease(part)
 		}
 		return err
 	}
 	if !isLease {
-		return errors.New("the Locker has returned neither a lease nor an error")
+		return errors.New("the Locker returned neither a lease nor an error")
 	}
 	end := func() { l.cancel(context.Cause(part.Context())) } //nolint:contextcheck // a part has a context of its own
 	l.parts = append(l.parts, part)
@@ -55,7 +55,7 @@ func (l *Lease) acquirePart(ctx context.Context, acquire func(context.Context) (
 	return nil
 }
 
-// loss returns why a part has ended, nil if all are held.
+// loss returns why a part ended, or nil if all are held.
 func (l *Lease) loss() error {
 	for _, part := range l.parts {
 		if cause := context.Cause(part.Context()); cause != nil {
@@ -83,14 +83,19 @@ func (c withValues) Value(key any) any {
 // Context returns a context that ends when the context of any part ends, with the same cause, and with
 // ErrReleased at Release. It has the values of the context of the acquisition, but neither its deadline
 // nor its cancellation. Each part re-enters with this context.
-func (l *Lease) Context() context.Context { return l.ctx }
+func (l *Lease) Context() context.Context {
+	if l.ctx == nil {
+		panic(recipe.ZeroValue("context"))
+	}
+	return l.ctx
+}
 
 // Leases returns the leases of the parts, in the order of the locks. Releasing a part on its own ends
 // the whole lease with ErrReleased.
 func (l *Lease) Leases() []*recipes.Lease { return slices.Clone(l.parts) }
 
-// Release releases all parts, in reverse order, and continues after an error. Call it once per Acquire,
-// typically with defer. Release begins all deletions before it waits for any, so the wait takes at most
+// Release releases all parts, in reverse order, by one transaction for each client, and continues after an error. Call
+// it once per Acquire, typically with defer. Release begins all deletions before it waits for any, so the wait takes at most
 // one operation timeout, however many parts the lease has. It returns
 //
 //   - nil when all parts are released;
@@ -98,18 +103,18 @@ func (l *Lease) Leases() []*recipes.Lease { return slices.Clone(l.parts) }
 //     deletion continues in the background;
 //   - ErrNotHeld when called again.
 //
-// The context has ended when Release returns, even with an error.
+// The context is over when Release returns, even with an error.
 func (l *Lease) Release() error {
-	return l.release(recipe.BeginRelease)(nil)
+	return l.release(recipe.BeginReleases)(nil)
 }
 
 // endWork does recipe.EndWork for all parts.
-func (l *Lease) endWork() (await func(stop <-chan struct{}) error) { return l.release(recipe.EndWork) }
+func (l *Lease) endWork() (await func(stop <-chan struct{}) error) { return l.release(recipe.EndWorks) }
 
 // release begins to release the parts with begin. await returns the error of Release.
 func (l *Lease) release(begin beginRelease) (await func(stop <-chan struct{}) error) {
 	l.mu.Lock()
-	isAgain := l.isReleased
+	isAgain := l.isReleased || l.cancel == nil // nil: a zero value
 	l.isReleased = true
 	l.mu.Unlock()
 	if isAgain {
@@ -124,22 +129,22 @@ func (l *Lease) release(begin beginRelease) (await func(stop <-chan struct{}) er
 	}
 }
 
-// beginRelease begins to release a part: recipe.BeginRelease or recipe.EndWork.
-type beginRelease func(part *recipes.Lease) (await func(stop <-chan struct{}) error)
+// beginRelease begins to release parts: recipe.BeginReleases or recipe.EndWorks.
+type beginRelease func(parts ...*recipes.Lease) (awaits []func(stop <-chan struct{}) error)
 
-// releaseParts ends the context, and begins to release the parts, in reverse order. await waits for all
-// parts, but only until stop is closed, if stop is not nil. A part that its owner has already released
-// is no error.
+// releaseParts ends the context, and begins to release the parts, in reverse order. await waits for all parts, but
+// only until stop is closed, if stop is not nil. A part already released by its owner is no error.
 func (l *Lease) releaseParts(begin beginRelease) (await func(stop <-chan struct{}) error) {
-	if lost := l.loss(); lost != nil { // a fresh loss may not have ended the context yet
+	if lost := l.loss(); lost != nil { // a fresh loss may not be in the context yet
 		l.cancel(lost)
 	}
 	l.cancel(recipes.ErrReleased)
-	awaits := make([]func(<-chan struct{}) error, 0, len(l.parts))
-	for i, part := range slices.Backward(l.parts) {
-		l.unbinds[i]()
-		awaits = append(awaits, begin(part))
+	for _, unbind := range l.unbinds {
+		unbind()
 	}
+	reversed := slices.Clone(l.parts)
+	slices.Reverse(reversed)
+	awaits := begin(reversed...)
 	return func(stop <-chan struct{}) (err error) {
 		for _, await := range awaits {
 			if released := await(stop); !errors.Is(released, recipes.ErrNotHeld) {

@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/multilock"
 )
 
-// A lock of another package that panics, ends its goroutine, or returns nothing keeps nobody from the locks acquired before it.
+// A lock of another package that panics, ends its goroutine, or returns nothing does not block the locks acquired before it.
 func TestLockerThatBreaks(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
@@ -35,7 +35,7 @@ func TestLockerThatBreaks(t *testing.T) {
 			bubble.Pass(bubble.Moment)
 			require.Empty(b, held(b), name)
 			err := acquire(breaking(func() {}))
-			require.ErrorContains(b, err, "lock 2 of 2: the Locker has returned neither a lease nor an error", name)
+			require.ErrorContains(b, err, "lock 2 of 2: the Locker returned neither a lease nor an error", name)
 			require.Empty(b, held(b), name)
 		}
 	})

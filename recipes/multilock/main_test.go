@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 	"github.com/zkrecipes/zkrecipes/recipes/multilock"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -52,4 +53,12 @@ func held(b *bubble.Bubble) (held []string) {
 		}
 	}
 	return held
+}
+
+// requireEmptyBudget requires that nothing of a client takes room in its session.
+func requireEmptyBudget(b *bubble.Bubble, client *recipes.Client) {
+	b.Helper()
+	s, _, err := recipe.Attach(client, "/")
+	require.NoError(b, err)
+	require.Zero(b, s.Budget().Usage())
 }

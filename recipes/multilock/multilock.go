@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
@@ -19,7 +20,7 @@ import (
 type Locker interface {
 	// Acquire blocks until the lock is held, and returns its lease. ctx bounds only the wait.
 	Acquire(ctx context.Context) (*recipes.Lease, error)
-	// TryAcquire returns ErrNotAcquired if the call would have to wait for another contender.
+	// TryAcquire returns an error that matches ErrNotAcquired if the call would have to wait for another contender.
 	TryAcquire(ctx context.Context) (*recipes.Lease, error)
 }
 
@@ -40,7 +41,7 @@ func New(locks ...Locker) (*InterProcessMultiLock, error) {
 			return nil, opError("new", zkutil.Invalid(fmt.Errorf("lock %d of %d is nil", i+1, len(locks))))
 		}
 		if first := slices.IndexFunc(locks, func(other Locker) bool { return isSame(other, lock) }); first >= 0 && first < i {
-			return nil, opError("new", zkutil.Invalid(fmt.Errorf("lock %d of %d is lock %d again", i+1, len(locks), first+1)))
+			return nil, opError("new", zkutil.Invalid(fmt.Errorf("lock %d of %d is the same as lock %d", i+1, len(locks), first+1)))
 		}
 	}
 	return &InterProcessMultiLock{locks: slices.Clone(locks)}, nil
@@ -78,7 +79,8 @@ func NewMutexes(c *recipes.Client, paths []string, opts ...mutex.Option) (*Inter
 }
 
 // Acquire blocks until all locks are held, and returns one lease for all. The context bounds the
-// wait for all locks together, and only the wait: the lease remains valid when ctx ends.
+// wait for all locks together, and only the wait: the lease remains valid when ctx ends. See "One transaction" in
+// the package documentation.
 //
 // Acquire stops at the first failure. Then it releases the locks acquired so far, in reverse order, and
 // returns the error of the failed lock. If ctx ends, the error is a *recipes.WaitError. If a lock
@@ -91,41 +93,69 @@ func NewMutexes(c *recipes.Client, paths []string, opts ...mutex.Option) (*Inter
 // ErrNodeNotDeleted of the release is added to the error. After the end of ctx the znodes are deleted
 // in the background.
 func (m *InterProcessMultiLock) Acquire(ctx context.Context) (*Lease, error) {
-	return m.acquireAll(ctx, "acquire", Locker.Acquire)
+	return m.acquireAll(ctx, "acquire", true, Locker.Acquire)
 }
 
 // TryAcquire is Acquire without waiting for other contenders. If another contender holds a lock,
-// TryAcquire releases the locks acquired so far, and returns ErrNotAcquired. It still waits for the
+// TryAcquire releases the locks acquired so far, and fails with a *recipes.WaitError. It still waits for the
 // server's answers: use ctx to bound this wait.
 func (m *InterProcessMultiLock) TryAcquire(ctx context.Context) (*Lease, error) {
-	return m.acquireAll(ctx, "try acquire", Locker.TryAcquire)
+	return m.acquireAll(ctx, "try acquire", false, Locker.TryAcquire)
 }
 
 func (m *InterProcessMultiLock) acquireAll(
-	ctx context.Context, op string, acquire func(Locker, context.Context) (*recipes.Lease, error),
+	ctx context.Context, op string, mayWait bool, acquire func(Locker, context.Context) (*recipes.Lease, error),
 ) (*Lease, error) {
-	lease := newLease(ctx)
+	if len(m.locks) == 0 {
+		return nil, recipe.ZeroValue(op)
+	}
+	lease, startedAt := newLease(ctx), time.Now()
+	basket := queue.NewBasket(m.queues(ctx), mayWait)
+	defer basket.Leave()
 	isOver := false
 	defer func() { //nolint:contextcheck // the parts have contexts of their own
-		if !isOver { // a Locker of the user has panicked, or has ended its goroutine
-			lease.releaseParts(recipe.BeginRelease)
+		if !isOver { // a user's Locker panicked, or ended its goroutine
+			lease.releaseParts(recipe.BeginReleases)
 		}
 	}()
 	for i, lock := range m.locks {
-		err := lease.acquirePart(ctx, func(ctx context.Context) (*recipes.Lease, error) { return acquire(lock, ctx) })
+		err := lease.acquirePart(ctx, func(ctx context.Context) (*recipes.Lease, error) { return acquire(lock, basket.With(ctx)) })
 		if lost := lease.loss(); lost != nil { //nolint:contextcheck // the parts have contexts of their own
 			err = fmt.Errorf("lost a lock before lock %d of %d was acquired: %w", i+1, len(m.locks), lost)
 		} else if err != nil {
-			err = fmt.Errorf("lock %d of %d: %w", i+1, len(m.locks), err)
+			err = fmt.Errorf("lock %d of %d: %w", i+1, len(m.locks), asWaitError(ctx, err, startedAt))
 		}
 		if err != nil {
 			isOver = true
-			released := withoutLosses(lease.releaseParts(recipe.BeginRelease)(ctx.Done())) //nolint:contextcheck // as above
-			return nil, opError(op, zkutil.Both(err, released))
+			basket.Leave()
+			released := lease.releaseParts(recipe.BeginReleases)(ctx.Done()) //nolint:contextcheck // as above
+			return nil, opError(op, zkutil.Both(err, withoutLosses(zkutil.Both(released, basket.Await(ctx.Done())))))
 		}
 	}
 	isOver = true
 	return lease, nil
+}
+
+// queues returns the queues of all locks, or nil if some lock has to be acquired by its own Acquire alone.
+func (m *InterProcessMultiLock) queues(ctx context.Context) []*queue.Queue {
+	queues := make([]*queue.Queue, len(m.locks))
+	for i, lock := range m.locks {
+		if queues[i] = recipe.QueueOf(ctx, lock); queues[i] == nil {
+			return nil
+		}
+	}
+	return queues
+}
+
+// asWaitError returns the error of a lock. The Locker of another package may return ErrNotAcquired, or the error of ctx, without a
+// WaitError.
+func asWaitError(ctx context.Context, err error, startedAt time.Time) error {
+	_, isWaitError := zkutil.AsType[*recipes.WaitError](err)
+	isEnd := ctx.Err() != nil && errors.Is(err, ctx.Err())
+	if isWaitError || !isEnd && !errors.Is(err, recipes.ErrNotAcquired) {
+		return err
+	}
+	return &recipes.WaitError{Waited: time.Since(startedAt), Err: err}
 }
 
 // Do acquires all locks, calls fn, and releases the locks. ctx bounds both the wait and the work: a
@@ -142,27 +172,21 @@ func (m *InterProcessMultiLock) acquireAll(
 //   - otherwise fn's error, unchanged;
 //   - the error of Acquire, if not all locks were acquired and fn was not called.
 //
-// Do returns when all znodes are gone, so that others can have the locks. Do does not wait for the
-// deletions beyond the end of ctx, nor beyond the time for which the leases could have been held, nor
-// beyond the operation timeout. After that the deletion continues in the background, and the client
-// logs a record at Warn.
+// Do returns when all znodes are deleted, so that others can have the locks. Do does not wait for the deletions
+// beyond the end of ctx, nor beyond the time for which the leases could be held, nor beyond the operation timeout.
+// After that the deletion continues in the background, and the client logs a record at Warn.
 func (m *InterProcessMultiLock) Do(ctx context.Context, fn func(context.Context, *Lease) error) error {
-	return recipe.Do(ctx, m.forDo(), fn)
+	return recipe.Do(ctx, opError, m.Acquire, (*Lease).endWork, fn)
 }
 
 // DoWithin is Do with a separate bound for the acquisition: wait bounds the wait for all locks, and ctx
 // the work and the call as a whole. If not all locks were acquired within wait, or before the end of
 // ctx, the error has a *recipes.WaitError, and fn was not called.
 //
-// With a wait of 0 or less, DoWithin does not wait for other contenders, like TryAcquire: if another
-// contender has a lock, the error also matches ErrNotAcquired. DoWithin still waits for the server's
-// answers: use ctx to bound this wait.
+// With a wait of 0 or less, DoWithin does not wait for other contenders, like TryAcquire. DoWithin still
+// waits for the server's answers: use ctx to bound this wait.
 func (m *InterProcessMultiLock) DoWithin(ctx context.Context, wait time.Duration, fn func(context.Context, *Lease) error) error {
-	return recipe.DoWithin(ctx, wait, m.forDo(), fn)
-}
-
-func (m *InterProcessMultiLock) forDo() recipe.Lock[*Lease] {
-	return recipe.Lock[*Lease]{OpError: opError, Acquire: m.Acquire, TryAcquire: m.TryAcquire, EndWork: (*Lease).endWork}
+	return recipe.Do(ctx, opError, recipe.Within(wait, m.Acquire, m.TryAcquire), (*Lease).endWork, fn)
 }
 
 func opError(op string, err error) *recipes.OpError {

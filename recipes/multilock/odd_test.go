@@ -14,7 +14,7 @@ import (
 
 var errOdd = errors.New("odd")
 
-// A Locker that returns a lease beside an error, a lease that nobody has acquired, or one that has ended already is an error, and
+// A Locker that returns a lease beside an error, a lease that was never acquired, or one that is already over is an error, and
 // leaves nothing behind.
 func TestLockerWithAnOddLease(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
@@ -29,7 +29,7 @@ func TestLockerWithAnOddLease(t *testing.T) {
 			}, "lock 2 of 3: odd"},
 			"zero lease": {func(context.Context) (*recipes.Lease, error) {
 				return &recipes.Lease{}, nil
-			}, "lock 2 of 3: the Locker has returned neither a lease nor an error"},
+			}, "lock 2 of 3: the Locker returned neither a lease nor an error"},
 			"zero lease and error": {func(context.Context) (*recipes.Lease, error) {
 				return &recipes.Lease{}, errOdd
 			}, "lock 2 of 3: odd"},

@@ -38,8 +38,8 @@ func nobody(b *bubble.Bubble) {
 	require.Empty(b, b.Queue("/locks/permits/leases"))
 }
 
-// Release waits for one operation timeout, not for one a part, and reports each part whose znode it has left behind. These are
-// deleted in the background.
+// Release waits for one operation timeout in all, not per part, and reports each part whose znode remains. These are deleted
+// in the background.
 func TestReleaseDuringAnOutage(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		parts := kinds(b)

@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/multilock"
 )
 
-// A function that goes on after the loss of one of its locks is reported once, with the path of that lock.
-func TestFunctionThatGoesOnAfterTheLossOfAPart(t *testing.T) {
+// A function that continues after the loss of one of its locks is reported once, with the path of that lock.
+func TestFunctionThatContinuesAfterTheLossOfAPart(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		log := &testkit.Log{}
 		m := mutexes(b, b.Client(recipes.WithLogger(log.Logger(slog.LevelWarn))))
@@ -26,7 +26,7 @@ func TestFunctionThatGoesOnAfterTheLossOfAPart(t *testing.T) {
 			lines := log.Take()
 			require.Len(b, lines, 2)
 			require.Contains(b, lines[0], `msg="lease lost" path=`+all[1])
-			require.Regexp(b, `^level=WARN msg="work goes on after its term" path=`+all[1]+` token=\d+ id=\S+ for=1s cause="znode deleted by someone else"$`, lines[1])
+			require.Regexp(b, `^level=WARN msg="work still running after its term ended" path=`+all[1]+` token=\d+ id=\S+ for=1s cause="znode deleted by another client"$`, lines[1])
 			return nil
 		})
 		require.ErrorIs(b, err, recipes.ErrNodeDeleted)

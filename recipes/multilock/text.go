@@ -5,24 +5,16 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
 // String returns "multilock of 2: mutex /locks/a, mutex /locks/b".
 func (m *InterProcessMultiLock) String() string { return describe(m.locks) }
-
-// Format writes String for every verb.
-func (m *InterProcessMultiLock) Format(f fmt.State, _ rune) { recipe.WriteTo(f, m) }
 
 // LogValue returns String.
 func (m *InterProcessMultiLock) LogValue() slog.Value { return slog.StringValue(m.String()) }
 
 // String describes the leases of the parts, as InterProcessMultiLock.String describes the locks.
 func (l *Lease) String() string { return describe(l.parts) }
-
-// Format writes String for every verb.
-func (l *Lease) Format(f fmt.State, _ rune) { recipe.WriteTo(f, l) }
 
 // LogValue returns String.
 func (l *Lease) LogValue() slog.Value { return slog.StringValue(l.String()) }

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newContender returns a lock on a path that all contenders share, in a session of its own.
+// newContender returns a lock on the common path, in a session of its own.
 func newContender(b *testing.B, server *zktest.Server) *mutex.InterProcessMutex {
 	b.Helper()
 	client, err := recipes.Connect(b.Context(), []string{server.Addr()})
@@ -32,9 +32,9 @@ func acquireRelease(m *mutex.InterProcessMutex) error {
 	return lease.Release()
 }
 
-// BenchmarkUncontended has a free lock acquired and released. It measures this library,
-// its client and the loopback: the server in this process answers at once, while a real
-// one waits for a disk. See integration/mutex for that, and for zk.Lock beside it.
+// BenchmarkUncontended acquires and releases a free lock. It measures this library, its client and the loopback,
+// because the server in this process answers at once, while a real one waits for a disk. integration/mutex measures a
+// real server, with zk.Lock beside it.
 func BenchmarkUncontended(b *testing.B) {
 	server := zktest.NewServer(b)
 	m := newContender(b, server)
@@ -60,7 +60,7 @@ func BenchmarkContendedBy8(b *testing.B) {
 	defer close(turns)
 	for range cap(failed) {
 		m := newContender(b, server)
-		group.Go(func() { // until there are no more turns, or one fails
+		group.Go(func() { // until all turns are taken, or one fails
 			for range turns {
 				if err := acquireRelease(m); err != nil {
 					failed <- err

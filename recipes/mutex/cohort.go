@@ -9,11 +9,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/cohort"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Cohort bounds for how long the mutexes of a cohort keep the lock: see [WithCohort]. A zero field means the
-// default.
+// Cohort bounds for how long the mutexes of a cohort keep the lock (see [WithCohort]). A zero field means the default.
 type Cohort struct {
 	// MaxPasses is the maximum number of passes inside the cohort while a contender from elsewhere waits. The
 	// default is 100.
@@ -21,9 +21,9 @@ type Cohort struct {
 	// MaxTenure is the time for which passes continue inside the cohort after the arrival of a contender from
 	// elsewhere. A lease that is valid at the end of MaxTenure is not cut short. The default is 100 ms.
 	MaxTenure time.Duration
-	// Linger is the time for which the znode stays after a Release when nobody waits, so that the next Acquire
-	// of this client sends no request. Meanwhile the client counts as the holder. When a contender from
-	// elsewhere arrives, the znode is deleted at once. The default is 0: the znode goes with the Release.
+	// Linger is how long the client keeps the znode after a Release with no waiter, so that its next Acquire sends no
+	// request. Meanwhile the client counts as the holder. When a contender from elsewhere arrives, the znode is deleted
+	// at once. The default is 0, so that Release deletes the znode.
 	Linger time.Duration
 }
 
@@ -37,17 +37,17 @@ const (
 // and a pass sends no request. Other contenders see a single ordinary contender, and need to know nothing of
 // the cohort. A mutex of the same client without the option is an ordinary contender too.
 //
-// A pass is a grant inside the cohort after the first grant on a znode. While a contender from elsewhere waits,
-// the znode goes after MaxPasses passes, or at the first Release after MaxTenure, and the cohort queues again
-// at the tail. The client learns of a contender by an event from its server. If the client may have missed such
-// an event, because the connection is down, the bounds count from then on. A revocation of the znode ends the
-// passes after the present lease, whose Revoked is closed.
+// A pass is a grant inside the cohort after the first grant on a znode. While a contender from elsewhere waits, the
+// znode is deleted after MaxPasses passes, or at the first Release after MaxTenure, and the cohort queues again at the
+// tail. The client learns of a contender by an event from its server. If the client may miss such an event, because the
+// connection is down, the bounds count from then on. A revocation of the znode ends the passes after the present lease,
+// whose Revoked is closed.
 //
-// Leases on one znode have the same fencing token. Each lease follows the Release of the lease before. So
-// release a lease only after all work under the lease has ended: a write still in flight, such as a write
-// abandoned at the end of its context, is not refused by its token while the next lease of the same client is
-// valid. The loss of a lease ends all others of the znode, and the next lease has a larger token. Lease.Check
-// fails when the znode is gone, not when the lease was passed on.
+// Leases on one znode have the same fencing token. Each lease follows the Release of the lease before. So release a
+// lease only once all work under it is done. A write still in flight, such as a write abandoned at the end of its
+// context, is not refused by its token while the next lease of the same client is valid. The loss of a lease ends all
+// others of the znode, and the next lease has a larger token. Lease.Check fails when the znode is deleted, not when the
+// lease was passed on.
 //
 // The first mutex of a cohort sets the bounds: New fails for a later mutex with other bounds. The znode has the
 // id of the mutex for which the znode was created.
@@ -74,7 +74,7 @@ func (c Cohort) bounds() *cohort.Bounds {
 
 // contender acquires holds for a mutex: with a znode of its own, or with the znode of the cohort.
 type contender interface {
-	AcquireTraced(ctx context.Context, mayWait bool, a *session.Acquisition) (*session.Entry, error)
+	Acquire(ctx context.Context, mayWait bool, a *trace.Acquisition) (*session.Entry, error)
 }
 
 var (

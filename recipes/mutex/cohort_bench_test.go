@@ -39,7 +39,7 @@ func BenchmarkCohortLinger(b *testing.B) {
 	b.ReportMetric(float64(requests.Count())/float64(b.N), "requests/op")
 }
 
-// BenchmarkCohortOf64 has 64 goroutines of one client acquire one path; an op is one acquisition.
+// BenchmarkCohortOf64 acquires one path in 64 goroutines of one client; an op is one acquisition.
 func BenchmarkCohortOf64(b *testing.B) {
 	server := zktest.NewServer(b)
 	benchmarkCrowd(b, server, newCohort(b, server, mutex.Cohort{}), false)

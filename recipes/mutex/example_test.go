@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A
-// service has recipes.Connect and its own servers here.
+// newClient returns a client of a ZooKeeper in this process, and a function that closes both. A service would call
+// recipes.Connect with its servers.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -83,11 +83,11 @@ func ExampleInterProcessMutex_Acquire() {
 	// afterwards: mutex: acquire /locks/report: released
 }
 
-// A bound on the work: its context ends, and the lock is free when the work has returned.
+// A bound on the work: its context ends, and the lock is free when the work returns.
 func ExampleWithMaxHold() {
 	client, stop := newClient()
 	defer stop()
-	lock, err := mutex.New(client, "/locks/report", mutex.WithMaxHold(20*time.Millisecond))
+	lock, err := mutex.New(client, "/locks/report", mutex.WithMaxHold(500*time.Millisecond))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
@@ -19,15 +18,10 @@ import (
 // offline is a client whose servers refuse every dial.
 func offline(t *testing.T) *recipes.Client {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{"10.0.0.1:2181"}, 6*time.Second, zk.WithLogger(testkit.Quiet{}),
-		zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
+	client, err := recipes.Open([]string{"10.0.0.1:2181"}, recipes.WithOperationTimeout(2*time.Second),
+		recipes.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
 	require.NoError(t, err)
-	client, err := recipes.NewClient(conn, events, recipes.WithOperationTimeout(2*time.Second))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, client.Close())
-		conn.Close()
-	})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
 }
 

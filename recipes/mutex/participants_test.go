@@ -6,17 +6,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// Participants are in queue order, the holder first, each with the id that it wrote.
+// Participants are in queue order, the holder first, each with its own id.
 func TestParticipants(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
 		ids := []string{"holder", "", "бука 🔒", "\x00\xff", strings.Repeat("long", 16<<8), "", "last"}
-		holder := locks.Acquire(f.T, f.Mutex(client, mutex.WithID(ids[0])))
-		var waiters []<-chan locks.Result
+		holder := bubble.Acquire(f.T, f.Mutex(client, mutex.WithID(ids[0])).Acquire)
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
 		for _, id := range ids[1:] {
 			waiters = append(waiters, f.Waiting(f.Context(), f.Mutex(client, mutex.WithID(id))))
 		}
@@ -36,7 +38,7 @@ func TestParticipants(t *testing.T) {
 			require.Equal(f, holder.Path(), participants[0].Path)
 			require.NoError(f, holder.Release())
 			if ids = ids[1:]; len(ids) > 0 {
-				holder, waiters = f.Granted(waiters[0]), waiters[1:]
+				holder, waiters = bubble.Granted(f, waiters[0]), waiters[1:]
 			}
 		}
 		participants, err := reader.Participants(f.Context())

@@ -19,14 +19,14 @@ import (
 // permutations of the order in which three leases can be released.
 var permutations = [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
-// Three entries of one hold cost the requests of one, and the znode goes with the
-// last of them, whichever that is.
+// Three entries of one hold cost the requests of one, and the last release deletes the znode, in any order of the
+// releases.
 func TestReentry(t *testing.T) {
 	for _, order := range permutations {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			locks.Run(t, func(f *locks.Fixture) {
 				m := f.Mutex(f.Client())
-				first := locks.Acquire(f.T, m)
+				first := bubble.Acquire(f.T, m.Acquire)
 				log := f.Srv.Observe()
 				leases := []*recipes.Lease{first}
 				for range 2 { // each entered with the context of the one before
@@ -61,7 +61,7 @@ func TestReentry(t *testing.T) {
 func TestReentryOfTryAndDo(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
-		outer := locks.Acquire(f.T, m)
+		outer := bubble.Acquire(f.T, m.Acquire)
 		log := f.Srv.Observe()
 		tried, err := m.TryAcquire(outer.Context())
 		require.NoError(f, err)
@@ -80,12 +80,12 @@ func TestReentryOfTryAndDo(t *testing.T) {
 	})
 }
 
-// The context carries the hold through whatever is derived from it.
+// Every derived context carries the hold.
 func TestReentryWithDerivedContexts(t *testing.T) {
 	type key struct{}
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
-		outer := locks.Acquire(f.T, m)
+		outer := bubble.Acquire(f.T, m.Acquire)
 		canceled, cancel := context.WithCancel(outer.Context())
 		for name, ctx := range map[string]context.Context{
 			"value":         context.WithValue(outer.Context(), key{}, 1),
@@ -115,7 +115,7 @@ func TestReentryWithDerivedContexts(t *testing.T) {
 func TestReentryKey(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
-		outer := locks.Acquire(f.T, f.Mutex(client))
+		outer := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 
 		twin, err := f.Mutex(client).Acquire(outer.Context())
 		require.NoError(f, err, "another mutex value of the same path")
@@ -145,7 +145,7 @@ func TestReentryWithoutAConnection(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Troubled(recipes.WithSessionTimeout(time.Minute))
 		m := f.Mutex(client)
-		outer := locks.Acquire(f.T, m)
+		outer := bubble.Acquire(f.T, m.Acquire)
 		over := f.Outage()
 		require.Equal(f, recipes.Suspended, client.State())
 		inner, err := m.Acquire(outer.Context())
@@ -159,7 +159,7 @@ func TestReentryWithoutAConnection(t *testing.T) {
 	})
 }
 
-// A lease's context has the values of the context that acquired, not its end.
+// A lease's context has the values of the context of Acquire, but not its end.
 func TestLeaseContext(t *testing.T) {
 	type key struct{}
 	locks.Run(t, func(f *locks.Fixture) {
@@ -183,13 +183,13 @@ func TestLeaseContext(t *testing.T) {
 	})
 }
 
-// Goroutines that share the context share the hold: they enter and leave as they
-// like, also while its first owner leaves, and the last of them all ends it.
+// Goroutines that share the context share the hold. They enter and leave in any order, also while its first owner
+// leaves, and the last of them ends it.
 func TestConcurrentReentry(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
 		for range 20 {
-			outer := locks.Acquire(f.T, m)
+			outer := bubble.Acquire(f.T, m.Acquire)
 			log := f.Srv.Observe()
 			errs := make(chan error, 32)
 			var busy sync.WaitGroup

@@ -16,7 +16,7 @@ func TestOtherDataIsNoRevocation(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
 		listener, calls := locks.Revocations()
-		lease := locks.Acquire(f.T, f.Mutex(client, listener))
+		lease := bubble.Acquire(f.T, f.Mutex(client, listener).Acquire)
 		for _, data := range []string{"other", "", "__REVOKE__ ", "__revoke__", "__REVOKE_", " __REVOKE__"} {
 			log := f.Srv.Observe()
 			f.Srv.Put(lease.Path(), []byte(data))

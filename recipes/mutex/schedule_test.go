@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// One holder at a time, in the queue's order, with growing tokens, whatever happens: see schedule.Run.
+// One holder at a time, in the queue's order, with growing tokens, under the faults of schedule.Run.
 func TestFaultSchedules(t *testing.T) {
 	schedule.Run(t, schedule.Recipe{
 		Package: "mutex",
@@ -25,7 +25,7 @@ func TestFaultSchedules(t *testing.T) {
 	})
 }
 
-// The same with leases that end after 3 s: the znode stays until their holders release them.
+// The same with leases that end after 3 s. The znode stays until their holders release them.
 func TestFaultSchedulesWithMaxHold(t *testing.T) {
 	const maxHold = 3 * time.Second
 	schedule.Run(t, schedule.Recipe{

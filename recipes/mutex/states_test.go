@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// TestSlowSubscriber never reads: the client goes on, and a Lost is not missed.
+// TestSlowSubscriber never reads. The client continues, and the subscriber does not miss a Lost.
 func TestSlowSubscriber(t *testing.T) {
 	const cuts = 60
 	locks.Run(t, func(f *locks.Fixture) {
@@ -21,7 +22,7 @@ func TestSlowSubscriber(t *testing.T) {
 			f.CutAndReconnect(client)
 		}
 		f.Srv.Expire(client.Conn().SessionID())
-		require.NoError(f, locks.Acquire(f.T, f.Mutex(client)).Release())
+		require.NoError(f, bubble.Acquire(f.T, f.Mutex(client).Acquire).Release())
 		require.NoError(f, client.Close())
 		closed := time.Now()
 		var got []recipes.ConnectionState

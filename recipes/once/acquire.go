@@ -11,18 +11,37 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// acquireUnlessDone acquires the lock. It returns a *DoneError once the record shows that the occurrence is done.
-func (o *Once) acquireUnlessDone(ctx context.Context, occurrence string, mayWait bool) (*recipes.Lease, error) {
+// acquire acquires the lock for an occurrence. With WithSkip it tries first, and looks for a run in progress only if another contender has
+// the lock.
+func (o *Once) acquire(ctx context.Context, occurrence string, mayWait bool) (*recipes.Lease, error) {
+	byRecord := func(_ context.Context, last Record, occurrence string) error { return o.refusal(last, occurrence) }
+	if !o.config.skips {
+		return o.acquireUnlessRefused(ctx, occurrence, mayWait, byRecord)
+	}
+	lease, err := o.acquireUnlessRefused(ctx, occurrence, false, byRecord)
+	if ctx.Err() != nil || !errors.Is(err, recipes.ErrNotAcquired) {
+		return lease, err
+	}
+	return o.acquireUnlessRefused(ctx, occurrence, mayWait, o.refusalBehindRun)
+}
+
+// refuse returns a *refused if an occurrence must not run, given the latest record, and otherwise nil.
+type refuse func(ctx context.Context, last Record, occurrence string) error
+
+// acquireUnlessRefused acquires the lock. It fails as soon as refuse does for the record.
+func (o *Once) acquireUnlessRefused(ctx context.Context, occurrence string, mayWait bool, refuse refuse) (*recipes.Lease, error) {
 	q := o.base.Queue
-	acquisition := q.BeginAcquisition(ctx, !mayWait)
-	entry, err := o.acquireEntry(ctx, occurrence, mayWait, acquisition)
-	if done, ok := zkutil.AsType[*DoneError](err); ok { // to the traces it is no failure
-		acquisition.Fail(o.base.OpError("do", zkutil.Both(recipes.ErrNotAcquired, done)))
-		return nil, o.base.OpError("do", done)
+	acquisition := q.BeginAcquisition(ctx, !mayWait, 0)
+	entry, err := o.acquireEntry(ctx, occurrence, mayWait, refuse, acquisition)
+	if refusal, ok := zkutil.AsType[*refused](err); ok { // to the traces it is no failure
+		acquisition.Fail(o.base.OpError("do", zkutil.Both(recipes.ErrNotAcquired, refusal.err)))
+		return nil, o.base.OpError("do", o.reported(refusal))
 	}
 	if err = o.base.EndAcquisition(acquisition, "do", false, err, entry...); err != nil {
 		return nil, err
@@ -30,35 +49,38 @@ func (o *Once) acquireUnlessDone(ctx context.Context, occurrence string, mayWait
 	return recipe.NewLease(entry[0]), nil
 }
 
-// acquireEntry waits for the lock and watches the record, until either comes.
-func (o *Once) acquireEntry(ctx context.Context, occurrence string, mayWait bool, acquisition *session.Acquisition) ([]*session.Entry, error) {
+// acquireEntry waits for the lock and watches the record, until it has the lock or the record changes.
+func (o *Once) acquireEntry(
+	ctx context.Context, occurrence string, mayWait bool, refuse refuse, acquisition *trace.Acquisition,
+) ([]*session.Entry, error) {
 	startedAt := time.Now()
-	changed, err := o.watchRecord(ctx, occurrence)
+	status := queue.NewWaitStatus(o.base.Queue, startedAt)
+	changed, err := o.watchRecord(status.WarnInOutage(ctx, o.base.Queue), occurrence, refuse)
 	if err != nil {
 		return nil, queue.Interrupted(ctx, err, queue.WaitStatus{}, startedAt)
 	}
 	waiting, cancel := context.WithCancelCause(ctx)
 	watcherDone := make(chan struct{})
-	go func() { // ends with the wait, or when the occurrence is done; joined below
+	go func() { // ends with the wait, or when the occurrence must not run; joined below
 		defer close(watcherDone)
-		o.awaitDone(waiting, occurrence, changed, cancel)
+		o.awaitRefusal(waiting, occurrence, refuse, changed, cancel)
 	}()
-	entry, err := o.base.Queue.AcquireTraced(waiting, mayWait, acquisition)
-	done, isDone := zkutil.AsType[*DoneError](zkutil.CauseOf(waiting))
+	entry, err := o.base.Queue.Acquire(waiting, mayWait, acquisition)
+	refusal, isRefused := context.Cause(waiting).(*refused) //nolint:errorlint // the watcher's own, not one that the caller's context has
 	cancel(nil)
 	<-watcherDone
 	switch {
-	case err != nil && isDone:
-		return nil, done
+	case err != nil && isRefused:
+		return nil, refusal
 	case err != nil:
 		return nil, err
 	}
 	return []*session.Entry{entry}, nil
 }
 
-// awaitDone calls end with a *DoneError once the occurrence is done. It returns after the call, or when ctx ends. If the record
-// can't be read any more, the holder of the lock will find out.
-func (o *Once) awaitDone(ctx context.Context, occurrence string, changed *session.Watch, end context.CancelCauseFunc) {
+// awaitRefusal calls end with a *refused once the occurrence must not run. It returns after the call, or when ctx ends. If the
+// record can't be read any more, the holder of the lock will find out.
+func (o *Once) awaitRefusal(ctx context.Context, occurrence string, refuse refuse, changed *session.Watch, end context.CancelCauseFunc) {
 	s := o.base.Queue.Session
 	for {
 		select {
@@ -69,26 +91,26 @@ func (o *Once) awaitDone(ctx context.Context, occurrence string, changed *sessio
 		}
 		s.ReleaseWatch(changed)
 		var err error
-		if changed, err = o.watchRecord(ctx, occurrence); err != nil {
-			if done, ok := zkutil.AsType[*DoneError](err); ok {
-				end(done)
+		if changed, err = o.watchRecord(ctx, occurrence, refuse); err != nil {
+			if refusal, ok := err.(*refused); ok { //nolint:errorlint // never wrapped
+				end(refusal)
 			}
 			return
 		}
 	}
 }
 
-// watchRecord returns a watch on the record, which has to be released, or a *DoneError if the occurrence is done. It creates
+// watchRecord returns a watch on the record, which has to be released, or a *refused if the occurrence must not run. It creates
 // the znode if it is missing.
-func (o *Once) watchRecord(ctx context.Context, occurrence string) (*session.Watch, error) {
+func (o *Once) watchRecord(ctx context.Context, occurrence string, refuse refuse) (*session.Watch, error) {
 	s := o.base.Queue.Session
 	ctx, cancel := s.WhileOpen(ctx)
 	defer cancel()
 	for {
 		isOutdated := o.starts.beginRead()
-		data, changed, err := s.Persistent().Read(ctx, o.record)
+		node, changed, err := znodes.ReadAndWatch(ctx, s, o.record)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := s.Persistent().Create(ctx, o.record, []byte{}); err != nil {
+			if err := znodes.Create(ctx, s, o.record, []byte{}); err != nil {
 				return nil, fmt.Errorf("create the record: %w", err)
 			}
 			continue
@@ -96,10 +118,10 @@ func (o *Once) watchRecord(ctx context.Context, occurrence string) (*session.Wat
 		if err != nil {
 			return nil, fmt.Errorf("read the record: %w", err)
 		}
-		last, err := o.decode(data)
+		last, err := o.decode(node.Data)
 		mustWait := err == nil && isOutdated(last)
-		if err == nil && !mustWait && o.isDone(last, occurrence) {
-			err = &DoneError{Occurrence: occurrence, Last: last}
+		if err == nil && !mustWait {
+			err = refuse(ctx, last, occurrence)
 		}
 		if err == nil && !mustWait {
 			return changed, nil

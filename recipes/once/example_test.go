@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newHosts returns two clients of a ZooKeeper in this process, each of which stands for a host, and what closes everything. A
-// service has recipes.Connect and its own servers here.
+// newHosts returns two clients of a ZooKeeper in this process, one per simulated host, and a function that closes everything.
+// A service would call recipes.Connect with its servers.
 func newHosts() (first, second *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -35,7 +35,7 @@ func newHosts() (first, second *recipes.Client, stop func()) {
 func Example() {
 	first, second, stop := newHosts()
 	defer stop()
-	tick := once.At(time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)) // in a service: time.Now().Truncate(time.Hour)
+	tick := once.At(time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)) // in a service: once.Tick(time.Now(), time.Hour)
 
 	for _, client := range []*recipes.Client{first, second} {
 		o, err := once.New(client, "/jobs/report")
@@ -58,7 +58,7 @@ func Example() {
 	// already done by web-1
 }
 
-// At most once: a run that fails is not repeated. WithRetry repeats it.
+// At most once: a failed run is not repeated. WithRetry repeats it.
 func ExampleWithRetry() {
 	client, _, stop := newHosts()
 	defer stop()
@@ -98,4 +98,67 @@ func ExampleOnce_Last() {
 	fmt.Println(last.Occurrence, last.ID, last.Finished, last.Failure, err)
 	// Output:
 	// build-1 web-1 false disk full <nil>
+}
+
+// A host whose timer fires 2 ms early names the same tick as one whose timer is late.
+func ExampleTick() {
+	three := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
+	for _, now := range []time.Time{three.Add(-2 * time.Millisecond), three.Add(7 * time.Second)} { // in a service: time.Now()
+		fmt.Println(once.Tick(now, time.Hour))
+	}
+	// Output:
+	// 2026-11-26T03:00:00.000000000Z
+	// 2026-11-26T03:00:00.000000000Z
+}
+
+// A tick that comes while the run before it is still going on is skipped.
+func ExampleWithSkip() {
+	first, second, stop := newHosts()
+	defer stop()
+	job := func(client *recipes.Client) *once.Once {
+		o, err := once.New(client, "/jobs/sync", once.WithSkip(), once.WithMaxHold(time.Hour))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return o
+	}
+	three := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
+	err := job(first).Do(context.Background(), once.At(three), func(context.Context, *recipes.Lease) error {
+		err := job(second).Do(context.Background(), once.At(three.Add(time.Minute)), func(context.Context, *recipes.Lease) error {
+			fmt.Println("not called")
+			return nil
+		})
+		if running, isRunning := zkutil.AsType[*once.RunningError](err); isRunning {
+			fmt.Println("skipped: running on", running.Last.ID)
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// skipped: running on web-1
+	// <nil>
+}
+
+// A job that fails runs again on the next host, a pause later, three times in all.
+func ExampleWithMaxRuns() {
+	first, second, stop := newHosts()
+	defer stop()
+	for _, client := range []*recipes.Client{first, second, first, second} {
+		o, err := once.New(client, "/jobs/import", once.WithRetryPause(50*time.Millisecond), once.WithMaxRuns(3))
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = o.Do(context.Background(), "2026-11-26", func(context.Context, *recipes.Lease) error { return errors.New("no input") })
+		switch done, isDone := zkutil.AsType[*once.DoneError](err); {
+		case isDone:
+			fmt.Printf("given up after %d runs: %s\n", done.Last.Runs, done.Last.Failure)
+		default:
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// no input
+	// no input
+	// no input
+	// given up after 3 runs: no input
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/shared"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
@@ -19,10 +21,10 @@ import (
 // Once runs a function at most once for each occurrence of an event, in all processes that use the path. Create a
 // Once with [New]; it needs no closing, is immutable, and may be used by any number of goroutines.
 type Once struct {
-	base    recipe.Base
-	record  string // path of the znode of the record
-	retries bool
-	starts  *starts // of this client at the path
+	base   recipe.Base
+	record string // path of the znode of the record
+	config config
+	starts *starts // of this client at the path
 }
 
 // Option configures a [Once], in New alone.
@@ -30,13 +32,18 @@ type Option func(*config) error
 
 // config has the values set by the options.
 type config struct {
-	id      []byte // nil: the client's
-	name    string
-	retries bool
+	id       []byte // nil for the client's
+	name     string
+	retries  bool
+	pause    time.Duration // before an occurrence runs again
+	maxRuns  int           // of one occurrence; 0: any number
+	skips    bool          // see WithSkip
+	deadline time.Duration // of a start, after the instant of the occurrence; 0: none
+	maxHold  time.Duration // 0: none
 }
 
-// WithID sets the ID that the record shows for this process; the default is the id of the client: see
-// recipes.WithID. At most 64 KiB.
+// WithID sets the ID that the record shows for this process; the default is the id of the client (see recipes.WithID).
+// At most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
@@ -47,12 +54,69 @@ func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
-// WithRetry runs the latest occurrence again if its run has failed, or was started and never finished: at least
+// WithRetry runs the latest occurrence again if its run failed, or was started and never finished. It runs at least
 // once until fn succeeds, in place of at most once. Then fn must be able to run twice. All processes of a path must
 // choose the same.
 func WithRetry() Option {
 	return func(cfg *config) error {
 		cfg.retries = true
+		return nil
+	}
+}
+
+// WithRetryPause is [WithRetry] with a pause. An occurrence runs again d after the latest record of its last run, by the servers' clock, at
+// the earliest. A Do whose turn is earlier waits with the lock, for as long as its ctx allows, so that later occurrences wait as well.
+// WithMaxRuns bounds the number of pauses. The wait of DoWithin does not bound the pause. Without the pause, twenty hosts that ask for an
+// occurrence run a failing job twenty times in a row.
+func WithRetryPause(d time.Duration) Option {
+	return func(cfg *config) error {
+		cfg.retries, cfg.pause = true, d
+		return option.CheckPositive("retry pause", d)
+	}
+}
+
+// WithMaxRuns is [WithRetry] with a bound. An occurrence is run n times at most. After the start of the last run, Do fails with a
+// *DoneError, whose record has the failure of that run once it ended.
+func WithMaxRuns(n int) Option {
+	return func(cfg *config) error {
+		cfg.retries, cfg.maxRuns = true, n
+		if n <= 0 {
+			return fmt.Errorf("max runs: %d is not positive", n)
+		}
+		return nil
+	}
+}
+
+// WithSkip makes Do fail with a *RunningError, which matches ErrRunning, during another run of the path, as most schedulers skip a
+// tick in this case. Without WithSkip, Do waits for the end of the run, and then runs the next occurrence late. A run lasts while its
+// end is not recorded and its process has the lock. So the run of a killed process lasts until its session expires. With [WithRetry],
+// a Do of the occurrence that is running waits, because the run may fail.
+//
+// Do tries first, and waits only if no run is in progress. The hooks of [recipes.Trace] see an acquisition for each.
+func WithSkip() Option {
+	return func(cfg *config) error {
+		cfg.skips = true
+		return nil
+	}
+}
+
+// WithMaxHold ends the context of a run with ErrMaxHold once its process held the lock for d. Use it to bound jobs that hang. A pause of
+// [WithRetryPause] counts, too, and must be shorter than d: New refuses other values. As with a mutex, the end asks the function to return,
+// and cannot make it return. Until then no other host runs an occurrence of the path. The error of Do matches ErrMaxHold, and the end of
+// the run is recorded as that of any other.
+func WithMaxHold(d time.Duration) Option {
+	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
+}
+
+// WithDeadline bounds how late an occurrence may start: d after its instant, by the servers' clock. Do then fails with
+// ErrTooLate in place of a run, so that a report of the night does not begin at noon. Without WithDeadline, an occurrence may
+// start at any time until a later one has. All occurrences of the path must be those of [At], or RFC 3339 times.
+func WithDeadline(d time.Duration) Option {
+	return func(cfg *config) error {
+		if d <= 0 {
+			return fmt.Errorf("deadline: %v is not positive", d)
+		}
+		cfg.deadline = d
 		return nil
 	}
 }
@@ -69,62 +133,78 @@ func New(c *recipes.Client, path string, opts ...Option) (*Once, error) {
 	if err := option.Apply(&cfg, opts); err != nil {
 		return nil, base.InvalidArgument("new", err)
 	}
-	base.Queue.Data, base.Queue.Name = cfg.id, cfg.name
+	if cfg.maxHold > 0 && cfg.pause >= cfg.maxHold {
+		return nil, base.InvalidArgument("new", fmt.Errorf("retry pause of %v, which the max hold of %v does not outlast", cfg.pause, cfg.maxHold))
+	}
+	base.Queue.Data, base.Queue.Name, base.Queue.MaxHold = cfg.id, cfg.name, cfg.maxHold
+	base.Queue.SlowHold = base.Queue.Session.Config().SlowWait // when the hosts that wait for the next occurrence log their waits
 	record := zkutil.Join(base.Queue.Dir, recordName)
-	starts := session.Share(base.Queue.Session, startsKey(record), newStarts)
-	return &Once{base: base, record: record, retries: cfg.retries, starts: starts}, nil
+	starts := shared.Value(base.Queue.Session.Shared(), startsKey(record), newStarts)
+	return &Once{base: base, record: record, config: cfg, starts: starts}, nil
 }
 
 // errNested is the error of a Do below the function of another Do on the same path.
 var errNested = zkutil.Invalid(errors.New("called inside the function of a Do on the same path"))
 
-// Do calls fn, unless the occurrence has been started before, here or elsewhere, or a later occurrence has: see the
-// package comment for the order of occurrences. While fn runs, its process holds the lock on the path. ctx bounds both the
-// wait for the lock and the work. The context passed to fn ends with the lease, with ctx, or when fn returns.
+// Do calls fn, unless the occurrence was started before, on any host, or a later one was (see the package comment for the
+// order of occurrences). While fn runs, its process holds the lock on the path. ctx bounds both the wait for the lock and
+// the work. The context passed to fn ends with the lease, with ctx, or when fn returns.
 //
 // If fn was not called, the error is
 //
-//   - a *DoneError, which matches ErrDone and has the record of the run, if the occurrence is done, or with the default
-//     of at most once also if its run is still going on. The answer needs no lock. A Do that waits for the lock returns as
-//     soon as another process has started the occurrence;
-//   - a *recipes.WaitError if ctx ends before the lock is acquired;
+//   - a *DoneError, which matches ErrDone and has the record of the run, if the occurrence is done, or with the default of
+//     at most once also if its run is in progress. The answer needs no lock. A Do that waits for the lock returns as soon
+//     as another process starts the occurrence;
+//   - a *SupersededError, which matches ErrSuperseded, if a later occurrence was started. No record shows whether that of
+//     the call ran;
+//   - a *RunningError, which matches ErrRunning, with [WithSkip] during another run;
+//   - ErrFormat if the occurrence can't be ordered after the latest one;
+//   - ErrTooEarly for an instant more than a minute ahead of the servers' clock, ErrTooLate after the time of WithDeadline;
+//   - a *recipes.WaitError if ctx ends before the lock is acquired, or in the pause of [WithRetryPause];
 //   - ErrRecord if the znode of the record has a content of another program;
 //   - ErrInvalidArgument, with nothing sent, for a nil function, an invalid occurrence, or a call inside the function of
-//     another Do on the path;
+//     another Do on the path, or for an occurrence that is no instant if there is a deadline;
 //   - or any other error of Acquire of a mutex, or of a write.
 //
 // Then the occurrence is not used up: another call may run it. Should it be unknown whether the start was recorded, the client
 // takes the start back in the background, and keeps the lock until that is done. The next Do on the client waits for it, and so does
 // Close, for an operation timeout at most. A start that stays is logged.
 //
-// If fn was called, Do returns what InterProcessMutex.Do returns: fn's error, joined with the loss of the lease if the lease was
-// lost. In addition the error matches ErrNotRecorded if the end of the run could not be recorded within the operation
-// timeout although the lease was not lost, or because fn had released the lease. If fn panics, Do records a failure, releases the
+// If fn was called, Do returns what InterProcessMutex.Do returns, which is fn's error, joined with the loss of the lease if the
+// lease was lost. In addition the error matches ErrNotRecorded if the end of the run could not be recorded within the operation
+// timeout although the lease was not lost, or because fn released the lease. If fn panics, Do records a failure, releases the
 // lock, and panics on.
 func (o *Once) Do(ctx context.Context, occurrence string, fn func(context.Context, *recipes.Lease) error) error {
 	if err := o.check(ctx, occurrence, fn); err != nil {
 		return err
 	}
-	return recipe.Do(ctx, o.lockFor(occurrence), o.runOf(occurrence, fn))
+	return recipe.Do(ctx, o.base.OpError, o.acquireFor(occurrence, true), o.endWork, o.runOf(occurrence, fn))
 }
 
 // DoWithin is Do with a bound on the acquisition alone: wait bounds the wait for the lock, and ctx the work, and the
 // whole. If the lock was not acquired within wait, or before the end of ctx, the error has a *recipes.WaitError. With a wait of
-// 0 or less, DoWithin does not wait for other processes: if one has the lock, the error also matches ErrNotAcquired.
+// 0 or less, DoWithin does not wait for other processes.
 func (o *Once) DoWithin(ctx context.Context, wait time.Duration, occurrence string, fn func(context.Context, *recipes.Lease) error) error {
 	if err := o.check(ctx, occurrence, fn); err != nil {
 		return err
 	}
-	return recipe.DoWithin(ctx, wait, o.lockFor(occurrence), o.runOf(occurrence, fn))
+	acquire := recipe.Within(wait, o.acquireFor(occurrence, true), o.acquireFor(occurrence, false))
+	return recipe.Do(ctx, o.base.OpError, acquire, o.endWork, o.runOf(occurrence, fn))
 }
 
 // check checks the arguments of Do.
 func (o *Once) check(ctx context.Context, occurrence string, fn func(context.Context, *recipes.Lease) error) error {
+	if err := o.base.Check("do"); err != nil {
+		return err
+	}
 	if fn == nil {
 		return o.base.InvalidArgument("do", errors.New("nil function"))
 	}
 	if err := checkOccurrence(occurrence); err != nil {
 		return o.base.InvalidArgument("do", err)
+	}
+	if _, isInstant := instantOf(occurrence); o.config.deadline > 0 && !isInstant {
+		return o.base.InvalidArgument("do", fmt.Errorf("occurrence %s is not an instant, which WithDeadline requires", zkutil.Printable(occurrence)))
 	}
 	if err := o.base.Queue.Refuse(ctx, errNested); err != nil {
 		return o.base.OpError("do", err)
@@ -132,25 +212,23 @@ func (o *Once) check(ctx context.Context, occurrence string, fn func(context.Con
 	return nil
 }
 
-// lockFor returns the lock for an occurrence, whose acquisition fails once the occurrence is done.
-func (o *Once) lockFor(occurrence string) recipe.Lock[*recipes.Lease] {
-	acquire := func(mayWait bool) func(context.Context) (*recipes.Lease, error) {
-		return func(ctx context.Context) (*recipes.Lease, error) {
-			return o.acquireUnlessDone(ctx, occurrence, mayWait)
-		}
+// acquireFor returns the acquisition for an occurrence, which fails once the record shows that the occurrence must not run.
+func (o *Once) acquireFor(occurrence string, mayWait bool) func(context.Context) (*recipes.Lease, error) {
+	return func(ctx context.Context) (*recipes.Lease, error) {
+		return o.acquire(ctx, occurrence, mayWait)
 	}
-	lock := recipe.LeaseLock(o.base.OpError, acquire(true), acquire(false))
-	lock.EndWork = o.endWork
-	return lock
 }
 
 func (o *Once) runOf(occurrence string, fn func(context.Context, *recipes.Lease) error) func(context.Context, *recipes.Lease) error {
 	return func(ctx context.Context, lease *recipes.Lease) error { return o.run(ctx, lease, occurrence, fn) }
 }
 
-// Last returns the record of the latest occurrence, and the zero Record if there was none. It needs no lock, and waits
-// for nobody. An error matches ErrRecord if the znode of the record has a content of another program.
+// Last returns the record of the latest occurrence, and the zero Record if there was none. It needs no lock, and does
+// not wait for other clients. An error matches ErrRecord if the znode of the record has a content of another program.
 func (o *Once) Last(ctx context.Context) (Record, error) {
+	if err := o.base.Check("last"); err != nil {
+		return Record{}, err
+	}
 	s := o.base.Queue.Session
 	ctx, cancel := s.WhileOpen(ctx)
 	defer cancel()
@@ -165,14 +243,23 @@ func (o *Once) Last(ctx context.Context) (Record, error) {
 // record that was read before, and only while the lease's znode exists. So the record of a start that succeeds is the
 // only one, however many processes believe that they hold the lock.
 func (o *Once) run(ctx context.Context, lease *recipes.Lease, occurrence string, fn func(context.Context, *recipes.Lease) error) error {
-	begun := Record{Occurrence: occurrence, ID: o.base.Queue.ID(), Token: lease.FencingToken(), StartedAt: time.Now()}
-	version, err := o.start(ctx, lease, begun)
+	starting, cancel, err := o.whileDue(ctx, lease, occurrence)
+	if err != nil {
+		return &recipe.NotCalledError{Err: err}
+	}
+	defer cancel()
+	if err := o.awaitPause(starting, lease, occurrence); err != nil {
+		return &recipe.NotCalledError{Err: err}
+	}
+	begun := Record{Occurrence: occurrence, ID: o.base.ID(), Token: lease.FencingToken(), StartedAt: time.Now()}
+	version, err := o.start(starting, lease, &begun)
+	cancel()
 	if err != nil {
 		return &recipe.NotCalledError{Err: err}
 	}
 	hasReturned := false
 	defer func() { //nolint:contextcheck // by the lease's context
-		if !hasReturned { // a panic, or runtime.Goexit: it goes on
+		if !hasReturned { // a panic, or runtime.Goexit, continues
 			_ = o.finish(lease, version, begun, errPanicked)
 		}
 	}()
@@ -186,82 +273,113 @@ func (o *Once) run(ctx context.Context, lease *recipes.Lease, occurrence string,
 
 var errPanicked = errors.New("panic")
 
-// start writes the record of a start, and returns the version of the record. If that fails, or ctx has ended meanwhile, no
-// record of the start stays: see takeBack.
+// start writes the record of a start, and returns the version of the record. It sets begun.Runs. If that fails, or ctx ends meanwhile, no
+// record of the start remains (see takeBack).
 //
 //nolint:gocognit // one loop over what a read may show
-func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun Record) (version int32, err error) {
+func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun *Record) (version int32, err error) {
 	s := o.base.Queue.Session
-	settle := o.starts.begin(begun.Token, s.Persistent().Unsettled())
+	settle := o.starts.begin(begun.Token, s.BeginUndoable())
 	isOwn := func(data []byte) bool {
 		last, err := decode(data)
 		return err == nil && last.Token == begun.Token && last.Occurrence == begun.Occurrence
 	}
-	var pending *session.Guarded // the latest write whose outcome is not known
-	var before []byte            // the data that it replaces
+	var pending *znodes.Guarded // the latest write whose outcome is not known
+	var before []byte           // the data that it replaces
 	for {
 		node, last, err := o.read(ctx, begun.Token)
+		refusal, isRefused := o.refusal(last, begun.Occurrence).(*refused) //nolint:errorlint // never wrapped
 		switch {
 		case err != nil:
 		case pending != nil && isOwn(node.Data):
 			version = node.Stat.Version
-		case o.isDone(last, begun.Occurrence):
+		case isRefused:
 			settle(false)
-			return 0, &DoneError{Occurrence: begun.Occurrence, Last: last} // of others: a pending write has been refused
+			return 0, o.reported(refusal) // because of others, as a pending write was refused
+		case node.Stat.Czxid > lease.FencingToken():
+			err = errForgotten
 		default:
-			write := session.Guarded{Guard: lease.Path(), Path: o.record, Data: begun.encode(), Version: node.Stat.Version}
+			begun.Runs = 1
+			if isSame(begun.Occurrence, last.Occurrence) {
+				begun.Runs += last.Runs
+			}
+			write := znodes.Guarded{Guard: lease.Path(), Path: o.record, Data: begun.encode(), Version: node.Stat.Version}
 			var isUncertain bool
-			isUncertain, err = s.Persistent().WriteGuarded(ctx, write)
+			isUncertain, err = znodes.WriteGuarded(ctx, s, write)
 			version = write.Version + 1
 			if err == nil || isUncertain {
 				pending, before = &write, node.Data
 			}
-			if errors.Is(err, zk.ErrNoNode) { // somebody has deleted the record since the wait began
-				if err = s.Persistent().Create(ctx, o.record, []byte{}); err == nil {
+			if errors.Is(err, zk.ErrNoNode) { // another client deleted the record since the wait began
+				if err = znodes.Create(ctx, s, o.record, []byte{}); err == nil {
 					continue
 				}
 			}
 			if errors.Is(err, zk.ErrBadVersion) {
-				continue // our own write has come first, or a start was taken back
+				continue // our own write was first, or a start was taken back
 			}
 		}
 		if err == nil && ctx.Err() != nil { // fn would have no time left
 			err = zkutil.EndOf(ctx)
 		}
 		if err != nil && pending != nil {
-			o.takeBack(ctx, begun, session.Undo{Write: *pending, Before: before, IsOwn: isOwn}, settle)
+			o.takeBack(ctx, *begun, znodes.Undo{Write: *pending, Before: before, IsOwn: isOwn}, settle)
 		} else {
 			settle(false)
 		}
 		if err != nil {
-			err = fmt.Errorf("the start is not recorded, and the function was not called: %w", err)
+			err = fmt.Errorf("the start was not recorded, so the function was not called: %w", err)
 		}
 		return version, err
 	}
 }
 
-// finish records the end of a run. A lease that was lost needs no record: Do returns the loss. A lease that fn has released is not lost.
+// errForgotten is the error of a start under a lease that is older than the record.
+var errForgotten = errors.New("the record was erased while Do waited for the lock, so it is unknown whether the occurrence ran")
+
+// finish records the end of a run. A lease that was lost needs no record, because Do returns the loss. A lease that fn released is not
+// lost.
 func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure error) error {
 	s := o.base.Queue.Session
-	ctx, cancel := context.WithTimeout(lease.Context(), s.Config().OperationTimeout)
+	recipe.NoteReturned(lease)
+	held, release := whileHeld(lease)
+	defer release()
+	ctx, cancel := context.WithTimeout(held, s.Config().OperationTimeout)
 	defer cancel()
 	end := begun
 	end.FinishedAt, end.Finished = time.Now(), failure == nil
 	if failure != nil {
 		end.Failure = shortened(fmt.Sprint(failure)) // which survives a panic in Error
 	}
-	isUncertain, err := s.Persistent().WriteGuarded(ctx, session.Guarded{Guard: lease.Path(), Path: o.record, Data: end.encode(), Version: version})
+	isUncertain, err := znodes.WriteGuarded(ctx, s, znodes.Guarded{Guard: lease.Path(), Path: o.record, Data: end.encode(), Version: version})
 	if isUncertain && errors.Is(err, zk.ErrBadVersion) {
 		var last Record
 		if _, last, err = o.read(ctx, begun.Token); err == nil && last.Token != begun.Token {
 			err = errOverwritten
 		}
 	}
-	ended := context.Cause(lease.Context())
+	ended := context.Cause(held)
 	if err == nil || ended != nil && !errors.Is(ended, recipes.ErrReleased) {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrNotRecorded, err)
+}
+
+// whileHeld derives a context that ends with a lease, except when the client closes, because Close waits for the run and its record, and at
+// the end of WithMaxHold, because the znode stays until Do releases the lease.
+func whileHeld(lease *recipes.Lease) (held context.Context, release func()) {
+	held, end := context.WithCancelCause(session.Finishing(context.WithoutCancel(lease.Context())))
+	endWithLease := func() {
+		if cause := context.Cause(lease.Context()); cause != nil && !zkutil.IsAny(cause, recipes.ErrClosed, recipes.ErrMaxHold) {
+			end(cause)
+		}
+	}
+	unbind := context.AfterFunc(lease.Context(), endWithLease)
+	endWithLease() // at once, if the lease ended
+	return held, func() {
+		unbind()
+		end(nil)
+	}
 }
 
 var errOverwritten = errors.New("the record was overwritten")

@@ -31,7 +31,8 @@ const (
 	tick   = "2026-11-26T03:00"
 )
 
-// fixture is a test in a bubble, with an ensemble of two servers: the first for a client with troubles, the second for all others.
+// fixture is a test in a bubble, with an ensemble of two servers, the first for a client with faults, the second for all
+// others.
 type fixture struct {
 	*testing.T
 	srv *zktest.Server
@@ -60,7 +61,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// pause sleeps in virtual time, and waits for nobody else.
+// pause sleeps in virtual time, without waiting for other goroutines.
 func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
 func (f *fixture) last(o *once.Once) once.Record {
@@ -80,8 +81,8 @@ func (c *counter) run(context.Context, *recipes.Lease) error {
 
 var errOfWork = errors.New("disk full")
 
-// Ten hosts have the same schedule, and their clocks differ by up to 0.4 s. With a lock alone each tick runs again for
-// each host that comes after the end of a run. ShedLock, gocron, asynq: see docs/evidence/user-issues.md.
+// Ten hosts have the same schedule, and their clocks differ by up to 0.4 s. With only a lock, each tick runs again for
+// each host that arrives after the end of a run, as docs/evidence/user-issues.md shows for ShedLock, gocron and asynq.
 //
 //nolint:gocognit // the same hosts twice
 func TestOneRunPerTickOnHostsWithOtherClocks(t *testing.T) {
@@ -140,7 +141,7 @@ func TestOneRunPerTickOnHostsWithOtherClocks(t *testing.T) {
 	}))
 }
 
-// Whoever comes later learns who has done the work, and when, by a single read.
+// A late host learns who did the work, and when, by a single read.
 func TestLateHostLearnsWhoAndWhen(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, first := f.host("web-1", 0)
@@ -152,7 +153,7 @@ func TestLateHostLearnsWhoAndWhen(t *testing.T) {
 		require.NoError(f, first.Do(f.Context(), tick, func(_ context.Context, lease *recipes.Lease) error {
 			token = lease.FencingToken()
 			running := f.last(second)
-			require.Equal(f, once.Record{Occurrence: tick, ID: "web-1", Token: token, StartedAt: began.UTC()}, running)
+			require.Equal(f, once.Record{Occurrence: tick, ID: "web-1", Token: token, Runs: 1, StartedAt: began.UTC()}, running)
 			pass(took) // not a multiple of the heartbeats' interval: none is under way at the end
 			return nil
 		}))
@@ -163,18 +164,18 @@ func TestLateHostLearnsWhoAndWhen(t *testing.T) {
 		done, ok := zkutil.AsType[*once.DoneError](err)
 		require.True(f, ok)
 		require.Equal(f, once.Record{
-			Occurrence: tick, ID: "web-1", Token: token, Finished: true, StartedAt: began.UTC(), FinishedAt: began.Add(took).UTC(),
+			Occurrence: tick, ID: "web-1", Token: token, Runs: 1, Finished: true, StartedAt: began.UTC(), FinishedAt: began.Add(took).UTC(),
 		}, done.Last)
 		require.Equal(f, "once: do /jobs/report: done: 2026-11-26T03:00 by web-1: finished at 2000-01-01T00:00:06Z", err.Error())
 		require.Zero(f, c.calls.Load())
 		require.Equal(f, 1, log.Count(zktest.OpAny))
-		require.ErrorIs(f, second.Do(f.Context(), "2026-11-26T02:00", c.run), once.ErrDone, "an earlier one")
+		require.ErrorIs(f, second.Do(f.Context(), "2026-11-26T02:00", c.run), once.ErrSuperseded, "an earlier one")
 		require.NoError(f, second.Do(f.Context(), "2026-11-26T04:00", c.run), "a later one")
 		require.EqualValues(f, 1, c.calls.Load())
 	})
 }
 
-// Hosts that are late are no failures to the traces: they have not got the lock.
+// For the traces, late hosts are no failures: they did not get the lock.
 func TestTracesOfADoneOccurrence(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		var ends []recipes.AcquireEnd
@@ -196,7 +197,7 @@ func TestTracesOfADoneOccurrence(t *testing.T) {
 	})
 }
 
-// A host that waits for the lock leaves when the other has started the occurrence, and does not wait for the end of the run.
+// A host that waits for the lock stops waiting when the other host starts the occurrence, not at the end of the run.
 func TestWaiterLeavesAtTheStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		holder, first := f.host("web-1", 0)
@@ -228,7 +229,7 @@ func TestWaiterLeavesAtTheStart(t *testing.T) {
 	})
 }
 
-// The process ends while it runs: at most once means that nobody runs the occurrence again, unless they choose WithRetry.
+// The process ends during its run. At most once means that no host runs the occurrence again, unless it uses WithRetry.
 func TestCrashWhileRunning(t *testing.T) {
 	for _, retries := range []bool{false, true} {
 		inBubble(t, func(f *fixture) {
@@ -243,7 +244,7 @@ func TestCrashWhileRunning(t *testing.T) {
 				ended <- first.Do(f.Context(), tick, func(ctx context.Context, _ *recipes.Lease) error {
 					f.srv.Partition(crashing.Conn().SessionID())
 					<-ctx.Done()
-					return nil // the work has ended in order, and its host does not know whether that counts
+					return nil // the work is finished, and its host does not know whether that counts
 				})
 			}()
 			synctest.Wait()
@@ -270,7 +271,7 @@ func TestCrashWhileRunning(t *testing.T) {
 	}
 }
 
-// The record says that a run has failed. Only with WithRetry the next Do repeats it, until it succeeds.
+// The record says that a run failed. Only with WithRetry does the next Do repeat it, until it succeeds.
 func TestFailedRun(t *testing.T) {
 	for _, retries := range []bool{false, true} {
 		inBubble(t, func(f *fixture) {
@@ -298,7 +299,7 @@ func TestFailedRun(t *testing.T) {
 	}
 }
 
-func TestPanicIsRecordedAndGoesOn(t *testing.T) {
+func TestPanicIsRecordedAndPropagates(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0)
 		require.PanicsWithValue(f, "broken", func() {
@@ -344,16 +345,16 @@ func TestLostAnswersAtEveryRequest(t *testing.T) {
 	}
 }
 
-// ctx ends while nobody knows whether the start was recorded. The function is not called, and the start is taken back, so that
-// another host can run the occurrence: whether the server has executed the request, or executes it later.
+// ctx ends while the outcome of the start is unknown. The function is not called, and the start is undone, so that another
+// host can run the occurrence, whether the server executed the request or executes it later.
 func TestUncertainStartIsTakenBack(t *testing.T) {
 	for name, strike := range map[string]func(f *fixture, session int64){
 		"executed": func(f *fixture, session int64) { f.srv.DropReply(zktest.OpMulti, math.MaxInt, session) },
 		"lost":     func(f *fixture, session int64) { f.srv.DropRequest(zktest.OpMulti, math.MaxInt, session) },
-		"late": func(f *fixture, session int64) { // the quorum executes it after the connection has ended, and another one has begun
+		"late": func(f *fixture, session int64) { // the quorum executes it after the end of the connection, during the next one
 			f.srv.SlowCommits(3 * time.Second)
 			until := time.Now().Add(5 * time.Second)
-			f.srv.Inject(func(r zktest.Request) zktest.Fault { // so that the lock's znode is still there
+			f.srv.Inject(func(r zktest.Request) zktest.Fault { // so that the lock's znode still exists
 				if r.Op == zktest.OpDelete && time.Now().Before(until) {
 					return zktest.Fault{Refusal: zktest.RefuseTimeout}
 				}
@@ -396,7 +397,7 @@ func TestUncertainStartIsTakenBack(t *testing.T) {
 	}
 }
 
-// The lease is lost before the start: the error does not speak of what the function has returned, because the function was not called.
+// The lease is lost before the start. The error does not speak of the function's result, because the function was not called.
 func TestLossBeforeTheStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client, o := f.host("web-1", 0)
@@ -404,13 +405,13 @@ func TestLossBeforeTheStart(t *testing.T) {
 		var c counter
 		err := o.Do(f.Context(), tick, c.run)
 		require.ErrorIs(f, err, recipes.ErrSessionLost)
-		require.Contains(f, err.Error(), "once: do "+jobs+": session lost; the start is not recorded, and the function was not called: ")
+		require.Contains(f, err.Error(), "once: do "+jobs+": session lost; the start was not recorded, so the function was not called: ")
 		require.Zero(f, c.calls.Load())
 		require.NoError(f, o.Do(f.Context(), tick, c.run))
 	})
 }
 
-// The end can't be recorded: Do says so, next to what the function has returned, and the occurrence counts as done.
+// The end can't be recorded. Do says so, next to the function's result, and the occurrence counts as done.
 func TestEndNotRecorded(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client, o := f.host("web-1", 0)
@@ -449,7 +450,8 @@ func TestErrorThatPanics(t *testing.T) {
 	})
 }
 
-// A function that releases its lease leaves no lease under which to record the end: Do says so, although the function has succeeded.
+// A function that releases its lease leaves no lease under which to record the end. Do says so, although the function
+// succeeded.
 func TestEndNotRecordedAfterRelease(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0, once.WithRetry())
@@ -497,7 +499,7 @@ func TestContextThatEndsBeforeTheLock(t *testing.T) {
 		require.NoError(f, first.Do(f.Context(), tick, func(context.Context, *recipes.Lease) error {
 			ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 			defer cancel()
-			err := second.Do(ctx, "2026-11-26T04:00", c.run) // which nobody has started
+			err := second.Do(ctx, "2026-11-26T04:00", c.run) // no host started this one
 			wait, isWait := zkutil.AsType[*recipes.WaitError](err)
 			require.True(f, isWait, err)
 			require.Equal(f, 2, wait.Position)
@@ -549,30 +551,6 @@ func newError(client *recipes.Client, path string, opts ...once.Option) error {
 	return err
 }
 
-// Numbers are compared as numbers, all other occurrences byte by byte.
-func TestOrderOfOccurrences(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		_, o := f.host("web-1", 0)
-		at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.FixedZone("CET", 3600))
-		require.Equal(f, "2026-11-26T02:00:00.000000000Z", once.At(at))
-		for _, rising := range [][]string{
-			{"7", "9", "10", "0011", "12", "100"},
-			{"build-10", "build-9"},
-			{once.At(at), once.At(at.Add(time.Nanosecond)), once.At(at.Add(time.Second))},
-		} {
-			f.srv.Put(record, nil)
-			for i, occurrence := range rising {
-				var c counter
-				require.NoError(f, o.Do(f.Context(), occurrence, c.run), occurrence)
-				for _, earlier := range rising[:i] {
-					require.ErrorIs(f, o.Do(f.Context(), earlier, c.run), once.ErrDone, "%s after %s", earlier, occurrence)
-				}
-				require.EqualValues(f, 1, c.calls.Load())
-			}
-		}
-	})
-}
-
 // beforeTheStart calls strike once, between the holder's look at the record and the start.
 func (f *fixture) beforeTheStart(strike func()) {
 	isStruck := false
@@ -585,7 +563,8 @@ func (f *fixture) beforeTheStart(strike func()) {
 	})
 }
 
-// The lock is lost between the decision to run and the start: the server refuses the start, because the lock's znode is gone.
+// The lock is lost between the decision to run and the start. The server refuses the start, because the lock's znode is
+// deleted.
 func TestStartNeedsTheLock(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0)
@@ -605,9 +584,10 @@ func TestStartNeedsTheLock(t *testing.T) {
 	})
 }
 
-// Another host's start comes between the decision to run and the start. The server refuses ours, and Do looks again.
+// Another host's start precedes ours, after the decision to run. The server refuses ours, and Do reads the record
+// again.
 func TestStartNeedsTheRecordThatWasRead(t *testing.T) {
-	for other, want := range map[string]error{"2026-11-26T04:00": once.ErrDone, tick: once.ErrDone, "2026-11-26T02:00": nil} {
+	for other, want := range map[string]error{"2026-11-26T04:00": once.ErrSuperseded, tick: once.ErrDone, "2026-11-26T02:00": nil} {
 		inBubble(t, func(f *fixture) {
 			_, o := f.host("web-1", 0)
 			f.beforeTheStart(func() { f.srv.Put(record, fmt.Appendf(nil, `{"occurrence":%q,"id":"web-2","token":7}`, other)) })
@@ -622,12 +602,15 @@ func TestStartNeedsTheRecordThatWasRead(t *testing.T) {
 	}
 }
 
-// Somebody deletes the record: Do makes it again.
+// The record is deleted while Do holds the lock: another host may have run the occurrence before that, so Do does not run it.
+// The next call does.
 func TestRecordIsDeletedBeforeTheStart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0)
 		f.beforeTheStart(func() { f.srv.Delete(record) })
 		var c counter
+		require.ErrorContains(f, o.Do(f.Context(), tick, c.run), "unknown whether the occurrence ran")
+		require.Zero(f, c.calls.Load())
 		require.NoError(f, o.Do(f.Context(), tick, c.run))
 		require.EqualValues(f, 1, c.calls.Load())
 		require.True(f, f.last(o).Finished)

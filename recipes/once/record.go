@@ -2,7 +2,6 @@ package once
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,17 +16,30 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 )
 
 // The errors of this package, for errors.Is.
 var (
-	// ErrDone is matched by the [DoneError] of a Do whose occurrence somebody has started before, or a later one.
+	// ErrDone is matched by the [DoneError] of a Do whose occurrence was started before.
 	ErrDone = errors.New("done")
+	// ErrSuperseded is matched by the [SupersededError] of a Do whose occurrence is before one that was started.
+	ErrSuperseded = errors.New("superseded")
+	// ErrRunning is matched by the [RunningError] of a Do with [WithSkip] during another run of the path.
+	ErrRunning = errors.New("running")
+	// ErrFormat is returned when an occurrence can't be ordered after the latest one, because it has another format. Both may
+	// name the same event. [Once.Forget] lets the path take another format.
+	ErrFormat = errors.New("format differs from that of the latest occurrence")
+	// ErrTooEarly is returned when an occurrence of At is more than a minute ahead of the servers' clock. Either the clock of
+	// this host is wrong, or theirs.
+	ErrTooEarly = errors.New("too early")
+	// ErrTooLate is returned after the time of [WithDeadline], by the servers' clock.
+	ErrTooLate = errors.New("too late")
 	// ErrRecord is returned when the znode of the record has a content that is no record. The text has the path of the znode.
-	// Nothing runs until somebody has written a record there, or has deleted the znode.
-	ErrRecord = errors.New("the znode of the record has no record in it")
-	// ErrNotRecorded is returned when a run has ended, and its end could not be recorded. With the default of at most once
-	// the occurrence counts as done all the same. With [WithRetry] it may run again.
+	// Nothing runs until another client writes a record there, or deletes the znode.
+	ErrRecord = errors.New("the znode holds no valid record")
+	// ErrNotRecorded is returned when a run ended, and its end could not be recorded. With the default of at most once the
+	// occurrence counts as done all the same. With [WithRetry] it may run again.
 	ErrNotRecorded = errors.New("the end of the run is not recorded")
 )
 
@@ -35,16 +47,18 @@ var (
 type Record struct {
 	// Occurrence is the occurrence that was started last.
 	Occurrence string
-	// ID is the id of the process that has started it.
+	// ID is the id of the process that started it.
 	ID string
 	// Token is the fencing token of the lease under which it was started.
 	Token int64
-	// Finished is true once the function has returned nil.
+	// Finished is true once the function returned nil.
 	Finished bool
+	// Runs is how often the occurrence was started: more than once only with [WithRetry].
+	Runs int
 	// StartedAt is the time of the start.
 	StartedAt time.Time
-	// FinishedAt is the time at which the function has returned; zero if that is not recorded: the function still runs, its
-	// process has ended, or its lease was lost.
+	// FinishedAt is the time at which the function returned. It is zero if that is not recorded, because the function still
+	// runs, its process ended, or its lease was lost.
 	FinishedAt time.Time
 	// Failure is the text of the function's error, cut to 1,024 bytes, or "panic"; "" without an error.
 	Failure string
@@ -66,29 +80,47 @@ func (r Record) String() string {
 	}
 }
 
-// DoneError is the error of a Do whose function was not called, because the occurrence, or a later one, was
-// started before. It matches ErrDone.
+// DoneError is the error of a Do whose function was not called because the occurrence was started before. It matches
+// ErrDone.
 type DoneError struct {
 	Occurrence string // of the call
-	Last       Record // of the latest occurrence
+	Last       Record // of its run
 }
 
 // Error returns "done: 2026-11-26T03:00 by web-1: finished at …".
-func (e *DoneError) Error() string {
-	if e.Occurrence == e.Last.Occurrence {
-		return ErrDone.Error() + ": " + e.Last.String()
-	}
-	return ErrDone.Error() + ": " + zkutil.Printable(e.Occurrence) + " is before " + e.Last.String()
-}
+func (e *DoneError) Error() string { return ErrDone.Error() + ": " + e.Last.String() }
 
 // Unwrap returns ErrDone.
 func (e *DoneError) Unwrap() error { return ErrDone }
 
-// At returns the occurrence of an instant: RFC 3339 in UTC with nine digits of fractions, so that later instants are later
-// occurrences on all hosts. Round the instant to the tick before: hosts do not wake up at the same nanosecond.
-//
-//	o.Do(ctx, once.At(time.Now().Truncate(time.Minute)), report)
-func At(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000000Z") }
+// SupersededError is the error of a Do whose function was not called because a later occurrence was started before. The
+// occurrence of the call may have run earlier, or never: only the latest one is recorded. It matches ErrSuperseded, and not
+// ErrDone.
+type SupersededError struct {
+	Occurrence string // of the call
+	Last       Record // of the latest occurrence
+}
+
+// Error returns "superseded: 2026-11-26T02:00, which may never have run, is before 2026-11-26T03:00 by web-1: finished at …".
+func (e *SupersededError) Error() string {
+	return ErrSuperseded.Error() + ": " + zkutil.Printable(e.Occurrence) + ", which may never have run, is before " + e.Last.String()
+}
+
+// Unwrap returns ErrSuperseded.
+func (e *SupersededError) Unwrap() error { return ErrSuperseded }
+
+// RunningError is the error of a Do with [WithSkip] whose function was not called because of another run of the path. It matches
+// ErrRunning.
+type RunningError struct {
+	Occurrence string // of the call
+	Last       Record // of the run
+}
+
+// Error returns "running: 2026-11-26T03:00 by web-1: started at …, not known to have finished".
+func (e *RunningError) Error() string { return ErrRunning.Error() + ": " + e.Last.String() }
+
+// Unwrap returns ErrRunning.
+func (e *RunningError) Unwrap() error { return ErrRunning }
 
 const (
 	recordName    = "last" // of the znode, below the path
@@ -110,36 +142,46 @@ func checkOccurrence(occurrence string) error {
 	return nil
 }
 
-// compare returns the order of two occurrences. Numbers are compared as numbers, because as texts 10 comes before 9. A number
-// comes before all others, because a comparison as texts would make a circle of 9, 10 and 1a, in which 9 runs again after 1a.
-func compare(a, b string) int {
-	switch aIsNumber, bIsNumber := isNumber(a), isNumber(b); {
-	case aIsNumber && bIsNumber:
-		a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-	case aIsNumber:
-		return -1
-	case bIsNumber:
-		return 1
-	default:
-		return strings.Compare(a, b)
-	}
-}
+// refused is the error of a Do whose occurrence must not run, given the record. The caller of Do gets err.
+type refused struct{ err error }
 
-func isNumber(occurrence string) bool {
-	return occurrence != "" && strings.IndexFunc(occurrence, func(r rune) bool { return r < '0' || r > '9' }) < 0
-}
+func (r *refused) Error() string { return r.err.Error() }
 
-// isDone reports whether an occurrence must not run, given the latest record.
-func (o *Once) isDone(last Record, occurrence string) bool {
+// refusal returns a *refused if an occurrence must not run, given the latest record, and otherwise nil.
+func (o *Once) refusal(last Record, occurrence string) error {
 	if last.Occurrence == "" {
-		return false
+		return nil
 	}
-	order := compare(occurrence, last.Occurrence)
-	return order < 0 || order == 0 && (last.Finished || !o.retries)
+	switch order, isOrdered := compare(occurrence, last.Occurrence); {
+	case !isOrdered:
+		return &refused{fmt.Errorf("%w: %s can't be ordered after %s", ErrFormat, zkutil.Printable(occurrence), last)}
+	case order < 0:
+		return &refused{&SupersededError{Occurrence: occurrence, Last: last}}
+	case order == 0 && (last.Finished || !o.config.retries || o.config.maxRuns > 0 && last.Runs >= o.config.maxRuns):
+		return &refused{&DoneError{Occurrence: occurrence, Last: last}}
+	default:
+		return nil
+	}
 }
 
-// wireRecord is a record as it is written: see the package comment.
+// refusalBehindRun is refusal for WithSkip. It also refuses during a run, whose record has no end and the token of the lock's holder.
+func (o *Once) refusalBehindRun(ctx context.Context, last Record, occurrence string) error {
+	err := o.refusal(last, occurrence)
+	mayRetry := o.config.retries && isSame(occurrence, last.Occurrence)
+	if err != nil || last.Occurrence == "" || !last.FinishedAt.IsZero() || mayRetry {
+		return err
+	}
+	holder, err := o.base.Queue.Leader(ctx)
+	if err != nil {
+		return fmt.Errorf("read the holder: %w", err)
+	}
+	if holder.Token != last.Token {
+		return nil
+	}
+	return &refused{&RunningError{Occurrence: occurrence, Last: last}}
+}
+
+// wireRecord is a record as it is written (see the package comment).
 type wireRecord struct {
 	Occurrence string    `json:"occurrence"`
 	ID         string    `json:"id"`
@@ -148,10 +190,15 @@ type wireRecord struct {
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
 	Finished   bool      `json:"finished,omitempty"`
 	Failure    string    `json:"failure,omitempty"`
+	Runs       int       `json:"runs,omitempty"` // 0: one
 }
 
 func (r Record) encode() []byte {
-	data, err := json.Marshal(wireRecord{r.Occurrence, r.ID, r.Token, r.StartedAt.UTC(), r.FinishedAt.UTC(), r.Finished, r.Failure})
+	runs := r.Runs
+	if runs == 1 {
+		runs = 0
+	}
+	data, err := json.Marshal(wireRecord{r.Occurrence, r.ID, r.Token, r.StartedAt.UTC(), r.FinishedAt.UTC(), r.Finished, r.Failure, runs})
 	if err != nil {
 		panic(err) // only for a year beyond 9999
 	}
@@ -167,14 +214,14 @@ func decode(data []byte) (Record, error) {
 	if err := json.Unmarshal(data, &w); err != nil || w.Occurrence == "" {
 		return Record{}, fmt.Errorf("%w: %q", ErrRecord, data[:min(len(data), 100)])
 	}
-	return Record{w.Occurrence, w.ID, w.Token, w.Finished, w.StartedAt, w.FinishedAt, w.Failure}, nil
+	return Record{w.Occurrence, w.ID, w.Token, w.Finished, max(w.Runs, 1), w.StartedAt, w.FinishedAt, w.Failure}, nil
 }
 
 // read reads the record. A missing znode has the zero Record. own is the token of the caller's own start, 0 if it has none.
 func (o *Once) read(ctx context.Context, own int64) (session.Node, Record, error) {
 	for {
 		isOutdated := o.starts.beginRead()
-		node, err := o.base.Queue.Session.Persistent().ReadOnce(ctx, o.record)
+		node, err := znodes.Read(ctx, o.base.Queue.Session, o.record)
 		if errors.Is(err, zk.ErrNoNode) {
 			return session.Node{}, Record{}, nil
 		}

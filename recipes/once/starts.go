@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
@@ -19,9 +19,10 @@ type starts struct {
 	mu        sync.Mutex              // protects the fields below
 	byToken   map[int64]chan struct{} // closed when the start is settled
 	takenBack uint64                  // counts the starts that were taken back
+	reported  int64                   // token of the latest record that superseded an occurrence in the log
 }
 
-// startsKey is the key of starts among the values that a session shares: the path of the record.
+// startsKey is the key of starts among the values that a session shares. It is the path of the record.
 type startsKey string
 
 func newStarts() *starts { return &starts{byToken: map[int64]chan struct{}{}} }
@@ -64,6 +65,25 @@ func (u *starts) beginRead() (isOutdated func(last Record) bool) {
 	}
 }
 
+// reported returns the error of Do for a refusal. The first occurrence that a record supersedes is logged, because it may
+// never run, and a caller who ignores errors would not notice.
+func (o *Once) reported(r *refused) error {
+	superseded, ok := r.err.(*SupersededError) //nolint:errorlint // never wrapped
+	if !ok {
+		return r.err
+	}
+	last := superseded.Last
+	o.starts.mu.Lock()
+	isKnown := o.starts.reported == last.Token
+	o.starts.reported = last.Token
+	o.starts.mu.Unlock()
+	if !isKnown {
+		o.base.Queue.Session.Log(slog.LevelWarn, "occurrence superseded, not run", "path", o.base.Path,
+			"occurrence", superseded.Occurrence, "latest", last.Occurrence, "id", last.ID)
+	}
+	return superseded
+}
+
 // awaitStart waits until the start of a record is settled, for an operation timeout at most.
 func (o *Once) awaitStart(ctx context.Context, last Record) error {
 	settled := o.starts.settled(last.Token)
@@ -79,51 +99,59 @@ func (o *Once) awaitStart(ctx context.Context, last Record) error {
 	case <-ctx.Done():
 		return zkutil.EndOf(ctx)
 	case <-limit.C:
-		return fmt.Errorf("the start of %s by this client, whose function was not called, is not taken back yet, after %v", zkutil.Printable(last.Occurrence), wait)
+		return fmt.Errorf("this client recorded a start of %s but never called its function, and could not undo the record within %v", zkutil.Printable(last.Occurrence), wait)
 	}
 }
 
-// takeBack takes a start back in the background, and then settles it. A start that stays is logged, because nobody else would
-// ever notice: it looks like a run whose process has crashed.
-func (o *Once) takeBack(ctx context.Context, begun Record, u session.Undo, settle func(isTakenBack bool)) {
+// takeBack takes a start back in the background, and then settles it. A start that could not be taken back is logged, because
+// it looks like a run whose process crashed, so that no client would notice.
+func (o *Once) takeBack(ctx context.Context, begun Record, u znodes.Undo, settle func(isTakenBack bool)) {
 	s := o.base.Queue.Session
 	u.OnRefused = func(err error) {
-		s.Log(slog.LevelWarn, "a start without a run can't be taken back, trying again", "path", o.base.Path, "znode", o.record,
+		s.Log(slog.LevelWarn, "can't undo the record of a start without a run; retrying", "path", o.base.Path, "znode", o.record,
 			"occurrence", begun.Occurrence, "err", err)
 	}
 	u.OnOver = func(err error) {
 		if err != nil {
-			s.Log(slog.LevelWarn, "a start was not taken back: its occurrence counts as started, and its function was not called",
+			s.Log(slog.LevelWarn, "occurrence is recorded as started but was never run: could not undo the record",
 				"path", o.base.Path, "znode", o.record, "occurrence", begun.Occurrence, "err", err)
 		}
 		settle(true)
 	}
-	s.Persistent().UndoLater(ctx, u)
+	znodes.UndoLater(ctx, s, u)
 }
 
 // endWork is recipe.EndWork. After a start that is being taken back, the lock is kept until that is done, for an operation timeout
-// at most: then the next host to have the lock does not find the start.
+// at most: then the next host to have the lock does not find the start. Close keeps the lock as well, and waits.
 func (o *Once) endWork(lease *recipes.Lease) (await func(stop <-chan struct{}) error) {
 	s := o.base.Queue.Session
 	settled := o.starts.settled(lease.FencingToken())
 	if settled == nil {
 		return recipe.EndWork(lease)
 	}
-	result := make(chan error, 1)
-	isBegun := s.Background(func(ctx context.Context) { // ends with the undo, or with the session
+	awaitSettled := func() {
+		held, release := whileHeld(lease)
+		defer release()
 		limit := time.NewTimer(s.Config().OperationTimeout)
 		defer limit.Stop()
 		select {
 		case <-settled:
-		case <-lease.Context().Done():
+		case <-held.Done():
 		case <-limit.C:
-		case <-ctx.Done():
 		}
-		result <- recipe.EndWork(lease)(ctx.Done())
-	})
-	if !isBegun {
+	}
+	end, err := recipe.BeginWork(lease)
+	recipe.NoteReturned(lease)
+	if err != nil { // Close waits for this Do
+		awaitSettled()
 		return recipe.EndWork(lease)
 	}
+	result := make(chan error, 1)
+	s.Background(func(ctx context.Context) { // ends with the undo; the session is not sealed before end is called
+		awaitSettled()
+		result <- recipe.EndWork(lease)(ctx.Done())
+		end()(ctx.Done())
+	})
 	return func(stop <-chan struct{}) error {
 		select {
 		case err := <-result:

@@ -37,11 +37,11 @@ func (f *fixture) refuseTakingBack(n int64) {
 	})
 }
 
-// unclear is how long a start stays without an answer. After a second, eight connections may have ended at it: then it is taken for an
-// operation that the server does not know.
+// unclear is the time for which a start is unanswered. After one second, eight connections may have ended at the operation, and
+// the client would take it for one that the server does not know.
 const unclear = time.Second / 2
 
-// giveUpStart runs a Do that ends while nobody knows whether its start was recorded.
+// giveUpStart runs a Do that ends while the outcome of its start is unknown.
 func (f *fixture) giveUpStart(client *recipes.Client, o *once.Once) {
 	f.Helper()
 	calm := f.loseStarts(client)
@@ -53,7 +53,7 @@ func (f *fixture) giveUpStart(client *recipes.Client, o *once.Once) {
 	calm()
 }
 
-// A start without a run is not there for the next calls on the client: they wait until it is taken back.
+// The next calls on the client do not see a start without a run. They wait until it is undone.
 func TestStartIsTakenBackBeforeTheNextCall(t *testing.T) {
 	for name, next := range map[string]func(f *fixture, client *recipes.Client, o *once.Once) error{
 		"Do": func(f *fixture, _ *recipes.Client, o *once.Once) error {
@@ -86,8 +86,8 @@ func TestStartIsTakenBackBeforeTheNextCall(t *testing.T) {
 	}
 }
 
-// A Do that waits for the lock sees the start of another Do on the same client, whose function is never called: it goes on waiting,
-// and runs the occurrence.
+// A Do that waits for the lock sees the start of another Do on the same client, whose function is never called. It continues to
+// wait, and runs the occurrence.
 func TestWaiterOfTheClientOutlastsAStartWithoutARun(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		client, o := f.host("web-1", 0)
@@ -128,7 +128,7 @@ func TestLockIsHeldUntilTheStartIsTakenBack(t *testing.T) {
 	})
 }
 
-// Close takes a start back before it ends the session: whether Do has given the start up before, or because of Close.
+// Close undoes a start before it ends the session, whether Do abandoned the start earlier, or because of Close.
 func TestCloseTakesAStartBack(t *testing.T) {
 	for name, giveUp := range map[string]func(f *fixture, client *recipes.Client, o *once.Once){
 		"given up before": func(f *fixture, client *recipes.Client, o *once.Once) { f.giveUpStart(client, o) },
@@ -177,7 +177,7 @@ func TestStartThatStaysIsLogged(t *testing.T) {
 		require.NoError(f, client.Close())
 		synctest.Wait()
 		require.LessOrEqual(f, time.Since(began), time.Minute)
-		require.Contains(f, log.String(), "a start was not taken back: its occurrence counts as started")
+		require.Contains(f, log.String(), "occurrence is recorded as started but was never run")
 		require.Contains(f, log.String(), "path="+jobs)
 		require.Contains(f, log.String(), tick)
 	})
@@ -204,37 +204,22 @@ func TestStartThatStaysIsNotWaitedForWithoutEnd(t *testing.T) {
 		f.giveUpStart(client, o)
 		began := time.Now()
 		err := o.Do(f.Context(), tick, (&counter{}).run)
-		require.ErrorContains(f, err, "is not taken back yet")
+		require.ErrorContains(f, err, "could not undo the record within")
 		require.LessOrEqual(f, time.Since(began), time.Minute)
 		_, err = o.Last(f.Context())
-		require.ErrorContains(f, err, "is not taken back yet")
+		require.ErrorContains(f, err, "could not undo the record within")
 		require.ErrorIs(f, second.Do(f.Context(), tick, (&counter{}).run), once.ErrDone)
 		require.NoError(f, client.Close())
 	})
 }
 
-// The order of occurrences has no circle: otherwise an occurrence runs again after two others.
-func TestOccurrencesOfSeveralFormatsRunOnce(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		_, o := f.host("web-1", 0)
-		var c counter
-		for _, occurrence := range []string{"9", "10", "1a"} {
-			require.NoError(f, o.Do(f.Context(), occurrence, c.run))
-		}
-		for _, occurrence := range []string{"9", "10", "1a", "011"} {
-			require.ErrorIs(f, o.Do(f.Context(), occurrence, c.run), once.ErrDone)
-		}
-		require.EqualValues(f, 3, c.calls.Load())
-	})
-}
-
-// A record has what another program has written. Its text does not break the line.
+// A record may contain text of another program. That text does not break the line.
 func TestRecordWithUnprintableText(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		_, o := f.host("web-1", 0)
-		f.srv.Put(record, []byte(`{"occurrence":"z\nlevel=ERROR", "id":"web\u202e2", "token":7, "finishedAt":"2026-11-26T03:00:07Z", "failure":"a\r\nb"}`))
+		f.srv.Put(record, []byte(`{"occurrence":"2026-11-26T03:00\u202e1", "id":"web\u202e2", "token":7, "finishedAt":"2026-11-26T03:00:07Z", "failure":"a\r\nb"}`))
 		err := o.Do(f.Context(), tick, (&counter{}).run)
-		require.ErrorIs(f, err, once.ErrDone)
-		require.Contains(f, err.Error(), `2026-11-26T03:00 is before "z\nlevel=ERROR" by "web\u202e2": failed at 2026-11-26T03:00:07Z: "a\r\nb"`)
+		require.ErrorIs(f, err, once.ErrFormat)
+		require.Contains(f, err.Error(), `2026-11-26T03:00 can't be ordered after "2026-11-26T03:00\u202e1" by "web\u202e2": failed at 2026-11-26T03:00:07Z: "a\r\nb"`)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
@@ -15,19 +14,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
 
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-
-// Before anything is sent: what is no contender is refused, and a missing server
-// bounds nothing but the caller's patience.
+// A path that is no contender's is refused before anything is sent, and without a server only the caller's context
+// bounds the call.
 func TestAttemptRevoke(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		conn, events, err := zk.Connect([]string{"10.0.0.1:2181"}, 6*time.Second, zk.WithLogger(quiet{}),
-			zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
-		require.NoError(t, err)
-		defer conn.Close()
-		client, err := recipes.NewClient(conn, events)
+		client, err := recipes.Open([]string{"10.0.0.1:2181"}, recipes.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") }))
 		require.NoError(t, err)
 		revoker := revoke.New(client)
 

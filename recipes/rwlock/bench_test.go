@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// BenchmarkUncontended has a free lock acquired and released. It measures this library, its client and
-// the loopback: the server in this process answers at once, while a real one waits for a disk.
+// BenchmarkUncontended acquires and releases a free lock. It measures this library, its client and the loopback,
+// because the server in this process answers at once, while a real one waits for a disk.
 func BenchmarkUncontended(b *testing.B) {
 	for name, pick := range map[string]func(l *rwlock.InterProcessReadWriteLock) *rwlock.Lock{
 		"read": (*rwlock.InterProcessReadWriteLock).ReadLock, "write": (*rwlock.InterProcessReadWriteLock).WriteLock,

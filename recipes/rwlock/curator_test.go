@@ -16,9 +16,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// What is left of Curator's cases: docs/evidence/curator-cases.md has them all.
+// The remaining cases of Curator's tests. docs/evidence/curator-cases.md lists them all.
 
-// testWaitingProcessKilledServer: one that waits keeps its position while its server is down.
+// testWaitingProcessKilledServer: a waiter keeps its position while its server is down.
 func TestWaiterOutlivesItsServer(t *testing.T) {
 	for name, pick := range map[string]func(read, write *rwlock.Lock) *rwlock.Lock{"reader": locks.Reading, "writer": locks.Writing} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestNamespaceAndReapedParents(t *testing.T) {
 	})
 }
 
-// testLockPath: the znode goes with the session.
-func TestZnodeGoesWithTheSession(t *testing.T) {
+// testLockPath: the znode is deleted with the session.
+func TestZnodeIsDeletedWithTheSession(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()
 		read, write := locks.ReadWrite(b, client)

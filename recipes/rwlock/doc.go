@@ -1,7 +1,6 @@
-// Package rwlock provides InterProcessReadWriteLock: a lock held either by many readers together or by
-// one writer alone, with the semantics and the wire format of Apache Curator's recipe of the same name.
-// Go and Java services can share a path. Both locks are re-entrant and revocable, like the lock of
-// package mutex.
+// Package rwlock provides InterProcessReadWriteLock, a lock held either by many readers together or by one writer
+// alone, with the semantics and the wire format of Apache Curator's recipe of the same name. Go and Java services can
+// share a path. Both locks are re-entrant and revocable, like the lock of package mutex.
 //
 // # Queue order
 //
@@ -22,11 +21,11 @@
 //
 //	writing, err := l.WriteLock().Acquire(ctx)
 //	reading, err := l.ReadLock().Acquire(writing.Context())
-//	err = writing.Release()  // other readers may come; a writer that was waiting stays out
+//	err = writing.Release()  // other readers may enter; a writer that was waiting stays out
 //
-// The read lock then has the writer's number and fencing token: contenders that have queued behind the
-// writer stay behind the reader. The two leases may be released in either order. While the writer holds
-// the lock, the write lock re-enters with the context of either lease.
+// The read lock then has the writer's number and fencing token: contenders that queued behind the writer stay behind
+// the reader. The two leases may be released in either order. While the writer holds the lock, the write lock
+// re-enters with the context of either lease.
 //
 // # Upgrading
 //
@@ -41,8 +40,8 @@
 //     context ends before any writer is granted the lock.
 //   - A writer's fencing token is higher than those of all earlier holders. Readers that hold the lock
 //     together have different tokens, each lower than the token of every later writer.
-//   - The release of a writer wakes only the readers that may then enter. A writer wakes once for each
-//     contender ahead that it has watched: at most once for each reader that holds the lock.
+//   - The release of a writer wakes only the readers that may then enter. A writer wakes once for each contender ahead
+//     that it watched, at most once for each reader that holds the lock.
 //
 // Locks of different recipes on one path do not see each other. So the first call on each value lists
 // the path, and returns ErrOtherLayout if the path has contenders of another kind. The mutex makes no
@@ -50,10 +49,9 @@
 //
 // # Concurrency
 //
-// An InterProcessReadWriteLock is immutable, and so are its locks. Any number of goroutines may use
-// them. A waiter watches the contender for which it waits and, if it is next in line or has waited for
-// 3 s, its own znode. While it waits, it sends no requests other than those that keep its session
-// alive.
+// An InterProcessReadWriteLock is immutable, and so are its locks. Any number of goroutines may use them. A waiter
+// watches the contender for which it waits and, if it is next in line or waited for 3 s, its own znode. While it waits,
+// it sends no requests other than those that keep its session alive.
 //
 // # Source
 //

@@ -13,9 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Another goroutine releases the write lock at each request of a downgrade. The context of its lease has ended, so the downgrade
-// fails and says that it was released; with a context that does not end, the read lock is granted. A queued writer is served
-// after both, and nothing is left.
+// Another goroutine releases the write lock at each request of a downgrade. The context of its lease ended, so the downgrade
+// fails and reports the release; with a context that does not end, the read lock is granted. A queued writer is served after
+// both, and nothing is left.
 func TestWriterIsReleasedDuringTheDowngrade(t *testing.T) {
 	for n := range 3 {
 		for _, isBound := range []bool{true, false} {
@@ -67,8 +67,8 @@ func releaseWriter(b *bubble.Bubble, n int, isBound bool) {
 	require.Empty(b, b.Queue(locks.Path))
 }
 
-// The writer is released while a read lock under it is acquired: then that acquisition is the last to leave the writer. It returns
-// with its context all the same, and the writer's znode is deleted in the background.
+// The writer is released during the acquisition of a read lock under it, so that acquisition is the last user of the writer. It
+// returns with its context, and the writer's znode is deleted in the background.
 func TestDowngradeThatLeavesTheWriterEndsWithItsContext(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()

@@ -14,9 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Curator's testDowngrading and testContendingDowngrading: the writer takes the read lock and gives the write lock back.
-// Readers get in, a writer that was in the queue before does not: it has watched the writer alone, and still must not take its
-// end for its own turn.
+// Curator's testDowngrading and testContendingDowngrading: the writer takes the read lock and releases the write lock. Readers
+// get in, but a queued writer does not: it only watched the writer, and must not mistake the writer's end for its own turn.
 func TestDowngrade(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())
@@ -28,7 +27,7 @@ func TestDowngrade(t *testing.T) {
 		reader := locks.Under(b, read, writer)
 		require.Equal(b, writer.FencingToken(), reader.FencingToken())
 		b.Stands(writer, reader)
-		b.Release(locks.Under(b, write, reader)) // write re-entry goes on under the read lock
+		b.Release(locks.Under(b, write, reader)) // write re-entry continues under the read lock
 		b.Release(writer)
 		bubble.Pass(time.Minute)
 		b.Stands(reader)
@@ -89,8 +88,8 @@ func TestDowngradeIsOfTheOwnerAlone(t *testing.T) {
 	})
 }
 
-// Curator's testThatUpgradingIsDisallowed, and the deadlock of two readers who both want to write: told at once, without a
-// request.
+// Curator's testThatUpgradingIsDisallowed, and the deadlock of two readers who both want to write, which is reported at
+// once, without a request.
 func TestUpgrade(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())
@@ -100,7 +99,7 @@ func TestUpgrade(t *testing.T) {
 		for _, acquire := range []func(context.Context) (*recipes.Lease, error){write.Acquire, write.TryAcquire} {
 			_, err := acquire(first.Context())
 			require.ErrorIs(b, err, rwlock.ErrUpgrade)
-			require.ErrorContains(b, err, "write lock: ")
+			require.ErrorContains(b, err, "write-lock: ")
 		}
 		require.ErrorIs(b, otherWrite.Do(second.Context(), nothing), rwlock.ErrUpgrade)
 		require.Equal(b, start, time.Now())
@@ -112,8 +111,8 @@ func TestUpgrade(t *testing.T) {
 
 func nothing(context.Context, *recipes.Lease) error { return nil }
 
-// A context that was made for a hold never gets another one when that has ended, of neither lock.
-func TestContextOfAHoldThatHasEnded(t *testing.T) {
+// A context of a hold never gets another hold after the end, of either lock.
+func TestContextOfAnEndedHold(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())
 		reader := bubble.Acquire(b, read.Acquire)
@@ -132,7 +131,7 @@ func TestContextOfAHoldThatHasEnded(t *testing.T) {
 	})
 }
 
-// A context of a hold that has itself ended is told from a hold that has ended.
+// The error distinguishes a context of a hold that ended from an ended context of a hold.
 func TestEndedContextOfAHold(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())
@@ -153,8 +152,8 @@ func TestEndedContextOfAHold(t *testing.T) {
 	})
 }
 
-// The read lock under the write lock is granted or leaves nothing, whatever happens to its requests. The writer is another
-// matter: it keeps what it has unless the session or the znode is gone.
+// The read lock under the write lock is granted or leaves nothing, whatever happens to its requests. The writer keeps its
+// lock unless the session or the znode ends.
 func TestDowngradeUnderFaults(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"lost request": {Lost: zktest.RequestLost}, "lost answer": {Lost: zktest.ReplyLost},
@@ -188,7 +187,7 @@ func TestDowngradeUnderFaults(t *testing.T) {
 	}
 }
 
-// A downgrade that its context ends leaves nothing, and the writer goes on.
+// A downgrade that its context ends leaves nothing, and the writer continues.
 func TestDowngradeIsCancelled(t *testing.T) {
 	for at := time.Duration(0); at < 500*time.Millisecond; at += 25 * time.Millisecond {
 		bubble.Run(t, func(b *bubble.Bubble) {
@@ -214,8 +213,8 @@ func TestDowngradeIsCancelled(t *testing.T) {
 	}
 }
 
-// Somebody deletes the writer's znode, or its session expires, at each request of a downgrade: the read lock is not granted
-// unless the queue has shown both znodes at once, and nothing is left.
+// Another client deletes the writer's znode, or its session expires, at each request of a downgrade. The read lock is
+// granted only if the queue showed both znodes at once, and nothing is left.
 func TestWriterIsLostDuringTheDowngrade(t *testing.T) {
 	for n := range 4 {
 		bubble.Run(t, func(b *bubble.Bubble) {
@@ -261,9 +260,9 @@ func loseWriter(b *bubble.Bubble, n int, want error, lose func(session int64, wr
 	require.Empty(b, b.Queue(locks.Path))
 }
 
-// The writer's znode is deleted and the next writer is granted, and the client of the first one does not hear of it. The read lock
-// comes too late: the queue no longer shows the writer's znode beside it.
-func TestReadLockComesTooLate(t *testing.T) {
+// The writer's znode is deleted and the next writer is granted, without a notification to the first writer's client. The read
+// lock is too late: the queue no longer shows the writer's znode beside it.
+func TestReadLockAfterTheEndOfTheWriteLock(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
 		read, write := locks.ReadWrite(b, client)
@@ -283,7 +282,7 @@ func TestReadLockComesTooLate(t *testing.T) {
 	})
 }
 
-// The writer's znode has gone in the very moment of the grant: the read lock under it is refused at once, also to a caller
+// The writer's znode is deleted in the moment of the grant. The read lock under it is refused at once, also for a caller
 // that would wait.
 func TestReadLockUnderADeletedWriter(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
@@ -299,8 +298,8 @@ func TestReadLockUnderADeletedWriter(t *testing.T) {
 	})
 }
 
-// Somebody deletes the writer's znode and the directory with it, at each request of a downgrade: the error is the end of the write
-// lock, as when the znode alone goes.
+// Another client deletes the writer's znode together with the directory, at each request of a downgrade. The error is the end
+// of the write lock, as when only the znode is deleted.
 func TestDirectoryIsDeletedDuringTheDowngrade(t *testing.T) {
 	for n := range 2 {
 		bubble.Run(t, func(b *bubble.Bubble) {
@@ -326,7 +325,7 @@ func TestDirectoryIsDeletedDuringTheDowngrade(t *testing.T) {
 			remove()
 			require.ErrorIs(b, err, recipes.ErrNodeDeleted, "at request %d", n)
 			require.Greater(b, requests, n)
-			b.Release(writer) // whose client has not been told yet
+			b.Release(writer) // whose client does not know yet
 			b.Release(bubble.Acquire(b, read.Acquire))
 		})
 	}

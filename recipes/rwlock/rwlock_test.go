@@ -159,7 +159,7 @@ func TestOtherLayout(t *testing.T) {
 	})
 }
 
-// A path that no client of this recipe has used yet costs one listing more, once for both locks.
+// A path that no client of this recipe used yet costs one more listing, once for both locks.
 func TestLayoutIsCheckedOnce(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())
@@ -181,7 +181,7 @@ func TestLayoutIsCheckedOnce(t *testing.T) {
 	})
 }
 
-// A writer waits for a reader, however many readers of its client came between.
+// A writer waits for a reader, for any number of readers of its client in between.
 func TestWriterBehindAReader(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		reader, _ := locks.ReadWrite(b, b.Client())
@@ -198,12 +198,12 @@ func TestWriterBehindAReader(t *testing.T) {
 	})
 }
 
-// A writer waits for another writer, however often its client has had a mutex on the same path: the two locks don't see each other.
+// A writer waits for another writer, even if its client had a mutex on the same path. The two locks don't see each other.
 func TestWriterBesideAMutex(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
 		_, write := locks.ReadWrite(b, client)
-		b.Release(bubble.Acquire(b, write.Acquire)) // which has checked the layout
+		b.Release(bubble.Acquire(b, write.Acquire)) // which checked the layout
 		_, other := locks.ReadWrite(b, b.Client())
 		held := bubble.Acquire(b, other.Acquire)
 		m, err := mutex.New(client, locks.Path)

@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// A writer is alone, and nobody overtakes it, whatever happens: see schedule.Run.
+// A writer is alone, and no contender overtakes it, under the faults of schedule.Run.
 func TestFaultSchedules(t *testing.T) {
 	schedule.Run(t, schedule.Recipe{
 		Package: "rwlock",

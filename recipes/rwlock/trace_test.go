@@ -34,7 +34,7 @@ func TestTraceOfBothLocks(t *testing.T) {
 		l, err := rwlock.New(client, path, rwlock.WithName("goods"))
 		require.NoError(t, err)
 		require.Equal(t, "rwlock /locks/traced", fmt.Sprint(l))
-		require.Equal(t, "read lock /locks/traced", fmt.Sprint(l.ReadLock()))
+		require.Equal(t, "read-lock /locks/traced", fmt.Sprint(l.ReadLock()))
 		require.Equal(t, "[recipe=rwlock path=/locks/traced id=web-1 name=goods]", l.LogValue().String())
 
 		writing, err := l.WriteLock().Acquire(t.Context())
@@ -48,11 +48,11 @@ func TestTraceOfBothLocks(t *testing.T) {
 		require.NoError(t, reading.Release())
 		token := writing.FencingToken()
 		require.Equal(t, []any{
-			recipes.AcquireEnd{Recipe: "write lock", Name: "goods", Path: path, Token: token},
-			recipes.AcquireEnd{Recipe: "read lock", Name: "goods", Path: path, Token: token},
-			recipes.AcquireEnd{Recipe: "read lock", Name: "goods", Path: path, Try: true, Ahead: 2, Err: err},
-			recipes.LeaseEnd{Recipe: "write lock", Name: "goods", Path: path, Token: token, Held: time.Second},
-			recipes.LeaseEnd{Recipe: "read lock", Name: "goods", Path: path, Token: token, Held: time.Second},
+			recipes.AcquireEnd{Recipe: "write-lock", Name: "goods", Path: path, Token: token},
+			recipes.AcquireEnd{Recipe: "read-lock", Name: "goods", Path: path, Token: token},
+			recipes.AcquireEnd{Recipe: "read-lock", Name: "goods", Path: path, Try: true, Ahead: 2, Err: err},
+			recipes.LeaseEnd{Recipe: "write-lock", Name: "goods", Path: path, Token: token, Held: time.Second},
+			recipes.LeaseEnd{Recipe: "read-lock", Name: "goods", Path: path, Token: token, Held: time.Second},
 		}, calls)
 	})
 }

@@ -35,7 +35,7 @@ func (s *LeaderSelector) runCampaign(ctx context.Context) {
 	s.awaitHandlerCalls()
 }
 
-// awaitQueued blocks until an attempt is wanted. It returns false when ctx has ended.
+// awaitQueued blocks until an attempt is wanted. It returns false after the end of ctx.
 func (s *LeaderSelector) awaitQueued(ctx context.Context) bool {
 	return s.awaitCondition(ctx, func() bool { return s.isQueued }) == nil
 }
@@ -59,7 +59,7 @@ func (s *LeaderSelector) finishAttempt(ctx context.Context, o *outcome, pace *zk
 	zkutil.Pause(ctx, pause)
 }
 
-// errNoRequeue is the logged reason of a selector that has left the election after serving a term.
+// errNoRequeue is the logged reason of a selector that left the election after serving a term.
 var errNoRequeue = errors.New("no requeue")
 
 // whyLeft returns the reason why no attempt follows an attempt with this outcome.
@@ -145,7 +145,7 @@ func (s *LeaderSelector) serveTerm(term *session.Entry) (isServed bool, o outcom
 	endWatch()
 	o.ledFor = time.Since(beganAt)
 	if err == nil {
-		_ = term.Leave() // the term's context has told the function of a loss
+		_ = term.Leave() // the term's context reported a loss to the function
 	} else {
 		_ = term.Fail() // as above
 		o.err = s.base.OpError("lead", err)
@@ -194,7 +194,7 @@ func (s *LeaderSelector) onRefused(err error) {
 }
 
 // postToHandler schedules a call of the user's handler, if err and the handler are set. An error for which the
-// handler has no room, because a call does not return, goes to the log.
+// handler has no room, because a call does not return, is logged.
 func (s *LeaderSelector) postToHandler(err error) {
 	if err == nil || s.config.errorHandler == nil {
 		return
@@ -216,10 +216,10 @@ func (s *LeaderSelector) logFailure(err error) {
 	s.base.Queue.Session.Log(slog.LevelError, "leader selector failed", recipe.LogAttributes(s.base.Path, err)...)
 }
 
-// endRunAfter makes Run return if no attempt follows the attempt with this number, unless the selector was
-// stopped: Run then returns ErrClosed after Close, and the error of its context if that has ended, which ends ctx. If the attempt
-// was not the last of a Run, endRunAfter logs the error, because Run does not return the error. endRunAfter runs
-// after the error handler, which may have asked for another attempt.
+// endRunAfter makes Run return if no attempt follows the attempt with this number, unless the selector was stopped. Run then
+// returns ErrClosed after Close, and the error of its context if that ended, which ends ctx. If the attempt was not the last of a
+// Run, endRunAfter logs the error, because Run does not return the error. endRunAfter runs after the error handler, which may ask
+// for another attempt.
 func (s *LeaderSelector) endRunAfter(ctx context.Context, attempt int, err error) {
 	s.mu.Lock()
 	isLast := s.isInRun && !s.isQueued && s.attempts == attempt

@@ -1,7 +1,6 @@
 package selector_test
 
-// The cases of Curator's TestLeaderSelector and its companions; docs/evidence/curator-cases.md
-// maps one to the other.
+// The cases of Curator's TestLeaderSelector and related tests. docs/evidence/curator-cases.md maps them.
 
 import (
 	"context"
@@ -86,7 +85,7 @@ func TestLeaderOfAPathThatIsMissing(t *testing.T) {
 	})
 }
 
-// One that waits leaves without a trace, the leader with all that it has.
+// A waiting candidate leaves without a trace, and so does the leader with all its znodes.
 func TestClosingAWaiterThenTheLeader(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -193,9 +192,9 @@ func TestWaiterKeepsItsPlaceOverADisconnect(t *testing.T) {
 	}
 }
 
-// The leader is interrupted for a lost connection, and its server is away for longer: its
-// znode goes with its session, and it comes back.
-func TestNodeIsGoneAfterAnOutage(t *testing.T) {
+// The leader is interrupted by a lost connection, and its server is away for longer. Its znode is deleted with its
+// session, and the selector joins again.
+func TestNodeIsDeletedAfterAnOutage(t *testing.T) {
 	for name, outage := range map[string]time.Duration{"short": elections.Timeout / 2, "long": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
@@ -215,8 +214,8 @@ func TestNodeIsGoneAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A selector whose session was lost stands for election again when it is asked to; and
-// with its server gone, closing it lets another lead.
+// A selector with a lost session joins the election again on request. Without its server, closing it lets another one
+// lead.
 func TestRequeueAfterALoss(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -242,8 +241,8 @@ func TestRequeueAfterALoss(t *testing.T) {
 	})
 }
 
-// The server executes a create, and its answer is lost with the connection, again and
-// again: one znode is there in the end, and none after Close.
+// The server executes a create, and its answer is lost with the connection, again and again. One znode exists in the
+// end, and none after Close.
 func TestServerDropsTheConnectionAtEachCreate(t *testing.T) {
 	for name, opts := range map[string][]recipes.Option{
 		"retries":  nil,

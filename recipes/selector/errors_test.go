@@ -32,7 +32,7 @@ var failures = map[string]struct {
 	"panic, an error": {func(context.Context, *recipes.Lease) error { panic(fmt.Errorf("wrapped: %w", elections.ErrWork)) }, elections.ErrWork, "panic: wrapped: no database"},
 	"goexit": {
 		func(context.Context, *recipes.Lease) error { runtime.Goexit(); return nil },
-		nil, "the function has ended its goroutine",
+		nil, "the function ended its goroutine",
 	},
 	"its own context": {func(context.Context, *recipes.Lease) error { return context.Canceled }, context.Canceled, "context canceled"},
 	"after the end": {func(_ context.Context, term *recipes.Lease) error {
@@ -119,7 +119,7 @@ func TestFailuresAreReported(t *testing.T) {
 	}
 }
 
-// A function that stops because its term is over has not failed.
+// A function that stops because its term is over did not fail.
 func TestTheEndOfATermIsNoFailure(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context) error{
 		"nil":             func(context.Context) error { return nil },
@@ -180,7 +180,7 @@ func TestErrorHandlerIsCalledInOrderAndBeforeCloseReturns(t *testing.T) {
 	})
 }
 
-// That the client is closed is no refusal, in whichever phase it finds a selector.
+// Closing the client is no refusal, in any phase of a selector.
 func TestClosingTheClientIsNoFailure(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// newClient returns a client of a ZooKeeper in this process, and what closes both. A
-// service has recipes.Connect and its own servers here.
+// newClient returns a client of a ZooKeeper in this process, and a function that closes both. A service would call
+// recipes.Connect with its servers.
 func newClient() (client *recipes.Client, stop func()) {
 	server, err := zktest.Start()
 	if err != nil {
@@ -26,7 +26,7 @@ func newClient() (client *recipes.Client, stop func()) {
 	return client, func() { _ = errors.Join(client.Close(), server.Close()) }
 }
 
-// A job that one of many instances runs, until the service is told to stop.
+// A job that one of many instances runs, until the service is asked to stop.
 func Example() {
 	client, stop := newClient()
 	defer stop()
@@ -34,7 +34,7 @@ func Example() {
 
 	job := func(ctx context.Context, term *recipes.Lease) error {
 		fmt.Println("leads, with a token:", term.FencingToken() > 0)
-		time.AfterFunc(time.Millisecond, cancel) // somebody stops the service
+		time.AfterFunc(time.Millisecond, cancel) // the service is stopped
 		<-ctx.Done()                             // work, for as long as the term lasts
 		fmt.Println("stops:", context.Cause(ctx))
 		return ctx.Err()
@@ -79,8 +79,8 @@ func ExampleLeaderSelector_AutoRequeue() {
 	// closed: true
 }
 
-// Errors and panics of the function are the owner's to know. The selector goes on after a
-// pause that grows, and here gives up after three failures in a row.
+// Errors and panics of the function are reported to its owner. The selector continues after a growing pause, and
+// gives up here after three failures in a row.
 func ExampleWithErrorHandler() {
 	client, stop := newClient()
 	defer stop()
@@ -105,7 +105,7 @@ func ExampleWithErrorHandler() {
 	// gave up: selector: lead /jobs/report: attempt 3: no database
 }
 
-// A leader is asked to step down: its context ends, it returns, and another may lead.
+// A leader is asked to step down. Its context ends, it returns, and another candidate may lead.
 func ExampleLeaderSelector_InterruptLeadership() {
 	client, stop := newClient()
 	defer stop()

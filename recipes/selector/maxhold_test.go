@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A term ends after its bound. The selector joins again, or Run says why it has ended.
+// A term ends after its bound. The selector joins again, or Run returns the reason for its end.
 func TestMaxHold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const maxHold = time.Minute

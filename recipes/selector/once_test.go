@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// logged returns a client and what it logs.
+// logged returns a client and its log.
 func logged(t *testing.T, srv *zktest.Server) (*recipes.Client, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -72,7 +72,7 @@ func TestRunReturnsAnErrorOrLogsIt(t *testing.T) {
 	}
 }
 
-// An error that comes when Run has returned, because of the grace, is logged.
+// An error after the return of Run, because of the grace, is logged.
 func TestErrorAfterRunIsLogged(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		client, log := logged(t, zktest.NewServer(t))

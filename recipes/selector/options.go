@@ -14,9 +14,9 @@ type Option func(*config) error
 
 // config has the values set by the options of a selector.
 type config struct {
-	id           []byte // nil: the client's
+	id           []byte // nil for the client's
 	name         string
-	priority     *int          // nil: the candidate is not steered
+	priority     *int          // nil if the candidate is not steered
 	maxHold      time.Duration // 0: none
 	isAuto       bool          // automatic requeue
 	backoff      zkutil.Retry
@@ -33,8 +33,8 @@ func configure(opts []Option) (config, error) {
 
 const defaultGrace = 30 * time.Second
 
-// WithID sets the ID by which others see this participant; the default is the id of the client: see
-// recipes.WithID. At most 64 KiB.
+// WithID sets the ID by which others see this participant; the default is the id of the client (see recipes.WithID). At
+// most 64 KiB.
 func WithID(id string) Option {
 	return func(cfg *config) error { return option.SetID(&cfg.id, id) }
 }
@@ -45,23 +45,23 @@ func WithName(name string) Option {
 	return func(cfg *config) error { return option.SetName(&cfg.name, name) }
 }
 
-// WithMaxHold ends each term with ErrMaxHold once it has lasted for d: the bound on a leader that hangs, or a way to have leadership
-// go round. The step-down is the usual one: the context ends, the function returns, the znode is deleted, and the selector goes on as after any other term; without another term, Run returns ErrMaxHold. So code that ignores its
-// context keeps others from leading, which is reported as ErrWorkGoesOn; see [WithErrorHandler].
+// WithMaxHold ends each term with ErrMaxHold after d. Use it to bound leaders that hang, or to rotate the leadership. The
+// step-down is the usual one. The context ends, the function returns, the znode is deleted, and the selector continues as after
+// any other term; without another term, Run returns ErrMaxHold. So code that ignores its context keeps others from leading,
+// which is reported as ErrWorkGoesOn; see [WithErrorHandler].
 func WithMaxHold(d time.Duration) Option {
 	return func(cfg *config) error { return option.SetMaxHold(&cfg.maxHold, d) }
 }
 
-// WithPriority has the candidate take part with a priority, from -1,000,000 to 1,000,000: the selector of the highest priority leads, by
-// orderly step-down of the others. See the package comment. The priority is part of the name of the candidate's znode. To change it, close
-// the selector and make another. Candidates without the option take part as before: they never step down for others. WithPriority(0) makes
-// a candidate that can be asked to yield, also by TransferTo.
+// WithPriority sets the priority of the candidate, from -1,000,000 to 1,000,000. The selector of the highest priority leads, by
+// orderly step-down of the others. See the package comment. The priority is part of the name of the candidate's znode. To
+// change it, close the selector and make another. Candidates without the option never step down for others. WithPriority(0)
+// makes a candidate that can be asked to yield, also by TransferTo.
 func WithPriority(n int) Option {
 	return func(cfg *config) error { return option.SetPriority(&cfg.priority, n) }
 }
 
-// WithAutoRequeue makes the selector join again after each term: see
-// [LeaderSelector.AutoRequeue].
+// WithAutoRequeue makes the selector join again after each term (see [LeaderSelector.AutoRequeue]).
 func WithAutoRequeue() Option {
 	return func(cfg *config) error {
 		cfg.isAuto = true
@@ -103,12 +103,11 @@ func WithStepDownGrace(grace time.Duration) Option {
 	}
 }
 
-// WithErrorHandler sets a function that gets the errors and panics of the leader's function, the refusals of
-// the server, and ErrSequenceExhausted, each as a *recipes.OpError. A panic comes as a *recipes.PanicError,
-// which has the stack. Calls come one at a time, in order, under no lock. Run decides after the handler has
-// returned, so the handler may call Requeue. Without a handler the errors are logged at Error, to the client's
-// logger, except the error returned by Run. While a call does not return, up to 1,024 errors wait. Any beyond
-// are logged.
+// WithErrorHandler sets a function that gets the errors and panics of the leader's function, the refusals of the
+// server, and ErrSequenceExhausted, each as a *recipes.OpError. A panic is a *recipes.PanicError, which has the
+// stack. Calls run one at a time, in order, under no lock. Run decides after the handler returns, so the handler may
+// call Requeue. Without a handler the errors are logged at Error, to the client's logger, except the error returned
+// by Run. While a call does not return, up to 1,024 errors wait. Any beyond are logged.
 //
 // A function that still runs after its term is reported as ErrWorkGoesOn, after a second and then once a
 // minute, also to the log at Warn.

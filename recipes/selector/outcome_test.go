@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// run starts Run and returns its result, which comes within virtual time.
+// run starts Run and returns its result, which must arrive within virtual time.
 func run(ctx context.Context, s *selector.LeaderSelector) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- s.Run(ctx) }() // ends with Run, which the test's context bounds
@@ -35,7 +35,7 @@ func resultOf(t *testing.T, result <-chan error) error {
 	}
 }
 
-// Without autoRequeue Run returns when its only term is over, and says how it ended.
+// Without autoRequeue, Run returns when its only term is over, with the term's outcome.
 func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 	obey := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return ctx.Err() }
 	late := func(ctx context.Context, _ *recipes.Lease) error { <-ctx.Done(); return elections.ErrWork }
@@ -91,9 +91,9 @@ func TestRunReturnsWithTheOutcomeOfItsTerm(t *testing.T) {
 	}
 }
 
-// A program that asks for another term before Run decides gets it: with Requeue in the error handler
-// or before it, with AutoRequeue at any time.
-func TestRunGoesOnWhileTermsAreAskedFor(t *testing.T) {
+// A program that asks for another term before Run decides gets one: with Requeue in the error handler or before, with
+// AutoRequeue at any time.
+func TestRunContinuesWhileTermsAreRequested(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.ConnectSettled(t, srv)
@@ -112,7 +112,7 @@ func TestRunGoesOnWhileTermsAreAskedFor(t *testing.T) {
 	})
 }
 
-// A handler that takes its time is waited for.
+// Run waits for a slow handler.
 func TestRunDecidesAfterTheErrorHandlerHasReturned(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -183,8 +183,8 @@ func TestTermsOfRunEndWithItsDeadline(t *testing.T) {
 	})
 }
 
-// A deadline is the error of Run whatever the selector does then, with its own cause if it has one. A cancel is none,
-// and neither is a deadline that comes when Run is over.
+// A deadline is the error of Run whatever the selector does then, with its own cause if it has one. A cancellation is
+// not, and neither is a deadline after the end of Run.
 func TestDeadlineOfRunIsItsError(t *testing.T) {
 	for name, c := range map[string]struct {
 		take selector.TakeLeadership
@@ -248,8 +248,7 @@ func TestDeadlineOfRunIsItsError(t *testing.T) {
 	}
 }
 
-// A function that returns at once does not make a hot loop: neither with automatic requeue,
-// nor with one by hand.
+// A function that returns at once does not cause a hot loop, with neither automatic nor manual requeue.
 func TestShortTermsAreFollowedByAPause(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy recipes.RetryPolicy

@@ -33,8 +33,8 @@ func refuse(srv *zktest.Server, op zktest.Op, refusal zktest.Refusal) (allow fun
 	})
 }
 
-// A selector that the server refuses tries again, with pauses that grow. The handler or the log gets
-// each refusal once, and the same one again after a time without refusals.
+// A selector that the server refuses retries with growing pauses. The handler or the log gets each refusal once, and
+// the same one again after a time without refusals.
 func TestRefusalIsReported(t *testing.T) {
 	for name, handled := range map[string]bool{"handler": true, "log": false} {
 		for kind, opts := range map[string][]selector.Option{"once": nil, "auto requeue": {selector.WithAutoRequeue()}} {
@@ -100,11 +100,11 @@ func requireRefusalReported(t *testing.T, hasHandler, isOnce bool, opts []select
 	if hasHandler {
 		require.ErrorIs(t, told[0], zk.ErrNoAuth)
 		require.EqualError(t, told[1], "selector: join "+elections.Path+": create: the quota of this path is exceeded: "+
-			"raise it with setquota, or delete znodes below it: unknown error: -125")
+			"raise it with setquota, or delete znodes below it")
 	}
 }
 
-// An observer that is refused says so once to the handler, and goes on.
+// A refused observer calls the handler once, and continues.
 func TestRefusedObservationIsReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -138,7 +138,7 @@ func TestExhaustedSequence(t *testing.T) {
 	})
 }
 
-// A refusal to let the selector watch the znode ahead is told once, however often it tries.
+// A refusal to watch the znode ahead is reported once, for any number of attempts.
 func TestRefusalToWatchTheZnodeAheadIsReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -48,7 +48,7 @@ func TestRequeueIsForOneTerm(t *testing.T) {
 	})
 }
 
-// A function that asks for another term while it leads gets none: it is still queued, as in
+// A function that asks for another term while it leads gets none, because the selector is still queued, as in
 // Curator. AutoRequeue is for that.
 func TestRequeueInsideTheFunction(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestAutoRequeueFromAnyStateOn(t *testing.T) {
 	}
 }
 
-// One that has given up can be asked to try again.
+// A selector that gave up can be asked to try again.
 func TestRequeueAfterGivingUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -149,8 +149,8 @@ func TestRequeueInsideTheErrorHandler(t *testing.T) {
 	})
 }
 
-// When the context of Run has ended, no attempt follows. So Requeue is refused, also before Run has noticed the end, and Run returns the
-// failure of the last term.
+// After the end of Run's context, no attempt follows. So Requeue is refused, also before Run notices the end, and Run returns
+// the failure of the last term.
 func TestRequeueAfterTheEndOfRunsContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -17,7 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A context may end with any error as its cause, such as a typed nil pointer that another function of an errgroup has returned by mistake.
+// A context may end with any error as its cause, such as a typed nil pointer that another function of an errgroup returned by
+// mistake.
 func TestRunWithACauseWhoseMethodsPanic(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Minute} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -32,8 +33,7 @@ func TestRunWithACauseWhoseMethodsPanic(t *testing.T) {
 	}
 }
 
-// Run returns nil when its context has ended and everything has stopped in order, in
-// whichever state that finds the selector.
+// Run returns nil when its context ends and everything stops in order, from any state of the selector.
 func TestRunEndsInOrderWithItsContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		take selector.TakeLeadership
@@ -85,7 +85,7 @@ func TestRunEndsInOrderWithItsContext(t *testing.T) {
 	})
 }
 
-func TestRunFailsWhenSomebodyElseStopsIt(t *testing.T) {
+func TestRunFailsWhenAnotherCallStopsIt(t *testing.T) {
 	for name, stop := range map[string]func(t *testing.T, client *recipes.Client, s *selector.LeaderSelector){
 		"selector": func(t *testing.T, _ *recipes.Client, s *selector.LeaderSelector) {
 			t.Helper()
@@ -129,7 +129,7 @@ func TestRunDoesNotWaitForeverForTheFunction(t *testing.T) {
 	})
 }
 
-// group is what errgroup.Group is: the first error ends the context of all.
+// group works like errgroup.Group: the first error ends the context of all.
 type group struct {
 	sync.WaitGroup
 
@@ -146,7 +146,7 @@ func (g *group) run(fn func() error) {
 	})
 }
 
-// One of several selectors gives up, and takes the service down with it, in order.
+// One of several selectors gives up, and stops the whole service in order.
 func TestRunInAGroup(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

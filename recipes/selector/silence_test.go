@@ -30,8 +30,7 @@ func logByDefault(t *testing.T) *bytes.Buffer {
 	return &log
 }
 
-// With default settings the program's own log tells of each error and panic, with the
-// panic's stack beside the error.
+// With default settings, the program's log has each error and panic, with the panic's stack beside the error.
 func TestFailuresAreLoggedByDefault(t *testing.T) {
 	for name, c := range map[string]struct {
 		take  selector.TakeLeadership
@@ -71,7 +70,7 @@ func TestDiscardingLoggerSilences(t *testing.T) {
 	})
 }
 
-// What comes with the end of the context is reported, if it is more than that.
+// An error at the end of the context is reported, unless it only reports that end.
 func TestErrorsBesideTheEndOfTheTermAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(ctx context.Context) error
@@ -103,7 +102,7 @@ func TestErrorsBesideTheEndOfTheTermAreReported(t *testing.T) {
 	}
 }
 
-// An error that only reports the end of the term is none, whatever the depth at which it does.
+// An error that only reports the end of the term is ignored, at any depth of wrapping.
 func TestTheEndOfATermDeepInAnErrorIsNoFailure(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context) error{
 		"chain": func(ctx context.Context) error { return fmt.Errorf("a: %w", fmt.Errorf("b: %w", ctx.Err())) },

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The first term fails, and the error handler asks for another one, which does not: Run returns what the last term has returned.
+// The first term fails, and the error handler asks for another one, which succeeds. Run returns the result of the last term.
 func TestRunReturnsTheOutcomeOfTheLastTerm(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		terms := 0

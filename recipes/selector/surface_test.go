@@ -51,7 +51,7 @@ func TestOwnPathAndID(t *testing.T) {
 	})
 }
 
-// Observe needs no Start, and goes on until its context ends.
+// Observe needs no Start, and continues until its context ends.
 func TestObserve(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

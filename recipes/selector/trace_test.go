@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Each term has one AcquireEnd and one LeaseEnd, however it ends. The end of Run is in order.
+// Each term has one AcquireEnd and one LeaseEnd, for every kind of end. The end of Run is in order.
 func TestTraceAndLogOfTerms(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &testkit.Log{}
@@ -67,7 +67,7 @@ func TestTraceAndLogOfTerms(t *testing.T) {
 	})
 }
 
-// Close and Run return after the hook that is told of the end of the last term. The successor does not wait for that.
+// Close and Run return after the hook for the end of the last term. The successor does not wait for the hook.
 func TestCloseWaitsForLeaseEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -90,7 +90,7 @@ func TestCloseWaitsForLeaseEnd(t *testing.T) {
 	})
 }
 
-// The hook that is told of the end of a term may close the selector, and the client: neither waits for itself.
+// The hook for the end of a term may close the selector and the client, without a deadlock.
 func TestCloseInLeaseEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

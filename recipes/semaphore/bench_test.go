@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// BenchmarkUncontended has a free permit acquired and released. It measures this library, its client and
-// the loopback: the server in this process answers at once, while a real one waits for a disk.
+// BenchmarkUncontended acquires and releases a free permit. It measures this library, its client and the loopback,
+// because the server in this process answers at once, while a real one waits for a disk.
 func BenchmarkUncontended(b *testing.B) {
 	server := zktest.NewServer(b)
 	client, err := recipes.Connect(b.Context(), []string{server.Addr()})

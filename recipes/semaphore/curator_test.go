@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// What is left of Curator's cases: docs/evidence/curator-cases.md has them all.
+// The remaining cases of Curator's tests. docs/evidence/curator-cases.md lists them all.
 
 // testReleaseInChunks: permits that were taken together are given back in any portions.
 func TestReleaseInChunks(t *testing.T) {
@@ -49,7 +49,8 @@ func TestNamespaceAndReapedParents(t *testing.T) {
 	})
 }
 
-// testCluster and testWaitingProcessKilledServer: nobody is served without a server, and whoever waits goes on afterwards.
+// testCluster and testWaitingProcessKilledServer: no request is served without a server, and all waiters continue
+// afterwards.
 func TestOutage(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled(recipes.WithSessionTimeout(time.Minute))
@@ -72,7 +73,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// testKilledSession: the permit of a session that has expired is another's.
+// testKilledSession: the permit of an expired session is free.
 func TestExpiryHandsThePermitOver(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()

@@ -57,7 +57,7 @@ func (r *room) count(n int) {
 	}
 }
 
-// join waits for goroutines that send one error each, and says who is stuck.
+// join waits for goroutines that send one error each, and names the ones that are stuck.
 func join(b *bubble.Bubble, done chan error) {
 	b.Helper()
 	for range cap(done) {
@@ -97,8 +97,8 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// Somebody deletes the znode of the turn at each request of an acquisition, and another client comes at once: the limit is kept,
-// because the numbers of the permits decide, and nobody is stuck.
+// Another client deletes the znode of the turn at each request of an acquisition, and joins at once. The limit holds, because
+// the numbers of the permits decide, and no request is stuck.
 func TestTurnIsLostAtEachStep(t *testing.T) {
 	for n := range 12 {
 		for _, want := range []int{1, 2} {
@@ -140,8 +140,8 @@ func loseTurn(b *bubble.Bubble, n, want int) {
 	locks.RequireNoPermits(b)
 }
 
-// A try loses its turn, and the answer about its first permit. The next time another contender is ahead. The try that was in vain
-// returns when the permit is gone, though its first deletion fails.
+// A try loses its turn, and the answer about its first permit. At the second attempt, another contender is ahead. The failed
+// try returns when the permit is deleted, although its first deletion fails.
 func TestTryThatLosesItsTurnLeavesNothing(t *testing.T) {
 	for range 10 { // whether the turn's loss or the permit's is found first is left to chance
 		bubble.Run(t, tryThatLosesItsTurn)
@@ -176,8 +176,8 @@ func tryThatLosesItsTurn(b *bubble.Bubble) {
 	require.Empty(b, session.Ephemerals)
 }
 
-// A waiter whose turn is lost at the very moment when its context ends gets the error of the context: of the two, that is the one that
-// lasts.
+// A waiter whose turn is lost in the instant in which its context ends gets the error of the context, because only that error
+// is permanent.
 func TestTurnIsLostAsTheContextEnds(t *testing.T) {
 	for i := range 20 { // the order of the two is left to chance
 		bubble.Run(t, func(b *bubble.Bubble) {
@@ -257,8 +257,8 @@ func TestCancelAtEachStep(t *testing.T) {
 	}
 }
 
-// Curator's testNoOrphanedNodes and testKilledSession: a znode of ours is deleted, or our session ends, while we wait for a turn or
-// in turn for a permit. We begin again at the tail, and get the permit.
+// Curator's testNoOrphanedNodes and testKilledSession: a znode of ours is deleted, or our session ends, while we wait for a
+// turn or, in turn, for a permit. We join again at the tail, and get the permit.
 func TestLostWhileWaiting(t *testing.T) {
 	for _, isFirst := range []bool{true, false} {
 		for _, isExpiry := range []bool{true, false} {
@@ -291,7 +291,7 @@ func TestLostWhileWaiting(t *testing.T) {
 	}
 }
 
-// A permit is deleted while its request passes the turn on, which takes long: the lease that is handed out is another one.
+// A permit is deleted while its request slowly passes the turn on. The returned lease is another one.
 func TestPermitIsLostBeforeItIsHandedOut(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(), 2)
@@ -315,9 +315,9 @@ func TestPermitIsLostBeforeItIsHandedOut(t *testing.T) {
 	})
 }
 
-// A permit is deleted while another one of its request is being taken, which takes long: none of the leases that are handed out is lost.
+// A permit is deleted while its request slowly takes another one. None of the returned leases is lost.
 func TestPermitIsLostWhileAnotherIsTaken(t *testing.T) {
-	for range 5 { // because the event of the deletion comes with the answer, and either may be noticed first
+	for range 5 { // because the deletion event and the answer arrive together, and either may be noticed first
 		bubble.Run(t, func(b *bubble.Bubble) {
 			client := b.Troubled()
 			s := locks.SemaphoreOf(b, client, 2)
@@ -342,7 +342,7 @@ func TestPermitIsLostWhileAnotherIsTaken(t *testing.T) {
 }
 
 // Curator's testClientClose: the permits of a client that is closed, or dies, are free (CURATOR-335, -595), and one permit of
-// several may be lost alone.
+// several may be lost separately.
 func TestPermitsOfTheDead(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		closed, dead := b.Client(), b.Troubled()

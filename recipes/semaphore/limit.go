@@ -13,13 +13,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/permits"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
 // ErrSharedLimit is returned when the znode of a shared limit exists, but its content is not a limit:
 // four bytes with a number that is not negative.
-var ErrSharedLimit = errors.New("the znode of the shared limit has no limit in it")
+var ErrSharedLimit = errors.New("the znode of the shared limit holds no number")
+
+// ErrAboveLimit is matched by the error of a request for more permits than a shared limit (see
+// [InterProcessSemaphore.AcquireN]).
+var ErrAboveLimit = permits.ErrAboveLimit
 
 // sharedLimit is a limit that all users of a semaphore read from one znode.
 type sharedLimit struct {
@@ -50,7 +55,7 @@ func (s *InterProcessSemaphore) useLimit(c *recipes.Client, sharedPath string) e
 		return fmt.Errorf("shared limit: %s is the path of the semaphore, or below it", sharedPath)
 	}
 	if own := s.base.Queue.Dir; path == "/" || strings.HasPrefix(own, path+"/") {
-		return fmt.Errorf("shared limit: %s is above the path of the semaphore: its znode is a directory of locks, which has no number in it", sharedPath)
+		return fmt.Errorf("shared limit: %s is above the path of the semaphore, so its znode is a directory of locks and can't hold the limit", sharedPath)
 	}
 	s.shared = &sharedLimit{session, path, s.limit}
 	return nil
@@ -66,7 +71,7 @@ func (s *InterProcessSemaphore) readLimit(ctx context.Context) (permits.Limit, e
 		if !errors.Is(err, zk.ErrNoNode) {
 			return limit, err
 		}
-		if err := s.shared.session.Persistent().Create(ctx, s.shared.path, encode(s.shared.seed)); err != nil {
+		if err := znodes.Create(ctx, s.shared.session, s.shared.path, encode(s.shared.seed)); err != nil {
 			return permits.Limit{}, fmt.Errorf("create the shared limit: %w", err)
 		}
 	}
@@ -88,14 +93,14 @@ func (s *InterProcessSemaphore) peekLimit(ctx context.Context) (int, error) {
 }
 
 func (l *sharedLimit) read(ctx context.Context) (permits.Limit, error) {
-	data, changed, err := l.session.Persistent().Read(ctx, l.path)
+	node, changed, err := znodes.ReadAndWatch(ctx, l.session, l.path)
 	if err != nil {
 		return permits.Limit{}, fmt.Errorf("read the shared limit: %w", err)
 	}
-	n, ok := decode(data)
+	n, ok := decode(node.Data)
 	if !ok {
 		l.session.ReleaseWatch(changed)
-		return permits.Limit{}, fmt.Errorf("%w: %s has %q", ErrSharedLimit, l.path, data)
+		return permits.Limit{}, fmt.Errorf("%w: %s has %q", ErrSharedLimit, l.path, node.Data)
 	}
 	return permits.Limit{N: n, Changed: changed}, nil
 }
@@ -111,10 +116,10 @@ func decode(data []byte) (n int, ok bool) {
 	return int(number), number <= math.MaxInt32
 }
 
-// SetSharedLimit writes the limit of all semaphores that have path as their [WithSharedLimit]. It
-// creates the znode if it is missing. A limit of 0 is allowed, and lets nobody acquire a permit until
-// the limit grows. A limit lower than the number of permits held takes no permit back. The error is
-// ErrInvalidArgument if n is negative or more than 2147483647.
+// SetSharedLimit writes the limit of all semaphores that have path as their [WithSharedLimit]. It creates the znode if
+// it is missing. A limit of 0 is allowed. Then no contender gets a permit until the limit grows. A limit lower than the
+// number of permits held takes no permit back. The error is ErrInvalidArgument if n is negative or more than
+// 2147483647.
 func SetSharedLimit(ctx context.Context, c *recipes.Client, path string, n int) error {
 	failed := func(err error) error {
 		return &recipes.OpError{Op: "semaphore: set shared limit", Path: path, Err: err}
@@ -128,7 +133,7 @@ func SetSharedLimit(ctx context.Context, c *recipes.Client, path string, n int) 
 	}
 	ctx, cancel := session.WhileOpen(ctx)
 	defer cancel()
-	if err := session.Persistent().Write(ctx, full, encode(n)); err != nil {
+	if err := znodes.Write(ctx, session, full, encode(n)); err != nil {
 		return failed(err)
 	}
 	return nil

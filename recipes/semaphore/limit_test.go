@@ -20,8 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The limit is kept under acquisitions each of which meets a fault: a lost request, a lost answer, a slow one, the end of its
-// session, or the deletion of one of its znodes (kazoo 213, 429). With -exhaustive these are 100,000.
+// The limit holds under acquisitions that each meet a fault: a lost request, a lost or slow answer, the end of the session,
+// or the deletion of one of the znodes (kazoo 213, 429). With -exhaustive there are 100,000 acquisitions.
 func TestLimitUnderFaultedOperations(t *testing.T) {
 	const batch = 200
 	operations := testkit.Shorter(1000, 50)
@@ -76,7 +76,7 @@ func faultedOperations(b *bubble.Bubble, seed uint64, operations int, sum *fault
 		}
 	}
 	stop()
-	bubble.Pass(2 * time.Minute) // for what goes on in the background, and for sessions that nobody knows of
+	bubble.Pass(2 * time.Minute) // for background work, and for sessions unknown to their clients
 	locks.RequireNoPermits(b)
 	sum.operations += c.faulted
 	sum.all += c.all
@@ -124,7 +124,7 @@ func (c *counter) strike(b *bubble.Bubble, r zktest.Request) zktest.Fault {
 		znode := session.Ephemerals[c.random.IntN(len(session.Ephemerals))]
 		c.take(znode)
 		b.Srv.Delete(znode)
-		return zktest.Fault{Delay: c.upTo20ms()} // so that somebody else comes first, if that was the turn
+		return zktest.Fault{Delay: c.upTo20ms()} // so that another contender is first, if that was the turn
 	case kind < 16:
 		return zktest.Fault{Lost: zktest.RequestLost}
 	case kind < 24:
@@ -186,7 +186,7 @@ func isLoss(err error) bool {
 	return errors.Is(err, recipes.ErrNodeDeleted) || errors.Is(err, recipes.ErrSessionLost) || errors.Is(err, recipes.ErrNodeNotDeleted)
 }
 
-// enter counts the permits that stand, but for those whose znodes were taken away: no client can know that at once.
+// enter counts the valid permits, except those whose znodes were deleted, because no client can know that at once.
 func (c *counter) enter(held []*recipes.Lease) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

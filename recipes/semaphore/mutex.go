@@ -8,35 +8,34 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// InterProcessSemaphoreMutex is a semaphore with one permit: a lock that never re-enters, so that one
-// function may acquire and another may release the lock. Create it with [NewMutex]; it needs no
-// closing.
+// InterProcessSemaphoreMutex is a semaphore with one permit. It never re-enters, so that one function may acquire and
+// another may release the lock. Create it with [NewMutex]; it needs no closing.
 type InterProcessSemaphoreMutex struct {
-	semaphore *InterProcessSemaphore
+	semaphore InterProcessSemaphore
 }
 
 // NewMutex returns a mutex on path, an absolute path below the client's namespace. The znodes are those
 // of a semaphore with the limit 1, and are created when first needed. NewMutex sends nothing to the
 // server.
 func NewMutex(c *recipes.Client, path string, opts ...Option) (*InterProcessSemaphoreMutex, error) {
-	s, err := newSemaphore(c, "semaphore mutex", path, 1, opts)
-	if err != nil {
+	m := &InterProcessSemaphoreMutex{}
+	if err := m.semaphore.init(c, "semaphore-mutex", path, 1, opts); err != nil {
 		return nil, err
 	}
-	if s.shared != nil {
-		return nil, s.base.InvalidArgument("new", errors.New("a mutex has no shared limit"))
+	if m.semaphore.shared != nil {
+		return nil, m.semaphore.base.InvalidArgument("new", errors.New("a mutex has no shared limit"))
 	}
-	return &InterProcessSemaphoreMutex{s}, nil
+	return m, nil
 }
 
-// Acquire blocks until the lock is held, and returns the lease. It never re-enters: even with the
-// context of a lease, Acquire waits. The context bounds only the wait: the lease remains valid when ctx
-// ends. For the errors see [InterProcessSemaphore.AcquireN].
+// Acquire blocks until the lock is held, and returns the lease. It never re-enters. Even with the context of a lease,
+// Acquire waits. The context bounds only the wait. The lease remains valid when ctx ends. For the errors see
+// [InterProcessSemaphore.AcquireN].
 func (m *InterProcessSemaphoreMutex) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.semaphore.Acquire(ctx)
 }
 
-// TryAcquire is Acquire without waiting for other contenders: see [InterProcessSemaphore.TryAcquireN].
+// TryAcquire is Acquire without waiting for other contenders (see [InterProcessSemaphore.TryAcquireN]).
 func (m *InterProcessSemaphoreMutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.semaphore.TryAcquire(ctx)
 }
@@ -47,7 +46,7 @@ func (m *InterProcessSemaphoreMutex) Do(ctx context.Context, fn func(context.Con
 	return m.semaphore.Do(ctx, fn)
 }
 
-// DoWithin is Do with a separate bound for the acquisition: see [InterProcessSemaphore.DoWithin].
+// DoWithin is Do with a separate bound for the acquisition (see [InterProcessSemaphore.DoWithin]).
 func (m *InterProcessSemaphoreMutex) DoWithin(ctx context.Context, wait time.Duration, fn func(context.Context, *recipes.Lease) error) error {
 	return m.semaphore.DoWithin(ctx, wait, fn)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Curator's testSimple, testSimple2, testMaxPerSession, testRelease1AtATime: no more permits than the limit, by any number of
-// clients, and each that is given back can be had again.
+// Curator's testSimple, testSimple2, testMaxPerSession, testRelease1AtATime: any number of clients hold no more permits than
+// the limit, and each released permit can be acquired again.
 func TestLimit(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		one, other := locks.SemaphoreOf(b, b.Client(), 3), locks.SemaphoreOf(b, b.Client(), 3)
@@ -57,9 +57,9 @@ func TestZnodes(t *testing.T) {
 	})
 }
 
-// FIFO, without passing: neither a try nor a smaller request overtakes one that waits for many. A release wakes the first of
-// those who wait, and nobody else.
-func TestNobodyPasses(t *testing.T) {
+// FIFO, without overtaking: neither a try nor a smaller request overtakes a waiting larger one. A release wakes only the
+// first waiter.
+func TestNoRequestOvertakes(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(), 3)
 		held := bubble.Acquire(b, locks.Many(s, 2))
@@ -91,7 +91,7 @@ func TestNobodyPasses(t *testing.T) {
 	})
 }
 
-// The request for many gives up: it has taken nothing, and those behind it go ahead.
+// The large request gives up. It took nothing, and those behind it go ahead.
 func TestGivingUp(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(), 2)
@@ -150,7 +150,7 @@ func TestForeignChildren(t *testing.T) {
 }
 
 // A semaphore whose limit is lower than what is held waits for less, and a try does not.
-func TestLimitBelowWhatIsHeld(t *testing.T) {
+func TestLimitBelowTheHeldPermits(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		held := bubble.Acquire(b, locks.Many(locks.SemaphoreOf(b, b.Client(), 3), 3))
 		lower := locks.SemaphoreOf(b, b.Client(), 2)
@@ -251,7 +251,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// A path that only begins like the semaphore's is beside it, not below.
+// A path that only starts like the semaphore's is beside it, not below.
 func TestSharedLimitBesideThePath(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(), 3, semaphore.WithSharedLimit(locks.Semaphore+"-limit"))
@@ -262,7 +262,7 @@ func TestSharedLimitBesideThePath(t *testing.T) {
 	})
 }
 
-// The path of another lock is refused: Curator's deprecated semaphore has its znodes there, too.
+// The path of another lock is refused, because Curator's deprecated semaphore has its znodes there, too.
 func TestOtherLayout(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()

@@ -38,8 +38,8 @@ func TestSharedLimitIsSeeded(t *testing.T) {
 	})
 }
 
-// Curator's testThreadedLeaseIncrease: who waits wakes when the limit grows. A lower limit takes nothing back, and counts for later
-// acquisitions; 0 lets nobody in.
+// Curator's testThreadedLeaseIncrease: waiters wake when the limit grows. A lower limit revokes nothing, and counts for later
+// acquisitions. A limit of 0 admits no request.
 func TestSharedLimitChanges(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()
@@ -50,9 +50,14 @@ func TestSharedLimitChanges(t *testing.T) {
 		three := bubble.Waiting(b, b.Context(), locks.Many(s, 3)) // more than the limit
 		behind := bubble.Waiting(b, b.Context(), s.Acquire)
 		set(3)
+		first := bubble.Granted(b, behind) // it did not wait behind the request above the limit
+		bubble.Pass(bubble.Moment)
+		require.Empty(b, three, "two are held")
+		set(4)
 		bubble.Pass(bubble.Moment)
 		require.Empty(b, three)
-		set(4)
+		behind = bubble.Waiting(b, b.Context(), s.Acquire)
+		b.Release(first)
 		held := bubble.Granted(b, three)
 		require.Empty(b, behind)
 		set(2)
@@ -78,7 +83,7 @@ func TestSharedLimitChanges(t *testing.T) {
 	})
 }
 
-// A znode that has no limit in it is an error with a name, and nothing is left.
+// A znode without a valid limit is an error with a name, and nothing is left.
 func TestSharedLimitOfAnotherForm(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"empty": {}, "three bytes": {0, 0, 1}, "five bytes": {0, 0, 0, 0, 1}, "negative": {0xff, 0, 0, 0}, "text": []byte("2"),
@@ -127,7 +132,7 @@ func TestSetSharedLimitUnderFaults(t *testing.T) {
 	})
 }
 
-// The one that waits hears of a limit that has grown while it had no connection.
+// A waiter learns of a limit that was raised while it had no connection.
 func TestSharedLimitGrowsDuringAnOutage(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Client()

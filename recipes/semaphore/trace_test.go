@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Several permits are one acquisition: its lease ends with the last of them.
+// Several permits are one acquisition, whose lease ends with the last of them.
 func TestTraceAndLogOfPermits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var mu sync.Mutex

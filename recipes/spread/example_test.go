@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
@@ -12,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Four shards, and two replicas, of which the second one comes later.
+// Four shards and two replicas, of which the second joins later.
 //
 //nolint:gocognit // errors end an example
 func Example() {
@@ -21,7 +22,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	connect := func() *recipes.Client {
-		client, err := recipes.Connect(context.Background(), []string{server.Addr()})
+		client, err := recipes.Connect(context.Background(), []string{server.Addr()}, recipes.WithSessionTimeout(3*time.Second))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func Example() {
 		}
 	}})
 	replica := func(client *recipes.Client, id string) (leads func() int) {
-		balance, err := spread.New(client, "/shards/spread", id)
+		balance, err := spread.New(client, "/shards/spread", spread.WithID(id))
 		if err != nil {
 			log.Fatal(err)
 		}

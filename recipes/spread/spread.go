@@ -9,18 +9,21 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/group"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 )
 
-// Election is a candidate of this process in one election: a latch.LeaderLatch or a selector.LeaderSelector with WithPriority.
+// Election is a candidate of this process in one election, a latch.LeaderLatch or a selector.LeaderSelector with WithPriority. Any other
+// type needs a method String that names the election, with the same text in all processes, and another for each election.
 type Election interface {
 	ID() string
 	HasLeadership() bool
@@ -28,37 +31,20 @@ type Election interface {
 	TransferTo(ctx context.Context, id string) error
 }
 
-// entry is an election that was added. Its pointer tells it apart, because a user's Election need not be comparable.
-type entry struct{ Election }
+// entry is an election that was added.
+type entry struct {
+	Election
 
-// call calls fn, which calls a method of the user's, in another goroutine, because the method may end its goroutine, or close the Spread
-// or the client. call waits until fn has returned or ctx has ended. A panic becomes a *recipes.PanicError.
-func call[T any](ctx context.Context, s *Spread, fn func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	s.calls.Post(func() {
-		if ctx.Err() != nil { // the Spread was closed meanwhile, perhaps in a method that was called before
-			return
-		}
-		r := result{err: errors.New("a method of the candidate has ended its goroutine")}
-		defer func() {
-			if value := recover(); value != nil {
-				r.err = &recipes.PanicError{Value: value, Stack: zkutil.StackWithoutScopes()}
-			}
-			done <- r
-		}()
-		r.value, r.err = fn()
-	})
-	var r result
-	select {
-	case r = <-done:
-	case <-ctx.Done():
-		r.err = zkutil.EndOf(ctx)
-	}
-	return r.value, r.err
+	name      string
+	hash      string           // of the name
+	calls     *callbacks.Order // of the candidate's methods
+	isRunning atomic.Bool      // a method did not return yet
+
+	// Used by run alone.
+	ledAt   time.Time     // when this process, as the owner, was last seen to lead
+	triedAt time.Time     // when the latest attempt to take over ended
+	pause   time.Duration // after that attempt
+	failure string        // the latest in the log
 }
 
 // Spread balances the leaders of many elections across the processes of a group. Create a Spread with [New], add the elections, and
@@ -67,33 +53,63 @@ type Spread struct {
 	session *session.Session
 	path    string // as passed by the user
 	group   *group.Group
-	scope   zkutil.Scope       // of the candidates' methods
-	calls   *session.Callbacks // of these methods
+	scope   zkutil.Scope // of the candidates' methods
+	members []*member    // used by run, and later by Drain
 
 	mu        sync.Mutex // protects the fields below
 	elections []*entry
-	cancel    context.CancelFunc // nil: not started
-	done      chan struct{}      // closed when the goroutine has ended
+	life      context.Context    //nolint:containedctx // from Start to Close; nil if not started
+	end       context.CancelFunc // ends life
+	stop      context.CancelFunc // ends run
+	done      chan struct{}      // closed at the end of run
 	isClosed  bool
 }
 
 const (
-	period          = 500 * time.Millisecond // mean time between two checks
-	maxPause        = time.Minute            // longest pause after a failed handover
-	maxLoad         = 1 << 20                // of a member; a sum of more could overflow
-	transferTimeout = 30 * time.Second       // bounds a transfer, including the return of the leader's work
+	period       = 500 * time.Millisecond // mean time between two checks, which send nothing
+	maxPause     = 10 * time.Minute       // longest pause between two attempts to take over an election
+	maxHandovers = 8                      // at once, in Drain
 )
 
+// Option configures a [Spread], in New alone.
+type Option func(*config) error
+
+// config has the values set by the options.
+type config struct {
+	member []group.Option // for this process in the group
+}
+
+// WithID sets the ID of this process; the default is the id of the client (see recipes.WithID). The ID must be unique in the group, must
+// have no slash, and must be the ID of the process's candidates in all elections. The id of a client without recipes.WithID has a slash,
+// and New refuses it.
+func WithID(id string) Option {
+	return func(cfg *config) error {
+		cfg.member = append(cfg.member, group.WithID(id))
+		return nil
+	}
+}
+
 // New returns a Spread for the group of processes at path, an absolute path below the client's namespace. No election may use the same
-// path. id identifies this process: it must be unique in the group, and must be the ID of the process's candidates in all elections.
-// New sends nothing to the server.
-func New(c *recipes.Client, path, id string) (*Spread, error) {
-	g, err := group.New(c, path, group.WithID(id))
+// path. New sends nothing to the server.
+func New(c *recipes.Client, path string, opts ...Option) (*Spread, error) {
+	var (
+		cfg config
+		g   *group.Group
+	)
+	err := option.Apply(&cfg, opts)
+	if err != nil {
+		err = zkutil.Invalid(err)
+	} else {
+		g, err = group.New(c, path, cfg.member...)
+	}
 	if err == nil {
 		var own *session.Session
-		if own, _, err = recipe.Attach(c, path); err == nil {
-			scope := zkutil.NewScope()
-			return &Spread{session: own, path: path, group: g, scope: scope, calls: own.CallbacksIn(scope)}, nil
+		own, _, err = recipe.Attach(c, path)
+		if err == nil && len(cfg.member) == 0 && g.ID() != string(own.ID()) {
+			err = zkutil.Invalid(fmt.Errorf("the id of the client, %q, has a slash: set another with WithID", own.ID()))
+		}
+		if err == nil {
+			return &Spread{session: own, path: path, group: g, scope: zkutil.NewScope()}, nil
 		}
 	}
 	op := &recipes.OpError{Op: "spread: new", Path: path, Err: err}
@@ -103,28 +119,38 @@ func New(c *recipes.Client, path, id string) (*Spread, error) {
 	return nil, op
 }
 
+// check fails for a zero value.
+func (s *Spread) check(op string) error {
+	if s.session == nil {
+		return recipe.ZeroValue(op)
+	}
+	return nil
+}
+
 func (s *Spread) opError(op string, err error) error {
 	return &recipes.OpError{Op: "spread: " + op, Path: s.path, Err: err}
 }
 
 // Add adds the candidate of this process in an election, before or after Start. The candidate's ID must be the ID of the Spread. Call
-// remove before closing the candidate. The error is ErrInvalidArgument for a nil candidate, another ID, and a candidate that was
-// added before. A panic in a method of the candidate is logged, and the Spread goes on.
+// remove before closing the candidate. The error is ErrInvalidArgument for a nil candidate, another ID, and an election that was
+// added before. A panic in a method of the candidate is logged, and the Spread continues.
 func (s *Spread) Add(e Election) (remove func(), err error) {
-	switch {
-	case isNil(e):
+	if err := s.check("add"); err != nil {
+		return nil, err
+	}
+	if v := reflect.ValueOf(e); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, s.opError("add", zkutil.Invalid(errors.New("nil election")))
-	case e.ID() != s.group.ID():
+	}
+	own := &entry{Election: e, name: fmt.Sprint(e), calls: s.session.CallbacksIn(s.scope)}
+	own.hash = hash(own.name)
+	if e.ID() != s.group.ID() {
 		return nil, s.opError("add", zkutil.Invalid(fmt.Errorf("the candidate has the id %q, not %q", e.ID(), s.group.ID())))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, other := range s.elections {
-		if isSame(other.Election, e) {
-			return nil, s.opError("add", zkutil.Invalid(errors.New("the candidate was added before")))
-		}
+	if slices.ContainsFunc(s.elections, func(other *entry) bool { return other.hash == own.hash }) {
+		return nil, s.opError("add", zkutil.Invalid(fmt.Errorf("%s is already added", own.name)))
 	}
-	own := &entry{e}
 	s.elections = append(s.elections, own)
 	return func() {
 		s.mu.Lock()
@@ -133,60 +159,60 @@ func (s *Spread) Add(e Election) (remove func(), err error) {
 	}, nil
 }
 
-// isNil reports whether an election is nil or a nil pointer.
-func isNil(e Election) bool {
-	v := reflect.ValueOf(e)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// isSame compares two elections as far as their types allow: a user's Election need not be comparable.
-func isSame(a, b Election) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+// present returns the elections that were added and not removed.
+func (s *Spread) present() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.elections)
 }
 
 // Start joins the group at the path, and begins to balance the leaders. The error is ErrAlreadyStarted or ErrClosed.
 func (s *Spread) Start() error {
+	if err := s.check("start"); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.isClosed:
 		return s.opError("start", recipes.ErrClosed)
-	case s.cancel != nil:
+	case s.life != nil:
 		return s.opError("start", recipes.ErrAlreadyStarted)
 	}
-	if err := s.group.Join([]byte("0")); err != nil {
-		return s.opError("start", errors.Unwrap(err))
-	}
-	ctx, cancel := context.WithCancel(s.session.Context())
+	life, end := context.WithCancel(s.session.Context())
+	ctx, stop := context.WithCancel(life)
 	done := make(chan struct{})
-	if !s.session.Background(func(context.Context) { // ends with Close, or with the client
+	if !s.session.Background(func(context.Context) { // ends with Drain or Close, or with the client
 		defer close(done)
-		defer cancel()
+		defer stop()
 		s.run(ctx)
 	}) {
-		cancel()
+		end()
 		return s.opError("start", recipes.ErrClosed)
 	}
-	s.cancel, s.done = cancel, done
+	s.life, s.end, s.stop, s.done = life, end, stop, done
 	return nil
 }
 
-// Close stops the balancing and leaves the group. The elections go on. Close waits for a method of a candidate that still runs, for an
-// operation timeout at most, and returns an error if the method runs on. Inside such a method, Close does not wait for it. Close is
+// Close stops the balancing and leaves the group. The elections continue. Close waits for a method of a candidate that still runs, for an
+// operation timeout at most, and returns an error if the method is still running. Inside such a method, Close does not wait for it. Close is
 // idempotent.
-func (s *Spread) Close() error {
+func (s *Spread) Close() (err error) {
 	s.mu.Lock()
-	cancel, done := s.cancel, s.done
 	s.isClosed = true
+	end, done := s.end, s.done
 	s.mu.Unlock()
-	if cancel == nil {
+	if end == nil {
 		return nil
 	}
-	cancel()
+	end()
 	<-done
-	var err error
-	if limit := s.session.Config().OperationTimeout; !s.scope.IsOnStack() && !zkutil.Within(s.calls.Barrier(), limit) {
-		err = fmt.Errorf("a method of a candidate is still running after %v", limit)
+	limit := s.session.Config().OperationTimeout
+	due := time.Now().Add(limit)
+	for _, e := range s.present() {
+		if !s.scope.IsOnStack() && !zkutil.Within(e.calls.Barrier(), time.Until(due)) {
+			err = fmt.Errorf("a method of a candidate is still running after %v", limit)
+		}
 	}
 	if left := s.group.Leave(); left != nil {
 		err = zkutil.Both(err, errors.Unwrap(left))
@@ -197,137 +223,206 @@ func (s *Spread) Close() error {
 	return nil
 }
 
-// run checks the elections of this process regularly, and hands leadership over while the process leads more than its share.
-func (s *Spread) run(ctx context.Context) {
-	loads := s.group.Watch(ctx)
-	members, published := map[string]int{}, 0
-	pause, due := period, time.Time{}
-	var failure, ledFailure string
-	for {
-		timer := time.NewTimer(period/2 + rand.N(period)) // random, so that the processes do not act together
-		select {
-		case all, isOpen := <-loads:
-			if isOpen {
-				members, pause, due = loadsOf(all), period, time.Time{}
+// call runs fn, which calls methods of a candidate, in another goroutine, because a method may hang, end its goroutine, or close the Spread
+// or the client. call returns when fn returns or ctx ends. A panic becomes a *recipes.PanicError.
+func (s *Spread) call(ctx context.Context, e *entry, fn func(ctx context.Context) error) error {
+	done := make(chan error, 1)
+	e.isRunning.Store(true)
+	e.calls.Post(func() {
+		err := errors.New("a method of the candidate ended its goroutine")
+		defer func() {
+			if value := recover(); value != nil {
+				err = &recipes.PanicError{Value: value, Stack: zkutil.StackWithoutScopes()}
 			}
-		case <-timer.C:
+			e.isRunning.Store(false)
+			done <- err
+		}()
+		if err = ctx.Err(); err == nil { // the Spread may be closed by now, perhaps in a method
+			err = fn(ctx)
+		}
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return zkutil.EndOf(ctx)
+	}
+}
+
+// callWithin is call with a limit.
+func (s *Spread) callWithin(ctx context.Context, limit time.Duration, e *entry, fn func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return s.call(ctx, e, fn)
+}
+
+// run follows the members, and takes over the elections that this process owns, one at a time.
+func (s *Spread) run(ctx context.Context) {
+	lists := s.group.Watch(ctx)
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	var published string
+	var voters []*member // of owner
+	var owner map[string]string
+	for {
+		select {
+		case list := <-lists:
+			s.members = update(s.members, list, time.Now())
+			continue
 		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
 			return
+		case <-tick.C:
+			tick.Reset(period/2 + rand.N(period)) // random, so that the processes do not act together
 		}
-		led, err := s.led(ctx)
-		if ctx.Err() != nil { // a candidate may have closed the Spread, which is leaving the group
-			return
+		elections := s.present()
+		if data := dataOf(elections); data != published && s.group.Join([]byte(data)) == nil { //nolint:contextcheck // a membership outlives the call
+			published = data
 		}
-		s.logNew(ctx, &ledFailure, err)
-		if len(led) != published && s.group.Join([]byte(strconv.Itoa(len(led)))) == nil { //nolint:contextcheck // a membership outlives the call
-			published = len(led)
+		if old := olderThan(2*s.session.Timeout(), s.members, time.Now()); !slices.Equal(old, voters) {
+			voters, owner = old, owners(old)
 		}
-		if time.Now().Before(due) {
-			continue
+		elections = slices.DeleteFunc(elections, func(e *entry) bool { return owner[e.hash] != s.group.ID() || e.isRunning.Load() })
+		if next := s.nextDue(ctx, elections); next != nil {
+			s.takeOver(ctx, next)
 		}
-		isDone, err := s.handOver(ctx, led, members)
-		s.logNew(ctx, &failure, err)
-		if pause = min(2*pause, maxPause); isDone {
-			pause = period
-		}
-		due = time.Now().Add(pause)
 	}
 }
 
-// logNew logs a failure unless it is the same as the latest of its kind.
-func (s *Spread) logNew(ctx context.Context, latest *string, err error) {
-	before := *latest
-	if *latest = ""; err != nil {
-		*latest = fmt.Sprint(err) // which survives a panic in the user's code
+// nextDue returns the election to take over: of those that this process does not lead, the one tried least recently. An election
+// that this process led a moment ago is not due, because the process that took it over may know of a newer list of members.
+func (s *Spread) nextDue(ctx context.Context, owned []*entry) (next *entry) {
+	timeout := s.session.Timeout()
+	for _, e := range owned {
+		var isLeader bool
+		err := s.callWithin(ctx, timeout/6, e, func(context.Context) error { isLeader = e.HasLeadership(); return nil })
+		switch {
+		case err != nil:
+			s.logNew(ctx, e, err)
+		case isLeader:
+			e.ledAt, e.failure = time.Now(), ""
+		case time.Since(e.ledAt) < timeout || time.Since(e.triedAt) < e.pause:
+		case next == nil || e.triedAt.Before(next.triedAt):
+			next = e
+		}
 	}
-	if *latest != before && err != nil && ctx.Err() == nil {
-		s.session.Log(slog.LevelWarn, "leadership not handed over, trying again", "path", s.path, "id", s.group.ID(), "err", err)
-	}
+	return next
 }
 
-// loadsOf returns the number of elections led by each member. Members with other data are not counted.
-func loadsOf(all []group.Member) map[string]int {
-	loads := make(map[string]int, len(all))
-	for _, m := range all {
-		if n, err := strconv.Atoi(string(m.Data)); err == nil && n >= 0 && n <= maxLoad {
-			loads[m.ID] = n
-		}
+// takeOver makes the own candidate the leader, and returns once it leads, or after a session timeout. The pause after an attempt begins
+// with a session timeout, and doubles from one attempt to the next.
+func (s *Spread) takeOver(ctx context.Context, e *entry) {
+	timeout := s.session.Timeout()
+	if e.pause = min(2*e.pause, maxPause); time.Since(e.triedAt) > 5*e.pause {
+		e.pause = timeout
 	}
-	return loads
+	members := s.members
+	if err := s.callWithin(ctx, timeout, e, func(ctx context.Context) error { return lead(ctx, e, members) }); err != nil {
+		s.logNew(ctx, e, err)
+	}
+	e.triedAt = time.Now()
 }
 
-// led returns the elections that this process leads. One that panics does not count, and is the error.
-func (s *Spread) led(ctx context.Context) (led []*entry, err error) {
-	s.mu.Lock()
-	all := slices.Clone(s.elections)
-	s.mu.Unlock()
-	for _, e := range all {
-		isLeader, failed := call(ctx, s, func() (bool, error) { return e.HasLeadership(), nil })
-		if isLeader {
-			led = append(led, e)
-		}
-		err = cmp.Or(err, failed)
-	}
-	return led, err
-}
-
-// handOver hands one election over if this process leads more than its share. isDone reports whether
-// the process leads no more than its share, or has handed one election over.
-func (s *Spread) handOver(ctx context.Context, led []*entry, loads map[string]int) (isDone bool, err error) {
-	total := len(led)
-	for id, n := range loads {
-		if id != s.group.ID() {
-			total += n
-		}
-	}
-	share := shareOf(total, len(loads))
-	if len(led) <= share {
-		return true, nil
-	}
-	rand.Shuffle(len(led), func(i, j int) { led[i], led[j] = led[j], led[i] })
-	for _, e := range led {
-		target, err := s.targetOf(ctx, e, loads, share)
-		if err != nil {
-			return false, err
-		}
-		if target == "" {
-			continue
-		}
-		bounded, cancel := context.WithTimeout(ctx, transferTimeout)
-		defer cancel()
-		if _, err := call(ctx, s, func() (struct{}, error) { return struct{}{}, e.TransferTo(bounded, target) }); err != nil {
-			return false, err
-		}
-		loads[target]++ // until the target publishes its own number
-		return true, nil
-	}
-	return false, nil
-}
-
-// shareOf returns the greatest number of elections that a process leads once the leaders are balanced.
-func shareOf(total, processes int) int {
-	if processes == 0 {
-		return total
-	}
-	return (total + processes - 1) / processes
-}
-
-// targetOf returns the candidate with the fewest leaderships among the candidates below their share, or "" if all have theirs. Ties are
-// broken at random, because several processes above their share may choose at the same time.
-func (s *Spread) targetOf(ctx context.Context, e *entry, loads map[string]int, share int) (string, error) {
-	participants, err := call(ctx, s, func() ([]recipes.Participant, error) { return e.Participants(ctx) })
+// lead makes the own candidate the leader, and returns once it leads. It leaves the election alone while the leader is not a member, or
+// a candidate has a higher priority.
+func lead(ctx context.Context, e *entry, members []*member) error {
+	participants, err := e.Participants(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
-	rand.Shuffle(len(participants), func(i, j int) { participants[i], participants[j] = participants[j], participants[i] })
-	target, least := "", share
-	for _, p := range participants {
-		if load, isMember := loads[p.ID]; isMember && p.ID != s.group.ID() && load < least {
-			target, least = p.ID, load
+	own := slices.IndexFunc(participants, func(p recipes.Participant) bool { return p.ID == e.ID() })
+	if own < 0 || slices.ContainsFunc(participants, func(p recipes.Participant) bool {
+		return p.Priority > participants[own].Priority || p.Leader && find(members, p.ID) == nil
+	}) {
+		return nil
+	}
+	if err = ctx.Err(); err == nil {
+		err = e.TransferTo(ctx, e.ID())
+	}
+	for err == nil && ctx.Err() == nil && !e.HasLeadership() {
+		zkutil.Pause(ctx, period/10)
+	}
+	return err
+}
+
+// logNew logs a failure of an election, unless it is the same as the latest.
+func (s *Spread) logNew(ctx context.Context, e *entry, err error) {
+	if text := fmt.Sprint(err); text != e.failure && ctx.Err() == nil { // Sprint survives a panic in the user's code
+		e.failure = text
+		s.session.Log(slog.LevelWarn, "can't take over leadership; retrying", "path", s.path, "id", s.group.ID(), "election", e.name, "err", err)
+	}
+}
+
+// Drain hands over all elections that this process leads, before a shutdown. From then until Close, this process takes no election over.
+// The leaders step down in order, up to eight at once, and ctx bounds the wait for them. Each election is taken over by a process of the
+// Spread that does not drain. Of the candidates of the highest priority, that is the one that owns the election from now on, or else the
+// oldest process.
+//
+// The error is ErrNotStarted, ErrClosed, or the failure of an election that this process still leads: ErrNoCandidate if no other process can
+// take over, ErrNotSteered, the error of ctx, or one of the server.
+func (s *Spread) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	life, isClosed := s.life, s.isClosed
+	s.mu.Unlock()
+	switch {
+	case isClosed:
+		return s.opError("drain", recipes.ErrClosed)
+	case life == nil:
+		return s.opError("drain", recipes.ErrNotStarted)
+	}
+	s.stop()
+	<-s.done
+	s.mu.Lock()
+	err := error(recipes.ErrClosed)
+	if !s.isClosed { // otherwise Close may already leave the group
+		err = errors.Unwrap(s.group.Join([]byte(dataOf(nil)))) //nolint:contextcheck // a membership outlives the call
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return s.opError("drain", err)
+	}
+	ctx, cancel := s.session.WhileOpen(ctx)
+	defer cancel()
+	defer context.AfterFunc(life, cancel)() //nolint:contextcheck // ends with both
+
+	others := slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool { return m.id == s.group.ID() })
+	owner := owners(olderThan(2*s.session.Timeout(), others, time.Now()))
+	elections := s.present()
+	failures := make([]error, len(elections))
+	slots := make(chan struct{}, maxHandovers)
+	var handovers sync.WaitGroup
+	for i, e := range elections {
+		slots <- struct{}{}
+		handovers.Go(func() { // ends with its handover; joined below
+			defer func() { <-slots }()
+			if err := s.call(ctx, e, func(ctx context.Context) error { return handOver(ctx, e, others, owner[e.hash]) }); err != nil {
+				failures[i] = fmt.Errorf("%s: %w", e.name, err)
+			}
+		})
+	}
+	handovers.Wait()
+	if err := cmp.Or(failures...); err != nil {
+		return s.opError("drain", err)
+	}
+	return nil
+}
+
+// handOver makes another process the leader, if this one leads.
+func handOver(ctx context.Context, e *entry, others []*member, owner string) error {
+	if !e.HasLeadership() {
+		return nil
+	}
+	participants, err := e.Participants(ctx)
+	if err != nil {
+		return err
+	}
+	err = fmt.Errorf("%w: no other process in the Spread", recipes.ErrNoCandidate)
+	for _, id := range successors(others, e.hash, owner, participants) {
+		if ctx.Err() != nil {
+			return zkutil.EndOf(ctx)
+		}
+		if err = e.TransferTo(ctx, id); err == nil {
+			return nil
 		}
 	}
-	return target, nil
+	return err
 }

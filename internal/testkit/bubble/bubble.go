@@ -1,6 +1,7 @@
 package bubble
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// Bubble is a test in a bubble of testing/synctest, with an ensemble of two servers. Clients that are to meet faults use the
+// Bubble is a test in a bubble of testing/synctest, with an ensemble of three servers. Clients that are to meet faults use the
 // first server.
 type Bubble struct {
 	*testing.T
@@ -32,7 +33,7 @@ func Run(t *testing.T, test func(b *Bubble), opts ...zktest.Option) {
 	t.Helper()
 	testkit.Bubble(t, func(t *testing.T) {
 		t.Helper()
-		test(&Bubble{t, zktest.NewServer(t, append([]zktest.Option{zktest.WithServers(2)}, opts...)...)})
+		test(&Bubble{t, zktest.NewServer(t, append([]zktest.Option{zktest.WithServers(3)}, opts...)...)})
 	})
 }
 
@@ -42,7 +43,7 @@ func Pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// Pause sleeps in virtual time, and waits for nobody else.
+// Pause sleeps in virtual time, without waiting for other goroutines. Only one goroutine of a bubble may call Pass at a time.
 func Pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
 // Client returns a client that knows only the second server, and meets no faults.
@@ -66,10 +67,33 @@ func (b *Bubble) Connect(server string, opts ...recipes.Option) *recipes.Client 
 	return client
 }
 
+// Eventually waits in virtual time until condition holds.
+func Eventually(tb testing.TB, limit time.Duration, condition func() bool) {
+	tb.Helper()
+	testkit.EventuallyIn(tb, limit, func() bool {
+		synctest.Wait()
+		return condition()
+	}, "the condition")
+}
+
+// IsClosed reports whether a channel is closed or has a value, without waiting.
+func IsClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // Queue returns the paths of the znodes below dir, sorted by the numbers at the end of their names.
-func (b *Bubble) Queue(dir string) []string {
-	names := b.Srv.Children(dir)
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) })
+func (b *Bubble) Queue(dir string) []string { return Queue(b.Srv, dir) }
+
+// Queue is [Bubble.Queue] for the servers of any test.
+func Queue(srv interface{ Children(dir string) []string }, dir string) []string {
+	number := func(name string) string { return name[max(0, len(name)-10):] }
+	names := srv.Children(dir)
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(strings.Compare(number(a), number(b)), strings.Compare(a, b)) })
 	for i, name := range names {
 		names[i] = dir + "/" + name
 	}
@@ -94,45 +118,48 @@ func Start[L any](ctx context.Context, acquire func(context.Context) (L, error))
 }
 
 // Waiting starts an acquisition, and requires the acquisition to wait.
-func Waiting[L any](b *Bubble, ctx context.Context, acquire func(context.Context) (L, error)) <-chan Outcome[L] { //nolint:revive // as testing.TB goes first
-	b.Helper()
+func Waiting[L any](tb testing.TB, ctx context.Context, acquire func(context.Context) (L, error)) <-chan Outcome[L] { //nolint:revive // testing.TB goes first
+	tb.Helper()
 	done := Start(ctx, acquire)
 	Pass(Moment)
-	require.Empty(b, done, "does not wait")
+	require.Empty(tb, done, "does not wait")
 	return done
 }
 
 // Receive waits for the outcome of an acquisition.
-func Receive[L any](b *Bubble, done <-chan Outcome[L]) Outcome[L] {
-	b.Helper()
+func Receive[L any](tb testing.TB, done <-chan Outcome[L]) Outcome[L] {
+	tb.Helper()
 	select {
 	case got := <-done:
 		return got
 	case <-time.After(time.Hour):
-		require.FailNow(b, "the acquisition has not returned")
+		require.FailNow(tb, "the acquisition has not returned")
 		return Outcome[L]{}
 	}
 }
 
 // Granted waits for the lease of an acquisition.
-func Granted[L any](b *Bubble, done <-chan Outcome[L]) L {
-	b.Helper()
-	got := Receive(b, done)
-	require.NoError(b, got.Err)
+func Granted[L any](tb testing.TB, done <-chan Outcome[L]) L {
+	tb.Helper()
+	got := Receive(tb, done)
+	require.NoError(tb, got.Err)
 	return got.Lease
 }
 
 // Acquire acquires a lock, and fails the test if the acquisition fails.
-func Acquire[L any](b *Bubble, acquire func(context.Context) (L, error)) L {
-	b.Helper()
-	lease, err := acquire(b.Context())
-	require.NoError(b, err)
+func Acquire[L any](tb testing.TB, acquire func(context.Context) (L, error)) L {
+	tb.Helper()
+	lease, err := acquire(tb.Context())
+	require.NoError(tb, err)
 	return lease
 }
 
+// Held is a lease of any lock, or an entry of a queue.
+type Held interface{ Context() context.Context }
+
 // Holder is a lease of any lock.
 type Holder interface {
-	Context() context.Context
+	Held
 	Release() error
 }
 
@@ -145,16 +172,29 @@ func (b *Bubble) Stands(leases ...Holder) {
 	}
 }
 
-// Cause waits for the end of a lease, and returns the cause.
-func (b *Bubble) Cause(lease Holder) error {
-	b.Helper()
+// Ended waits for the end of a lease, and returns its time and cause.
+func Ended(tb testing.TB, lease Held) (time.Time, error) {
+	tb.Helper()
 	select {
 	case <-lease.Context().Done():
-		return context.Cause(lease.Context())
+		return time.Now(), context.Cause(lease.Context())
 	case <-time.After(time.Hour):
-		require.FailNow(b, "the lease stands after an hour")
-		return nil
+		require.FailNow(tb, "the lease stands after an hour")
+		return time.Time{}, nil
 	}
+}
+
+// Cause waits for the end of a lease, and returns the cause.
+func Cause(tb testing.TB, lease Held) error {
+	tb.Helper()
+	_, cause := Ended(tb, lease)
+	return cause
+}
+
+// Cause is the function [Cause].
+func (b *Bubble) Cause(lease Held) error {
+	b.Helper()
+	return Cause(b, lease)
 }
 
 // Release releases leases, and requires every release to succeed.

@@ -1,3 +1,4 @@
-// Package bubble provides fixtures for tests of locks in virtual time: an ensemble, clients with and without faults, and
-// acquisitions in the background. Only tests import it.
+// Package bubble is the kit of tests in virtual time: waits, acquisitions in the background, the ends of leases, an ensemble, and
+// clients with and without faults. The packages fixture, locks and elections beside it add what the tests of one floor need.
+// Only tests import it.
 package bubble

@@ -1,7 +1,6 @@
 package elections
 
 import (
-	"context"
 	"errors"
 	"reflect"
 	"runtime"
@@ -11,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -39,39 +38,15 @@ var (
 func SessionOf(client *recipes.Client) int64 { return client.Conn().SessionID() }
 
 // Paths returns the paths of the participants' znodes.
-func Paths(srv *zktest.Server) []string {
-	names := srv.Children(Path)
-	for i, name := range names {
-		names[i] = Path + "/" + name
-	}
-	return names
-}
+func Paths(srv *zktest.Server) []string { return bubble.Queue(srv, Path) }
 
-// Adopt returns a client with an adopted connection. The connection need not have a server.
-func Adopt(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Client {
+// Open returns a client that needs no server yet.
+func Open(t *testing.T, srv *zktest.Server, opts ...recipes.Option) *recipes.Client {
 	t.Helper()
-	conn, events, err := zk.Connect(srv.Addrs(), Timeout, zk.WithDialer(srv.Dialer()), zk.WithLogger(testkit.Quiet{}))
+	client, err := recipes.Open(srv.Addrs(), append([]recipes.Option{recipes.WithSessionTimeout(Timeout), recipes.WithDialer(srv.Dialer())}, opts...)...)
 	require.NoError(t, err)
-	srv.Delay(zktest.OpAny, 10*time.Millisecond) // an early answer would race with zk.Conn's look for watches to set again
-	client, err := recipes.NewClient(conn, events, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, client.Close())
-		conn.Close()
-	})
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
-}
-
-// Ended waits for the end of a term, and returns the cause.
-func Ended(t *testing.T, term *recipes.Lease) error {
-	t.Helper()
-	select {
-	case <-term.Context().Done():
-		return context.Cause(term.Context())
-	case <-time.After(time.Hour):
-		require.FailNow(t, "the term stands after an hour")
-		return nil
-	}
 }
 
 // ParticipantOf returns the leader as seen by other participants.

@@ -60,12 +60,7 @@ func Leaders(latches ...*latch.LeaderLatch) []*latch.LeaderLatch {
 // IsDecided reports whether a latch's first election is decided by now.
 func IsDecided(l *latch.LeaderLatch) bool {
 	synctest.Wait()
-	select {
-	case <-l.Decided():
-		return true
-	default:
-		return false
-	}
+	return bubble.IsClosed(l.Decided())
 }
 
 // ErrorsTo returns a latch option that sends the errors to a channel.

@@ -30,33 +30,19 @@ func Run(t *testing.T, test func(f *Fixture), opts ...zktest.Option) {
 // Mutex returns a mutex on the path.
 func (f *Fixture) Mutex(client *recipes.Client, opts ...mutex.Option) *mutex.InterProcessMutex {
 	f.Helper()
-	m, err := mutex.New(client, Path, opts...)
-	require.NoError(f, err)
-	return m
+	return MutexOn(f, client, Path, opts...)
 }
 
 // Contenders returns the paths of the znodes below the path, sorted by the numbers at the end of their names.
 func (f *Fixture) Contenders() []string { return f.Queue(Path) }
 
 // Waiting starts an Acquire in the background, and requires the contender to wait as the last in the queue.
-func (f *Fixture) Waiting(ctx context.Context, m *mutex.InterProcessMutex) <-chan Result {
+func (f *Fixture) Waiting(ctx context.Context, m *mutex.InterProcessMutex) <-chan bubble.Outcome[*recipes.Lease] {
 	f.Helper()
 	before := len(f.Contenders())
-	done := bubble.Waiting(f.Bubble, ctx, m.Acquire)
+	done := bubble.Waiting(f, ctx, m.Acquire)
 	require.Len(f, f.Contenders(), before+1, "the waiter's znode")
 	return done
-}
-
-// Granted waits for a waiter's lease.
-func (f *Fixture) Granted(done <-chan Result) *recipes.Lease {
-	f.Helper()
-	return bubble.Granted(f.Bubble, done)
-}
-
-// Outcome waits for the result of an Acquire in the background.
-func (f *Fixture) Outcome(done <-chan Result) Result {
-	f.Helper()
-	return bubble.Receive(f.Bubble, done)
 }
 
 // CutAndReconnect cuts a client's connection, and waits until the client has reconnected.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -40,16 +41,13 @@ func (c *contender) String() string { return fmt.Sprintf("client %d", c.id) }
 // work performs a worker's steps, until the client is closed.
 func (c *contender) work(ctx context.Context, steps []step) {
 	for _, s := range steps {
-		pause(s.think)
+		bubble.Pause(s.think)
 		if c.isClosing() {
 			return
 		}
 		c.do(ctx, s)
 	}
 }
-
-// pause sleeps in virtual time, so that other goroutines can run.
-func pause(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
 func (c *contender) do(ctx context.Context, s step) {
 	start := time.Now()
@@ -110,22 +108,35 @@ func (c *contender) try(ctx context.Context, s step) ([]*recipes.Lease, error) {
 func (c *contender) failed(s step, err error, after time.Duration) {
 	switch {
 	case errors.Is(err, recipes.ErrClosed) && c.isClosing():
-	case s.kind == try && errors.Is(err, recipes.ErrNotAcquired):
 	case s.limit > 0 && errors.Is(err, context.DeadlineExceeded):
 		c.giveUp()
 		if after != s.limit && s.kind != do {
 			c.referee.reportFault("%s: %v gave up after %v instead of %v", c, s.kind, after, s.limit)
 		}
+	case s.kind == try && errors.Is(err, recipes.ErrNotAcquired):
 	case s.kind == do && errors.Is(err, recipes.ErrSessionLost) && !c.isQuiet(),
 		s.kind == do && errors.Is(err, recipes.ErrNodeDeleted),
 		s.kind == do && errors.Is(err, recipes.ErrSuspended) && c.plan.standard && !c.isQuiet():
 	case s.kind == do && c.referee.recipe.MaxHold > 0 && errors.Is(err, recipes.ErrMaxHold):
-	case s.kind == do && c.referee.recipe.Excused != nil && c.referee.recipe.Excused(err) && !c.isQuiet():
-	case c.plan.attempts > 0 && !errors.Is(err, recipes.ErrClosed) && (!c.isQuiet() || errors.Is(err, recipes.ErrNodeDeleted)):
+	case s.kind == do && c.referee.recipe.MayFail != nil && c.referee.recipe.MayFail(err) && !c.isQuiet():
+	case c.mayLoseAPart(err):
+	case s.n > c.referee.recipe.Limit && errors.Is(err, recipes.ErrInvalidArgument) && after == 0:
+	case c.plan.mayGiveUp() && !errors.Is(err, recipes.ErrClosed) && (!c.isQuiet() || errors.Is(err, recipes.ErrNodeDeleted)):
 		// The policy allows no more attempts.
+	case c.plan.mayGiveUp() && c.plan.isNarrow && errors.Is(err, recipes.ErrSessionFull):
+		// A znode whose deletion is under way has the room. Waiting for it takes attempts: see budget.Reservation.Begin.
 	default:
 		c.referee.reportFault("%s: %v failed after %v: %v", c, s.kind, after, err)
 	}
+}
+
+// mayLoseAPart reports whether an acquisition of several locks may fail with err, because a lock acquired earlier was lost.
+func (c *contender) mayLoseAPart(err error) bool {
+	if len(c.referee.recipe.Beside) == 0 {
+		return false
+	}
+	isLoss := errors.Is(err, recipes.ErrSessionLost) || c.plan.standard && errors.Is(err, recipes.ErrSuspended)
+	return errors.Is(err, recipes.ErrNodeDeleted) || isLoss && !c.isQuiet()
 }
 
 // use holds a lease as the step says, and releases the lease.
@@ -163,7 +174,8 @@ func (c *contender) downgrade(writer *heldLease) *heldLease {
 	}
 	cause := context.Cause(writer.lease.Context())
 	isLost := cause != nil && errors.Is(err, cause)
-	if !isLost && !errors.Is(err, recipes.ErrNodeDeleted) && !c.isClosing() && (c.plan.attempts == 0 || c.isQuiet()) {
+	isFull := c.plan.isNarrow && errors.Is(err, recipes.ErrSessionFull)
+	if !isLost && !isFull && !errors.Is(err, recipes.ErrNodeDeleted) && !c.isClosing() && (!c.plan.mayGiveUp() || c.isQuiet()) {
 		c.referee.reportFault("%s: downgrade failed: %v", c, err)
 	}
 	return writer
@@ -183,7 +195,7 @@ func (c *contender) hold(t *heldLease, d time.Duration) {
 }
 
 // release checks the promises of Release: it returns within the operation timeout, returns the cause of a lost lease's end, and
-// a nil error means that the znode is gone.
+// a nil error means that the znode is gone. After the maximum time, it waits for the deletion, or for the end of the client.
 func (c *contender) release(t *heldLease, last bool) {
 	c.referee.releasing(t)
 	start := time.Now()
@@ -202,6 +214,7 @@ func (c *contender) release(t *heldLease, last bool) {
 	case errors.Is(err, recipes.ErrNodeNotDeleted) && !c.isQuiet(): // also at once, if another wait has shown that nothing can be deleted
 	case err != nil && errors.Is(cause, recipes.ErrReleased) && took < operationTimeout && !c.isClosing():
 		c.referee.reportFault("%s: release failed after %v: %v", c, took, err)
+	case errors.Is(cause, recipes.ErrMaxHold) && errors.Is(err, recipes.ErrClosed) && c.isClosing(): // before the deletion was confirmed
 	case err != nil && !errors.Is(cause, recipes.ErrReleased) && !errors.Is(err, cause):
 		c.referee.reportFault("%s: lost with %v, release says %v", c, cause, err)
 	}

@@ -1,12 +1,11 @@
 package schedule
 
 import (
-	"cmp"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
@@ -15,12 +14,7 @@ func (j *referee) queue() []string { return j.queueIn(j.recipe.dirs()[0]) }
 
 // queueIn returns the paths of the contenders in a directory, in the server's order.
 func (j *referee) queueIn(dir string) []string {
-	names := slices.DeleteFunc(j.srv.Children(dir), func(name string) bool { return !isContender(name) })
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(strings.Compare(numberOf(a), numberOf(b)), strings.Compare(a, b)) })
-	for i, name := range names {
-		names[i] = dir + "/" + name
-	}
-	return names
+	return slices.DeleteFunc(bubble.Queue(j.srv, dir), func(znode string) bool { return !isContender(path.Base(znode)) })
 }
 
 // isContender reports whether a child of the lock is a contender, and not the record of package once.

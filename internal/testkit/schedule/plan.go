@@ -18,12 +18,21 @@ type plan struct {
 	seed    uint64
 	timeout time.Duration
 	clients []clientPlan
+	limits  []limitChange // of a shared limit
+}
+
+// limitChange is a change of the shared limit, some time after the change before.
+type limitChange struct {
+	after time.Duration
+	limit int
 }
 
 // clientPlan is one client's part of the plan.
 type clientPlan struct {
 	standard bool            // StandardErrorPolicy
 	attempts int             // limit of the retry policy; 0: no limit
+	elapsed  time.Duration   // the same; 0: no limit
+	isNarrow bool            // the session has just the bytes of the largest request
 	jitter   bool            // waits before retries are random, which is the default
 	troubles map[nth]trouble // pings have no troubles
 	handover map[int]trouble // troubles of the next contender in the queue when this client deletes a znode, by number of the delete
@@ -59,10 +68,28 @@ func (p plan) troubledOps() []nth {
 	return troubledOps
 }
 
+// sessionBytes returns the bound on the session's bytes: those of the largest request, or else the default.
+func (p plan) sessionBytes(c clientPlan) int {
+	const name = len("_c_00000000-0000-0000-0000-000000000000-__WRIT__0000000000") + len("/leases/") + 4 // at most
+	switch {
+	case !c.isNarrow, len(p.recipe.Beside) > 0: // in a narrow session, several calls that hold a part each can't go on
+		return 512 << 10
+	case p.recipe.Limit > 0:
+		return (p.recipe.Limit + 1) * (len(lock) + name) // the turn and the permits
+	case p.recipe.IsShared != nil:
+		return 2 * (len(lock) + name) // for a downgrade
+	default:
+		return len(lock) + name
+	}
+}
+
+// mayGiveUp reports whether the retry policy has a bound.
+func (c clientPlan) mayGiveUp() bool { return c.attempts > 0 || c.elapsed > 0 }
+
 // retries returns a policy whose waits are too short for their jitter to matter, so that a schedule replays, or else the
 // default policy.
 func (c clientPlan) retries() recipes.RetryPolicy {
-	policy := recipes.RetryPolicy{MaxAttempts: c.attempts}
+	policy := recipes.RetryPolicy{MaxAttempts: c.attempts, MaxElapsed: c.elapsed}
 	if !c.jitter {
 		policy.InitialInterval, policy.MaxInterval = time.Nanosecond, time.Nanosecond
 	}
@@ -135,6 +162,10 @@ const (
 	scheduleClients = 3
 	serversEach     = 2  // servers of each client alone, so that a server's address identifies the client
 	handovers       = 20 // deletes of each client
+	maxLimitChanges = 12 // of a shared limit
+
+	// spareServers keep the quorum while all servers of all clients are stopped.
+	spareServers = scheduleClients*serversEach + 1
 )
 
 // newPlan draws a plan.
@@ -144,6 +175,12 @@ func newPlan(recipe Recipe, seed uint64) plan {
 	density := []float64{0.01, 0.03, 0.08, 0.2}[r.IntN(4)]
 	for range scheduleClients {
 		p.clients = append(p.clients, p.drawClient(r, density))
+	}
+	if recipe.SharedLimit != "" {
+		for range 1 + r.IntN(maxLimitChanges) {
+			p.limits = append(p.limits, limitChange{p.span(r, 1), r.IntN(recipe.Limit + 1)})
+		}
+		p.limits = append(p.limits, limitChange{p.span(r, 1), recipe.Limit}) // so that every request is served in the end
 	}
 	return p
 }
@@ -155,6 +192,12 @@ func (p plan) drawClient(r *rand.Rand, density float64) clientPlan {
 	}
 	if r.IntN(5) == 0 {
 		c.attempts = 1 + r.IntN(3)
+	}
+	if r.IntN(5) == 0 {
+		c.elapsed = p.span(r, 1)
+	}
+	if c.isNarrow = r.IntN(4) == 0; c.isNarrow {
+		c.jitter = true // because a contender polls while its place has an old znode that can't be deleted
 	}
 	if r.IntN(6) > 0 { // all other clients are quiet, and must keep their leases
 		for _, kind := range p.troubledOps() {
@@ -209,6 +252,9 @@ func (p plan) drawStep(r *rand.Rand) step {
 	}
 	if p.recipe.Limit > 0 {
 		s.n = 1 + r.IntN(p.recipe.Limit)
+		if p.recipe.SharedLimit == "" && s.kind != do && r.IntN(8) == 0 {
+			s.n = p.recipe.Limit + 1 // refused at once
+		}
 	}
 	return s
 }
@@ -229,10 +275,10 @@ func (t trouble) String() string { return fmt.Sprintf("%v %v", t.kind, t.d) }
 // String returns the plan for a human reader.
 func (p plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, T = %v\n", p.seed, p.timeout)
+	fmt.Fprintf(&b, "seed %d, T = %v, limits %v\n", p.seed, p.timeout, p.limits)
 	for i, c := range p.clients {
-		fmt.Fprintf(&b, "client %d: standard policy %v, attempts %d, jitter %v, closed at %v, handovers %v\n",
-			i, c.standard, c.attempts, c.jitter, c.closeAt, c.handover)
+		fmt.Fprintf(&b, "client %d: standard policy %v, attempts %d within %v, narrow %v, jitter %v, closed at %v, handovers %v\n",
+			i, c.standard, c.attempts, c.elapsed, c.isNarrow, c.jitter, c.closeAt, c.handover)
 		for w, steps := range c.workers {
 			fmt.Fprintf(&b, "  worker %d: %+v\n", w, steps)
 		}

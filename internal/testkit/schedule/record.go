@@ -3,13 +3,14 @@ package schedule
 import (
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// taken records that a session is about to be expired, or that znodes are about to be deleted, by force.
-func (j *referee) taken(session int64, znodes ...string) {
+// harm records that a session is about to be expired, or that znodes are about to be deleted, by force.
+func (j *referee) harm(session int64, znodes ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if session != 0 {
@@ -68,7 +69,7 @@ func (j *referee) write(t *heldLease) {
 	if j.isExclusive(t) {
 		isCurrent = j.store.Write(token)
 	}
-	if !isCurrent && t.isValid() && !j.isExcusedLocked(t) {
+	if !isCurrent && t.isValid() && j.excuseLocked(t) == judge.None {
 		j.reportFaultLocked("%s: holds the lock, but token %d is older than %d", t.c, token, j.store.Highest())
 	}
 	if t.c.plan.standard && !connected && t.lease.Context().Err() == nil {

@@ -88,11 +88,19 @@ func (j *referee) verdict() string {
 	return strings.Join(j.faults, "\n") + "\n\nhistory:\n" + strings.Join(j.history, "\n")
 }
 
-// isExcusedLocked reports whether the znode was deleted or its session expired by force, which no client can know at once. In
-// that case fencing decides.
-func (j *referee) isExcusedLocked(t *heldLease) bool {
-	_, deleted := j.deleted[t.lease.Path()]
-	return deleted || j.expired[t.session] || t.session == 0
+// excuseLocked returns the excuse of a lease. With an excuse, fencing decides.
+func (j *referee) excuseLocked(t *heldLease) judge.Excuse {
+	_, isDeleted := j.deleted[t.lease.Path()]
+	switch {
+	case isDeleted:
+		return judge.ZnodeDeleted
+	case j.expired[t.session]:
+		return judge.SessionExpired
+	case t.session == 0:
+		return judge.OverAtGrant
+	default:
+		return judge.None
+	}
 }
 
 // isValid reports whether the holder may believe that it holds the lock.
@@ -120,16 +128,15 @@ func (j *referee) granted(c *contender, lock int, lease *recipes.Lease, outer *h
 		j.reportFaultLocked("%s: granted %s, which does not exist", c, lease.Path())
 	}
 	isTrusted := t.isValid() // read before the context, because the lease may end at any time
-	if there && !j.isExcusedLocked(t) && lease.Context().Err() == nil {
+	if there && j.excuseLocked(t) == judge.None && lease.Context().Err() == nil {
 		if !isTrusted {
 			j.reportFaultLocked("%s: granted after the end of trust", c)
 		}
 		j.checkGrantLocked(t, stat.Czxid)
 	}
-	isSound := func(t *heldLease) bool { return !j.isExcusedLocked(t) }
 	beside := j.holders.Grant(t, func(before *heldLease) bool { return before.holds() })
-	beside = slices.DeleteFunc(beside, func(other *heldLease) bool { return !isSound(other) || !j.excludes(t, other) })
-	if len(beside) >= max(1, j.recipe.Limit) && t.isValid() && isSound(t) {
+	beside = slices.DeleteFunc(beside, func(other *heldLease) bool { return j.excuseLocked(other) != judge.None || !j.excludes(t, other) })
+	if len(beside) >= max(1, j.recipe.Limit) && t.isValid() && j.excuseLocked(t) == judge.None {
 		j.reportFaultLocked("%s and %s hold the lock, and %d others", beside[0].c, c, len(beside)-1)
 	}
 	j.followLocked(t)
@@ -248,7 +255,7 @@ func (j *referee) ended(t *heldLease) {
 	case errors.Is(cause, recipes.ErrSessionLost):
 		j.checkLossLocked(t)
 	case errors.Is(cause, recipes.ErrNodeDeleted):
-		if !j.isExcusedLocked(t) {
+		if j.excuseLocked(t) == judge.None {
 			j.reportFaultLocked("%s: nobody has deleted the znode", t.c)
 		}
 	case errors.Is(cause, recipes.ErrSuspended) && t.c.plan.standard:
@@ -262,7 +269,7 @@ func (j *referee) ended(t *heldLease) {
 	default:
 		j.reportFaultLocked("%s: lease ended with %v", t.c, cause)
 	}
-	if !t.c.troubled && !j.isExcusedLocked(t) {
+	if !t.c.troubled && j.excuseLocked(t) == judge.None {
 		j.reportFaultLocked("%s: a client without any trouble has lost its lease: %v", t.c, cause)
 	}
 }
@@ -270,7 +277,7 @@ func (j *referee) ended(t *heldLease) {
 // checkLossLocked checks that the lease ended before the server could grant the lock to another client, and that the lease was
 // trusted when granted.
 func (j *referee) checkLossLocked(t *heldLease) {
-	if j.isExcusedLocked(t) {
+	if j.excuseLocked(t) != judge.None {
 		return
 	}
 	if _, alive := j.srv.Session(t.session); !alive {

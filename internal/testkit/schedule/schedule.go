@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -43,17 +44,25 @@ type Recipe struct {
 	Package string // its folder in recipes/
 	// New returns the lock of a client on path; for a read-write lock, the write lock and the read lock, in this order.
 	New func(tb testing.TB, client *recipes.Client, path string) []Lock
+	// NewNumbered is New for locks that differ from client to client. The clients are numbered from 0.
+	NewNumbered func(tb testing.TB, client *recipes.Client, path string, number int) []Lock
+	// Beside are directories in which the locks of NewNumbered hold other znodes while they wait. So an acquisition may fail because such a
+	// znode is lost.
+	Beside []string
 	// IsShared reports whether the contender at path may hold the lock together with others, as a reader may. Nil: no contender
 	// may.
 	IsShared func(path string) bool
 	// Limit is the number of permits of a semaphore, 0 for other locks. A semaphore has its permits in path/leases, and its
 	// waiters in path/locks. It never re-enters. Its Lock also has AcquireN and TryAcquireN.
 	Limit int
+	// SharedLimit is the path of the znode with the limit of a semaphore, which changes while the schedule runs, up to Limit. "": New
+	// has the limit.
+	SharedLimit string
 	// NewInCohort is New for locks that callers in one client pass on to each other: their leases follow each other on one
 	// znode, by Release. Several goroutines then perform each worker's steps. The clients are numbered from 0.
 	NewInCohort func(tb testing.TB, client *recipes.Client, path string, number int) []Lock
-	// Excused reports whether a Do of a client with troubles may fail with err. Nil: not with errors of the recipe's own.
-	Excused func(err error) bool
+	// MayFail reports whether a Do of a client with troubles may fail with err. Nil: not with errors of the recipe's own.
+	MayFail func(err error) bool
 	// MaxHold is the longest time for which a lease is held, 0 for any time.
 	MaxHold time.Duration
 	// Dialect is the kind of the servers; the zero Dialect is the default.
@@ -70,7 +79,7 @@ func (r Recipe) dirs() []string {
 	if r.Limit > 0 {
 		return []string{lock + "/leases", lock + "/locks"}
 	}
-	return []string{lock}
+	return append([]string{lock}, r.Beside...)
 }
 
 // Lock has the methods of a lock used by schedules.
@@ -101,7 +110,7 @@ type arena struct {
 func newArena(t *testing.T, p plan) *arena {
 	t.Helper()
 	// The servers report as rarely as real servers may, so that the margins are small.
-	srv := zktest.NewServer(t, zktest.WithServers(scheduleClients*serversEach),
+	srv := zktest.NewServer(t, zktest.WithServers(scheduleClients*serversEach+spareServers),
 		zktest.WithDialect(p.recipe.Dialect), zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(p.timeout/4))
 	a := &arena{
 		t: t, plan: p, srv: srv, referee: newReferee(p.recipe, srv, p.timeout),
@@ -120,10 +129,13 @@ func newArena(t *testing.T, p plan) *arena {
 			policy = recipes.StandardErrorPolicy
 		}
 		c.client = zkclient.ConnectTo(t, srv, c.servers, recipes.WithSessionTimeout(p.timeout),
-			recipes.WithErrorPolicy(policy), recipes.WithRetryPolicy(clientPlan.retries()))
-		if p.recipe.hasCohorts() {
+			recipes.WithErrorPolicy(policy), recipes.WithRetryPolicy(clientPlan.retries()), recipes.WithMaxSessionBytes(p.sessionBytes(clientPlan)))
+		switch {
+		case p.recipe.hasCohorts():
 			c.locks = p.recipe.NewInCohort(t, c.client, lock, i)
-		} else {
+		case p.recipe.NewNumbered != nil:
+			c.locks = p.recipe.NewNumbered(t, c.client, lock, i)
+		default:
 			c.locks = p.recipe.New(t, c.client, lock)
 		}
 		a.contenders = append(a.contenders, c)
@@ -149,11 +161,12 @@ func (a *arena) run() {
 		}
 		if c.plan.closeAt > 0 {
 			workers.Go(func() { // joined below
-				pause(c.plan.closeAt)
+				bubble.Pause(c.plan.closeAt)
 				c.close()
 			})
 		}
 	}
+	workers.Go(a.changeLimit) // joined below
 	done := make(chan struct{})
 	go func() { // ends with the workers
 		workers.Wait()
@@ -177,6 +190,14 @@ func (a *arena) run() {
 		}
 	}
 	a.checkSessions()
+}
+
+// changeLimit writes the shared limits of the plan.
+func (a *arena) changeLimit() {
+	for _, change := range a.plan.limits {
+		bubble.Pause(change.after)
+		a.srv.Put(a.plan.recipe.SharedLimit, binary.BigEndian.AppendUint32(nil, uint32(change.limit)))
+	}
 }
 
 // znodes returns the paths of all contenders.
@@ -254,6 +275,16 @@ func runSchedule(t *testing.T, recipe Recipe, seed uint64) {
 // grants follow the queue's order, with growing tokens, no lease outlives its proof, and nothing is left behind.
 func Run(t *testing.T, recipe Recipe) {
 	t.Helper()
+	Each(t, recipe.Fewer, func(t *testing.T, seed uint64) {
+		t.Helper()
+		runSchedule(t, recipe, seed)
+	})
+}
+
+// Each calls play with one seed after another: as many as -schedules says, or by default as many as take seconds. If fewer is
+// true, the default is a quarter.
+func Each(t *testing.T, fewer bool, play func(t *testing.T, seed uint64)) {
+	t.Helper()
 	n := *schedules
 	switch {
 	case n > 0:
@@ -264,7 +295,7 @@ func Run(t *testing.T, recipe Recipe) {
 	default:
 		n = 1500
 	}
-	if recipe.Fewer && *schedules == 0 {
+	if fewer && *schedules == 0 {
 		n /= 4
 	}
 	shards := min(runtime.GOMAXPROCS(0), n)
@@ -272,7 +303,7 @@ func Run(t *testing.T, recipe Recipe) {
 		t.Run(fmt.Sprintf("shard %d of %d", shard+1, shards), func(t *testing.T) {
 			t.Parallel()
 			for i := shard; i < n; i += shards {
-				runSchedule(t, recipe, *FirstSeed+uint64(i))
+				play(t, *FirstSeed+uint64(i))
 			}
 		})
 	}

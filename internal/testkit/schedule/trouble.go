@@ -134,13 +134,13 @@ func (a *arena) strike(c *contender, r zktest.Request, t trouble) zktest.Fault {
 
 func (a *arena) expire(id int64) {
 	if session, ok := a.srv.Session(id); ok {
-		a.referee.taken(id, session.Ephemerals...)
+		a.referee.harm(id, session.Ephemerals...)
 		a.srv.Expire(id)
 	}
 }
 
 func (a *arena) remove(znode string) {
-	a.referee.taken(0, znode)
+	a.referee.harm(0, znode)
 	a.srv.Delete(znode)
 }
 

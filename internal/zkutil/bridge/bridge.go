@@ -11,11 +11,8 @@ type Parts[Client, Lease any] struct {
 	NewLease func(entry *session.Entry) Lease
 	// Entry returns the entry of a lease.
 	Entry func(l Lease) *session.Entry
-	// BeginRelease is Release without the wait: the deletion of the znode has begun when BeginRelease
-	// returns. await waits for the deletion until stop is closed, and returns the error of Release.
-	BeginRelease func(l Lease) (await func(stop <-chan struct{}) error)
-	// EndWork is BeginRelease for a lease whose work is done: see session.Leaving.AwaitAfterWork.
-	EndWork func(l Lease) (await func(stop <-chan struct{}) error)
+	// ReleaseError returns the error of Release for an error of the lease's entry.
+	ReleaseError func(l Lease, err error) error
 }
 
 var registered any //nolint:gochecknoglobals // written once, while package recipes is initialised

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Types that were not registered are a mistake of this module's, which no test overlooks.
+// An unregistered type is a bug of this module, and panics in every test.
 func TestOpenPanicsForOtherTypes(t *testing.T) {
 	type client struct{}
 	type lease struct{}

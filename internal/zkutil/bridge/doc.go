@@ -1,4 +1,4 @@
-// Package bridge gives the recipes' packages access to private parts of package recipes: the session of a
-// client, and the creation of leases. Package recipes registers these parts during its initialisation.
-// Users can't import package bridge, so the public types need no methods for this access.
+// Package bridge gives the recipes' packages access to two private parts of package recipes, a client's session and the
+// creation of leases. Package recipes registers these parts during its initialisation. Users can't import package
+// bridge, so the public types need no methods for this access.
 package bridge

@@ -16,16 +16,16 @@ const (
 	MaxContenders = 500
 )
 
-// Budget bounds the ephemeral znodes of a session. To close a session, the servers write the paths of all its
-// ephemeral znodes into one transaction, and they can't read a transaction longer than a frame (ZOOKEEPER-4306). A
-// znode counts from the moment before its create is sent until the znode, or its session, is known to be gone.
+// Budget bounds the ephemeral znodes of a session. To close a session, the servers write the paths of all its ephemeral
+// znodes into one transaction, and they can't read a transaction longer than a frame (ZOOKEEPER-4306). A znode counts
+// from the moment before its create is sent until the znode is known to be deleted, or its session to be over.
 //
-// A call makes a [Reservation] before it creates a znode. A directory grants reservations in the order of the
-// requests. Requests that had to wait are granted one by one, each when the create of the previous one has been sent,
-// and so the server numbers the znodes in the order of the requests. In a directory which has bytes of the budget
-// already, the next contender waits for a reservation, and has the first claim to bytes freed in its directory. So
-// every directory makes progress, however full the session is: see short.go. A request for more bytes than the directory
-// and the rest of the limit can provide, for example in a directory without bytes, fails with ErrSessionFull at once.
+// A call makes a [Reservation] before it creates a znode. A directory grants reservations in the order of the requests.
+// Requests that had to wait are granted one by one, each after the create of the previous one is sent, and so the server
+// numbers the znodes in the order of the requests. In a directory with bytes of the budget, the next contender waits for a
+// reservation, and has the first claim to bytes freed in its directory. So every directory makes progress, however full the
+// session is. enqueueLocked explains why. A request for more bytes than the directory and the rest of the limit can provide,
+// for example in a directory without bytes, fails with ErrSessionFull at once.
 type Budget struct {
 	mu          sync.Mutex            // protects the fields below, and all directories, reservations and charges; taken last
 	limit       int                   // of the bytes in use
@@ -47,7 +47,7 @@ type directory struct {
 	calls   int           // calls with a reservation
 	unsent  int           // calls with a reservation whose first create was not sent yet
 	waiters list.List     // of *Reservation, in the order of the requests
-	short   *list.Element // in Budget.short; nil: not in the list
+	short   *list.Element // in Budget.short; nil if not in the list
 }
 
 // Reservation is the right of a call to create ephemeral znodes in a directory, as many as its bytes allow. The call
@@ -105,8 +105,8 @@ func (b *Budget) ReserveAhead(dir string, bytes int) (*Reservation, error) {
 	return r, nil
 }
 
-// Inherit returns a reservation that receives the bytes of an existing znode when the znode goes, before any other call
-// can take these bytes. For a znode that has gone Inherit returns nil.
+// Inherit returns a reservation that receives the bytes of an existing znode when the znode is deleted, before any
+// other call can take these bytes. For a deleted znode Inherit returns nil.
 func (b *Budget) Inherit(path string) *Reservation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +122,7 @@ func (b *Budget) Inherit(path string) *Reservation {
 }
 
 // Request asks for a reservation. While the directory has contenders of this session, the caller may have to wait for their
-// bytes: see [Reservation.Await]. If the bytes of the directory and the free bytes are not enough, the error is
+// bytes (see [Reservation.Await]). If the bytes of the directory and the free bytes are not enough, the error is
 // ErrSessionFull.
 func (b *Budget) Request(dir string, bytes int) (*Reservation, error) {
 	b.mu.Lock()
@@ -200,9 +200,6 @@ func (r *Reservation) markSentLocked() {
 	}
 }
 
-// isEmpty reports whether the directory has no contender of this session, waiting ones included.
-func (d *directory) isEmpty() bool { return d.bytes == 0 && d.waiters.Len() == 0 }
-
 func (b *Budget) fitsLocked(bytes int) bool { return bytes <= b.limit-b.used }
 
 func (b *Budget) fullError() error {
@@ -236,8 +233,214 @@ func (b *Budget) directoryLocked(dir string) *directory {
 }
 
 func (b *Budget) dropUnusedLocked(d *directory) {
-	if d.isEmpty() && d.calls == 0 && b.directories[d.dir] == d {
+	if d.bytes == 0 && d.waiters.Len() == 0 && d.calls == 0 && b.directories[d.dir] == d {
 		delete(b.directories, d.dir)
 		d.dir, b.spare = "", d
+	}
+}
+
+const (
+	// LengthField is the cost of a znode besides its path, because a transaction stores the length of each path.
+	LengthField = 4
+
+	uuidLength = 36
+	leastBytes = len("/") + uuidLength + zkutil.NumberDigits + LengthField // every name has a uuid and a number
+)
+
+// Charge is the cost of a znode that may exist. A charge has a single owner. At first that is the create, until the
+// server answers; then it is the task looking for the znode, or the path in Budget.nodes.
+type Charge struct {
+	reservation *Reservation // nil after the end of the charge
+	bytes       int
+	path        string // in Budget.nodes; "" while unknown
+}
+
+// Begin takes bytes for a znode from the reservation. After an earlier znode whose deletion is not confirmed, the
+// reservation may lack bytes. If the budget can't add the missing bytes, the error is an ErrContenderLost, and the
+// contender has to try again.
+func (r *Reservation) Begin(bytes int) (*Charge, error) {
+	b := r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if missing := bytes - r.bytes; missing > 0 {
+		if !b.fitsLocked(missing) {
+			return nil, zkutil.ContenderLost(b.fullError())
+		}
+		b.addLocked(r.directory, missing)
+		r.bytes += missing
+		b.updateLocked(r.directory)
+	}
+	r.bytes -= bytes
+	c := &r.first
+	if c.reservation != nil {
+		c = new(Charge)
+	}
+	c.reservation, c.bytes = r, bytes
+	return c, nil
+}
+
+// Bind binds the charge to the path of its znode: Budget.Free, or the end of the session, ends the charge.
+func (c *Charge) Bind(path string) {
+	b := c.reservation.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if more := len(path) + LengthField - c.bytes; more > 0 { // for example because the number is negative
+		b.addLocked(c.reservation.directory, more)
+		c.bytes += more
+		b.updateLocked(c.reservation.directory)
+	}
+	c.path = path
+	b.nodes[path] = c
+}
+
+// End ends the charge of a znode that does not exist.
+func (c *Charge) End() {
+	b := c.reservation.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endLocked(c)
+}
+
+// endLocked returns the bytes of a charge, to its reservation if the call is not over.
+func (b *Budget) endLocked(c *Charge) {
+	r, bytes := c.reservation, c.bytes
+	if c.path != "" {
+		delete(b.nodes, c.path)
+	}
+	*c = Charge{}
+	if r.isOver {
+		b.freeLocked(r.directory, bytes)
+	} else {
+		r.bytes += bytes
+	}
+}
+
+// Free ends the charge of the znode at path, which is deleted.
+func (b *Budget) Free(path string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.nodes[path]; c != nil {
+		b.endLocked(c)
+	}
+}
+
+// AddTwin charges a second znode of a create. The twin counts even beyond the limit: in that case the budget grants
+// no reservation until the twin is deleted.
+func (b *Budget) AddTwin(path, twin string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.nodes[path]
+	if c == nil || b.nodes[twin] != nil {
+		return
+	}
+	bytes := len(twin) + LengthField
+	b.addLocked(c.reservation.directory, bytes)
+	b.nodes[twin] = &Charge{c.reservation, bytes, twin}
+	b.updateLocked(c.reservation.directory)
+}
+
+// EndSession ends the charges of all znodes with known paths, because the servers deleted these znodes with the
+// session. Unanswered creates still count.
+func (b *Budget) EndSession() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.nodes {
+		b.endLocked(c)
+	}
+}
+
+// enqueueLocked makes a reservation wait, and gives its directory the bytes that the directory lacks for the reservation.
+//
+// A contender that lacks bytes waits until others leave its directory. A waiter never depends on other directories,
+// because each directory always has as many bytes as its most demanding waiter needs: further freed bytes become free for
+// all directories, and a request that needs more reserves the difference at once, or fails. So once the earlier
+// contenders of its directory are deleted, the first waiter has its bytes, regardless of other directories. A waiter that
+// waited for the bytes of other directories could wait for ever: newcomers would take these bytes one by one, or their
+// owner would wait for a lock of the waiter.
+func (b *Budget) enqueueLocked(d *directory, r *Reservation) {
+	if missing := r.bytes - d.bytes; missing > 0 {
+		b.saveLocked(d, missing)
+		b.addLocked(d, missing)
+	}
+	d.most = max(d.most, r.bytes)
+	r.inQueue = d.waiters.PushBack(r)
+	b.updateShortLocked(d)
+}
+
+// dequeue removes a waiting reservation. The caller has to free the bytes that the directory need no longer keep.
+func (d *directory) dequeue(r *Reservation) {
+	d.waiters.Remove(r.inQueue)
+	if r.bytes < d.most {
+		return
+	}
+	before := d.most
+	d.most = 0
+	for e := d.waiters.Front(); e != nil && d.most < before; e = e.Next() { // one step while all need the same
+		d.most = max(d.most, e.Value.(*Reservation).bytes)
+	}
+}
+
+// saveLocked keeps bytes of a directory for the waiters there.
+func (b *Budget) saveLocked(d *directory, bytes int) {
+	d.saved += bytes
+	b.saved += bytes
+}
+
+// releaseLocked frees saved bytes.
+func (b *Budget) releaseLocked(d *directory, bytes int) {
+	b.saveLocked(d, -bytes)
+	b.addLocked(d, -bytes)
+}
+
+// freeLocked takes bytes back from a contender of a directory, and gives them to waiting calls, first to calls in the same
+// directory.
+func (b *Budget) freeLocked(d *directory, bytes int) {
+	b.saveLocked(d, bytes)
+	b.updateLocked(d)
+	b.dropUnusedLocked(d)
+}
+
+// updateLocked admits the calls that need not wait any longer after a change of a directory.
+func (b *Budget) updateLocked(d *directory) {
+	b.admitLocked(d)
+	b.admitShortLocked()
+}
+
+// admitLocked grants a reservation to the first waiter of a directory, if the directory may admit a call, and frees the
+// bytes that the directory need not keep. The reservation takes its bytes from the saved bytes, then from the free ones.
+func (b *Budget) admitLocked(d *directory) {
+	if first := d.waiters.Front(); first != nil && d.isOpen(b) {
+		if r := first.Value.(*Reservation); r.bytes <= d.saved || b.fitsLocked(r.bytes-d.saved) {
+			d.dequeue(r)
+			r.inQueue = nil
+			b.releaseLocked(d, min(d.saved, r.bytes))
+			b.giveLocked(d, r)
+			close(r.given)
+		}
+	}
+	b.releaseLocked(d, min(d.saved, d.bytes-d.most))
+	b.updateShortLocked(d)
+}
+
+// admitShortLocked gives free bytes to the directories whose first waiter lacks bytes, the longest-waiting first.
+func (b *Budget) admitShortLocked() {
+	for e := b.short.Front(); e != nil && (b.saved > 0 || b.fitsLocked(leastBytes)); {
+		next := e.Next()
+		b.admitLocked(e.Value.(*directory))
+		e = next
+	}
+}
+
+// isOpen reports whether the first waiter can lack nothing but bytes.
+func (d *directory) isOpen(b *Budget) bool { return d.calls < b.contenders && d.unsent == 0 }
+
+// updateShortLocked updates the list of directories short of bytes.
+func (b *Budget) updateShortLocked(d *directory) {
+	switch isShort := d.waiters.Len() > 0 && d.isOpen(b); {
+	case isShort && d.short == nil:
+		d.short = b.short.PushBack(d)
+	case !isShort && d.short != nil:
+		b.short.Remove(d.short)
+		d.short = nil
 	}
 }

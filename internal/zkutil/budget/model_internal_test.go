@@ -2,6 +2,7 @@ package budget
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,12 +13,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// model plays calls and znodes on a budget, and compares it with a count of its own.
+// model plays calls and znodes on a budget, and compares it with a separate count.
 type model struct {
 	*testing.T
 	random  *rand.Rand
 	b       *Budget
-	waiting map[string][]*Reservation // by directory, in the order in which they came
+	waiting map[string][]*Reservation // by directory, in order of arrival
 	given   []*Reservation
 	creates []*Charge // not answered
 	paths   []string  // of znodes that exist
@@ -29,7 +30,7 @@ const (
 	modelBytes                  = 100 // of most znodes
 )
 
-// Whatever calls and servers do: the bytes never exceed the limit, nobody waits who could go on, each directory has the bytes that
+// For any calls and answers, the bytes never exceed the limit, no waiter waits without need, each directory has the bytes that
 // its waiters need, reservations are granted in the order of the requests, a request fails only if waiting would not help, and
 // nothing is left at the end.
 func TestBudgetModel(t *testing.T) {
@@ -74,9 +75,7 @@ func (m *model) step() {
 		m.b.EndSession()
 		m.paths = nil
 	case n == 98:
-		if p, err := m.b.ReserveAhead(m.dir(), m.size()); err == nil {
-			m.given = append(m.given, p)
-		}
+		m.reserveAhead()
 	default:
 		m.cancel()
 	}
@@ -84,7 +83,7 @@ func (m *model) step() {
 
 func (m *model) dir() string { return fmt.Sprintf("/%d", m.random.IntN(6)) }
 
-// size is that of a znode most of the time, sometimes another, and sometimes that of several permits.
+// size is usually the size of a znode, sometimes another one, and sometimes that of several permits.
 func (m *model) size() int {
 	return modelBytes + []int{0, 0, 0, 0, 0, 0, 1, 7, 2 * modelBytes, 7 * modelBytes}[m.random.IntN(10)]
 }
@@ -93,7 +92,7 @@ func (m *model) Request() {
 	b, dir, bytes := m.b, m.dir(), m.size()
 	hasRoom := m.hasRoom(dir, bytes)
 	p, err := b.Request(dir, bytes)
-	switch {
+	switch m.requireSize(p, err, bytes); {
 	case err != nil:
 		require.ErrorIs(m, err, zkutil.ErrSessionFull)
 		require.False(m, hasRoom, "refused although waiting would help")
@@ -119,7 +118,7 @@ func (m *model) try() {
 	dir, bytes := m.dir(), m.size()
 	hasRoom := m.hasRoom(dir, bytes)
 	p, err := m.b.TryReserve(dir, bytes)
-	switch {
+	switch m.requireSize(p, err, bytes); {
 	case err == nil:
 		m.given = append(m.given, p)
 	case hasRoom:
@@ -129,7 +128,22 @@ func (m *model) try() {
 	}
 }
 
-// create begins a create. It takes bytes that the place lacks, for example because the one before it has left a znode.
+func (m *model) reserveAhead() {
+	dir, bytes := m.dir(), m.size()
+	hasRoom := bytes <= m.b.limit-m.b.used
+	p, err := m.b.ReserveAhead(dir, bytes)
+	m.requireSize(p, err, bytes)
+	require.Equal(m, hasRoom, err == nil)
+	if err == nil {
+		m.given = append(m.given, p)
+	}
+}
+
+func (m *model) requireSize(p *Reservation, err error, bytes int) {
+	require.True(m, err != nil || p.bytes == bytes)
+}
+
+// create begins a create. It takes bytes that the place lacks, for example because the previous znode still exists.
 func (m *model) create(p *Reservation) {
 	b, lacks := m.b, max(0, modelBytes-p.bytes)
 	hadRoom := lacks <= b.limit-b.used
@@ -142,10 +156,11 @@ func (m *model) create(p *Reservation) {
 		require.False(m, hadRoom, "lost although it fits")
 		return
 	}
+	require.Equal(m, modelBytes, c.bytes)
 	m.creates = append(m.creates, c)
 }
 
-// answer tells that the znode exists, or that it does not.
+// answer reports that the znode exists, or that it does not.
 func (m *model) answer(c *Charge) {
 	if m.random.IntN(3) == 0 {
 		c.End()
@@ -153,10 +168,10 @@ func (m *model) answer(c *Charge) {
 	}
 	m.made++
 	m.paths = append(m.paths, fmt.Sprintf("/node-%d", m.made))
-	c.Settle(m.paths[len(m.paths)-1])
+	c.Bind(m.paths[len(m.paths)-1])
 }
 
-// cancel ends one of those who wait, from anywhere in the queue.
+// cancel ends one of the waiters, anywhere in the queue.
 func (m *model) cancel() {
 	for dir, waiting := range m.waiting {
 		if len(waiting) > 0 {
@@ -194,6 +209,7 @@ func (m *model) check(seed uint64) {
 	for _, path := range m.paths {
 		used += b.nodes[path].bytes
 	}
+	m.checkUsage(seed)
 	saved := 0
 	for _, r := range b.directories {
 		saved += r.saved
@@ -208,7 +224,27 @@ func (m *model) check(seed uint64) {
 	m.must(b.used <= b.limit, seed, "beyond the limit")
 }
 
-// must is require.True without the cost: the model asks a million times.
+// checkUsage compares the usage that the budget reports.
+func (m *model) checkUsage(seed uint64) {
+	unnamed, waiters := map[string]bool{}, 0
+	for _, waiting := range m.waiting {
+		waiters += len(waiting)
+	}
+	for _, p := range m.given {
+		if p.bytes > 0 {
+			unnamed[p.directory.dir] = true
+		}
+	}
+	for _, c := range m.creates {
+		unnamed[c.reservation.directory.dir] = true
+	}
+	paths, dirs := m.b.Nodes()
+	m.must(slices.Equal(paths, slices.Sorted(slices.Values(m.paths))), seed, "wrong paths")
+	m.must(slices.Equal(dirs, slices.Sorted(maps.Keys(unnamed))), seed, "wrong directories")
+	m.must(m.b.Usage() == Usage{m.b.used, len(m.b.directories), len(m.paths), waiters}, seed, "wrong usage")
+}
+
+// must is require.True without the cost, because the model calls it a million times.
 func (m *model) must(ok bool, seed uint64, fault string) {
 	if !ok {
 		m.Helper()
@@ -243,8 +279,8 @@ func take[T any](m *model, from *[]T) T {
 	return e
 }
 
-// A directory that lacks bytes gets what becomes free elsewhere.
-func TestBytesGoToWhoeverLacksThem(t *testing.T) {
+// A directory that lacks bytes gets bytes that become free elsewhere.
+func TestFreedBytesReachTheDirectoryThatLacksThem(t *testing.T) {
 	b := New(300)
 	small, err := b.Request("/small", 100)
 	require.NoError(t, err)
@@ -266,7 +302,7 @@ func TestTwinIsCharged(t *testing.T) {
 	require.NoError(t, err)
 	c, err := p.Begin(100)
 	require.NoError(t, err)
-	c.Settle("/d/a")
+	c.Bind("/d/a")
 	b.AddTwin("/d/a", "/d/b")
 	b.AddTwin("/d/a", "/d/b")
 	require.Equal(t, 100+len("/d/b")+LengthField, b.used)

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// As many contenders as may wait in one directory have a place, and the next one waits until one of them has left. In another
-// directory there is room.
+// The maximum number of contenders in one directory have a place, and the next one waits until one of them leaves. Another
+// directory has room.
 func TestContendersBeyondThoseOfADirectory(t *testing.T) {
 	b := New(1 << 30)
 	ask := func(dir string) *Reservation {

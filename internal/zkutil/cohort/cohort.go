@@ -11,17 +11,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/shared"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
-// Bounds are the bounds of a cohort: see mutex.Cohort.
+// Bounds are the bounds of a cohort, documented at mutex.Cohort.
 type Bounds struct {
 	MaxPasses         int
 	MaxTenure, Linger time.Duration
 }
 
-// cohort is many callers of a session who share one contender of a queue. The contender joins the queue when a caller waits. The hold of the
-// contender is a tenure: the callers get parts of the hold, one after the other, in the order of their arrival. Type tenure decides when a
-// tenure ends.
+// cohort is many callers of a session who share one contender of a queue. The contender joins the queue when a caller waits.
+// The hold of the contender is a tenure. The callers get parts of the hold, one after the other, in the order of their arrival.
+// Type tenure decides when a tenure ends.
 //
 // The algorithm is lock cohorting (Dice, Marathe and Shavit, 2012), with the queue as the global lock.
 //
@@ -36,7 +38,8 @@ type cohort struct {
 	lastServed uint64              // the number of the last caller that got a part
 	isTrying   bool                // a TryAcquire asks the queue
 	candidacy  *candidacy          // the contender that waits in the queue; nil: none
-	tenure     *tenure             // nil: the cohort does not hold the lock
+	tenure     *tenure             // nil if the cohort does not hold the lock
+	over       *tenure             // an ended tenure whose delete is not sent yet; nil: none
 	next       *budget.Reservation // of the next contender, while callers wait inside; nil: none yet
 }
 
@@ -45,7 +48,8 @@ type cohortKey struct{ session.HoldKey }
 
 // candidacy is the contender of a cohort that waits in the queue.
 type candidacy struct {
-	cancel      context.CancelFunc // nil: the wait has not begun
+	done        chan struct{}      // closed at the end of the wait
+	cancel      context.CancelFunc // nil if not waiting yet
 	isCancelled bool
 	path        string           // of its znode; "": none yet
 	status      queue.WaitStatus // at the latest look at the queue
@@ -65,7 +69,7 @@ type member struct {
 	ctx     context.Context //nolint:containedctx // of its Acquire; the values go to its part
 	maxHold time.Duration   // of its part; 0: none
 	number  uint64          // the first caller of the cohort has 1
-	element *list.Element   // in the cohort's waiters; nil: the caller was served. Guarded by cohort.mu
+	element *list.Element   // in the cohort's waiters; nil if the caller was served. Guarded by cohort.mu
 	ahead   int             // how many were ahead at the arrival. Guarded by cohort.mu, until the caller is served
 	isKnown bool            // ahead counts the contenders in the queue as well, not only those inside
 
@@ -88,7 +92,7 @@ var errOtherBounds = errors.New("cohort: this client has one on this path with o
 // New returns q as a queue whose contenders in this session share one znode. maxHold limits each caller's hold, 0 for no limit; q has
 // no limit of its own. All calls of New for the same queue must have the same bounds.
 func New(q *queue.Queue, bounds Bounds, maxHold time.Duration) (*Cohort, error) {
-	shared := session.Share(q.Session, cohortKey{q.HoldKey()}, func() *cohort {
+	shared := shared.Value(q.Session.Shared(), cohortKey{q.HoldKey()}, func() *cohort {
 		return &cohort{s: q.Session, bounds: bounds}
 	})
 	if shared.bounds != bounds {
@@ -97,17 +101,17 @@ func New(q *queue.Queue, bounds Bounds, maxHold time.Duration) (*Cohort, error) 
 	return &Cohort{q, shared, maxHold}, nil
 }
 
-// AcquireTraced waits until the call's turn has come inside the cohort while the cohort holds the lock, and returns the hold, entered once.
-// If ctx ends first, the error is an InterruptedError. If the call may not wait and would have to wait for another contender or another
-// caller, the error is ErrNotAcquired; while the cohort holds the lock, such a call sends nothing.
-func (c *Cohort) AcquireTraced(ctx context.Context, mayWait bool, a *session.Acquisition) (*session.Entry, error) {
+// Acquire waits for the call's turn inside the cohort while the cohort holds the lock, and returns the hold, entered once. If
+// ctx ends first, the error is an InterruptedError. If the call may not wait and would have to wait for another contender or
+// another caller, the error is ErrNotAcquired; while the cohort holds the lock, such a call sends nothing.
+func (c *Cohort) Acquire(ctx context.Context, mayWait bool, a *trace.Acquisition) (*session.Entry, error) {
 	if mayWait {
 		return c.acquire(ctx, a)
 	}
 	return c.tryAcquire(ctx, a)
 }
 
-func (c *Cohort) acquire(ctx context.Context, a *session.Acquisition) (*session.Entry, error) {
+func (c *Cohort) acquire(ctx context.Context, a *trace.Acquisition) (*session.Entry, error) {
 	startedAt := time.Now()
 	if ctx.Err() != nil {
 		return nil, queue.Interrupted(ctx, zkutil.EndOf(ctx), queue.WaitStatus{}, startedAt)
@@ -125,7 +129,7 @@ func (c *Cohort) acquire(ctx context.Context, a *session.Acquisition) (*session.
 		}
 	}
 	a.SetAhead(m.ahead)
-	if m.entry != nil && ctx.Err() != nil { // the lock has come to a caller who was about to give up
+	if m.entry != nil && ctx.Err() != nil { // the caller got the lock while giving up
 		m.entry.BeginLeave()
 		return nil, queue.Interrupted(ctx, zkutil.EndOf(ctx), queue.WaitStatus{Position: 1}, startedAt)
 	}
@@ -139,7 +143,7 @@ func (c *cohort) join(ctx context.Context, q *queue.Queue, maxHold time.Duration
 	m := &member{q: q, maxHold: maxHold, ctx: ctx, number: c.arrived, served: make(chan struct{})}
 	m.element = c.waiters.PushBack(m)
 	m.ahead = c.waiters.Len() - 1
-	if status := c.statusLocked(m); status.Position > 0 {
+	if status := c.statusLocked(c.positionLocked(m)); status.Position > 0 {
 		m.ahead, m.isKnown = status.Position-1, true
 	}
 	over := c.advanceLocked()
@@ -150,15 +154,15 @@ func (c *cohort) join(ctx context.Context, q *queue.Queue, maxHold time.Duration
 	return m
 }
 
-// withdraw removes a caller that gives up, and returns the status of the caller's wait. The contender leaves the queue with the last caller.
-// hasLeft is false for a caller that has been served.
+// withdraw removes a caller that gives up, and returns the status of the caller's wait. The contender leaves the queue with the
+// last caller. hasLeft is false for a caller that was served.
 func (c *cohort) withdraw(m *member) (status queue.WaitStatus, hasLeft bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.element == nil {
 		return status, false
 	}
-	status = c.statusLocked(m)
+	status = c.statusLocked(c.positionLocked(m))
 	c.removeLocked(m)
 	if c.waiters.Len() == 0 && c.candidacy != nil {
 		c.candidacy.cancelLocked()
@@ -166,9 +170,14 @@ func (c *cohort) withdraw(m *member) (status queue.WaitStatus, hasLeft bool) {
 	return status, true
 }
 
-// statusLocked returns the known length of the queue ahead of a caller. Some of the callers ahead may have left.
-func (c *cohort) statusLocked(m *member) queue.WaitStatus {
-	inside := min(int(m.number-c.lastServed), c.waiters.Len()) //nolint:gosec // as many as callers at most
+// positionLocked returns the position of a caller among the waiters of the cohort.
+func (c *cohort) positionLocked(m *member) int {
+	return min(int(m.number-c.lastServed), c.waiters.Len()) //nolint:gosec // as many as callers at most
+}
+
+// statusLocked returns the known length of the queue ahead of a caller, who is at position inside among the waiters of the
+// cohort. Some of the callers ahead may no longer wait.
+func (c *cohort) statusLocked(inside int) queue.WaitStatus {
 	switch {
 	case c.tenure != nil:
 		if !c.tenure.isHeld {
@@ -211,7 +220,7 @@ func (c *cohort) failAllLocked(err error) {
 	}
 }
 
-// firstLocked returns the caller that has waited for the longest time, or nil if nobody waits.
+// firstLocked returns the longest-waiting caller, or nil if none waits.
 func (c *cohort) firstLocked() *member {
 	if front := c.waiters.Front(); front != nil {
 		return front.Value.(*member)
@@ -240,9 +249,9 @@ func (c *cohort) advanceLocked() (over *tenure) {
 
 // standLocked sends the contender of the cohort into the queue.
 func (c *cohort) standLocked(q *queue.Queue) {
-	own := &candidacy{}
+	own := &candidacy{done: make(chan struct{})}
 	c.candidacy = own
-	place := c.next
+	reservation := c.next
 	c.next = nil
 	standing := *q
 	standing.OnJoined = func(path string) { c.update(func() { own.path = path }) }
@@ -255,12 +264,22 @@ func (c *cohort) standLocked(q *queue.Queue) {
 				cancel()
 			}
 		})
-		whole, err := standing.AcquireInPlace(ctx, place)
+		whole, err := c.acquireWhole(ctx, &standing, reservation)
 		c.endCandidacy(own, q, whole, err)
 	}) {
-		c.candidacy = nil // the session has ended, and its budget with it
+		c.candidacy = nil // the session is over, and its budget with it
 		c.failAllLocked(zkutil.ErrClosed)
 	}
+}
+
+// acquireWhole acquires the hold of the contender, with the reservation that was kept for the contender, or with a new one.
+func (c *cohort) acquireWhole(ctx context.Context, q *queue.Queue, reservation *budget.Reservation) (*session.Entry, error) {
+	if reservation == nil {
+		return q.Acquire(ctx, true, nil)
+	}
+	c.s.Retain()
+	defer c.s.Release()
+	return q.AcquireReserved(ctx, reservation, time.Now(), true, nil)
 }
 
 func (c *cohort) update(change func()) {
@@ -273,18 +292,19 @@ func (c *cohort) update(change func()) {
 func (c *cohort) endCandidacy(own *candidacy, q *queue.Queue, whole *session.Entry, err error) {
 	c.mu.Lock()
 	c.candidacy = nil
+	close(own.done)
 	switch {
 	case err == nil:
 		c.tenure = newTenure(c, q, whole)
 		c.tenure.ahead = own.status.Ahead
 	case c.s.Context().Err() != nil:
 		c.failAllLocked(zkutil.ErrClosed)
-	case !own.isCancelled: // otherwise nobody waits any more
+	case !own.isCancelled: // otherwise no caller waits any more
 		c.failAllLocked(err)
 	}
 	over := c.advanceLocked()
 	c.mu.Unlock()
-	_ = over.end() // a failure is logged, and the deletion goes on
+	_ = over.end() // a failure is logged, and the deletion is retried
 }
 
 // Inside returns the path of the cohort's znode, or "" without a znode, and how many callers wait inside.
@@ -299,4 +319,101 @@ func (c *Cohort) Inside() (path string, waiting int) {
 		path = shared.candidacy.path
 	}
 	return path, shared.waiters.Len()
+}
+
+func (c *Cohort) tryAcquire(ctx context.Context, a *trace.Acquisition) (*session.Entry, error) {
+	startedAt := time.Now()
+	for {
+		if ctx.Err() != nil {
+			return nil, queue.Interrupted(ctx, zkutil.EndOf(ctx), queue.WaitStatus{}, startedAt)
+		}
+		if c.Queue.Session.Context().Err() != nil { // a caller inside may not know of the end yet
+			return nil, zkutil.ErrClosed
+		}
+		entry, over, leaving, err := c.shared.tryInside(ctx, c.Queue, c.maxHold, startedAt)
+		if entry != nil || err != nil {
+			return entry, err
+		}
+		if leaving != nil {
+			select {
+			case <-leaving:
+			case <-ctx.Done():
+			case <-c.Queue.Session.Context().Done():
+			}
+			continue
+		}
+		if over != nil {
+			c.shared.endWithin(ctx, over)
+		}
+		whole, err := c.Queue.Acquire(ctx, false, a)
+		if entry, isLost := c.shared.endTry(ctx, c, whole); entry != nil || !isLost {
+			return entry, err
+		}
+	}
+}
+
+// tryInside decides a TryAcquire without a request, if possible: with a part of the tenure, or with ErrNotAcquired. While the cohort's
+// own znode is about to leave the queue, the caller has to wait until leaving is closed, and to try again. Otherwise the caller has
+// to end the tenure that is over, if tryInside returns such a tenure, to ask the queue, and to call endTry.
+func (c *cohort) tryInside(
+	ctx context.Context, q *queue.Queue, maxHold time.Duration, startedAt time.Time,
+) (entry *session.Entry, over *tenure, leaving <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tenure
+	isLost := t != nil && t.base.Context().Err() != nil
+	switch {
+	case c.over != nil:
+		return nil, nil, c.over.sent, nil
+	case c.candidacy != nil && c.candidacy.isCancelled && c.waiters.Len() == 0:
+		return nil, nil, c.candidacy.done, nil
+	}
+	isTaken := c.isTrying || c.candidacy != nil || c.waiters.Len() > 0 || t != nil && !isLost && t.isHeld
+	if isTaken {
+		return nil, nil, nil, queue.Interrupted(ctx, zkutil.ErrNotAcquired, c.statusLocked(c.waiters.Len()+1), startedAt)
+	}
+	if t != nil && !isLost {
+		if t.next(time.Now(), true) == passOn {
+			if entry = t.passLocked(ctx, q, maxHold); entry != nil {
+				c.arrived++
+				c.lastServed = c.arrived
+				return entry, nil, nil, nil
+			}
+		}
+		over = t
+	}
+	c.tenure, c.isTrying = nil, true
+	return nil, over, nil, nil
+}
+
+// endTry records the outcome of a TryAcquire that asked the queue; whole is nil after a failure. After a success, the caller of
+// TryAcquire gets the first part of a tenure; isLost reports that the tenure was lost before.
+func (c *cohort) endTry(ctx context.Context, caller *Cohort, whole *session.Entry) (entry *session.Entry, isLost bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isTrying = false
+	if whole != nil {
+		c.tenure = newTenure(c, caller.Queue, whole)
+		entry = c.tenure.passLocked(ctx, caller.Queue, caller.maxHold)
+		c.arrived++
+		c.lastServed = c.arrived
+	}
+	_ = c.advanceLocked() // no tenure is over: a new one is held, or lost
+	return entry, whole != nil && entry == nil
+}
+
+// endWithin ends a tenure, and waits for the deletion of its znode, for as long as ctx lasts, and for an operation timeout at
+// most. A later delete is a departure, described in package departures.
+func (c *cohort) endWithin(ctx context.Context, t *tenure) {
+	done := make(chan struct{})
+	if !c.s.Background(func(context.Context) {
+		defer close(done)
+		_ = t.end() // a failure is logged, and the deletion is retried
+	}) {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }

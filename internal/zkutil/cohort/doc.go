@@ -1,4 +1,4 @@
-// Package cohort lets many callers of one session share one contender of a queue: the hold of the contender has parts, which
+// Package cohort lets many callers of one session share one contender of a queue. The hold of the contender has parts, which
 // the callers get one after the other.
 //
 // # Promises
@@ -8,12 +8,12 @@
 //     same bounds count.
 //   - Inside, callers get the lock in the order of their arrival, and a pass sends no request.
 //   - A loss ends the tenure with all its parts. Callers that wait inside stay, and a new contender joins the queue for them.
-//   - An Acquire whose context has ended returns no hold.
+//   - An Acquire whose context ended returns no hold.
 //
 // # Where to look
 //
-// tenure.next in tenure.go decides when a tenure ends. cohort.go has the callers that wait, and the contender that waits in
-// the queue for them. cohort_try.go has TryAcquire. The goroutine in attend.go watches for contenders from elsewhere.
+// cohort.go has the callers that wait or try, and the contender that waits in the queue for them. tenure.next in tenure.go
+// decides when a tenure ends; tenure.attend watches for contenders from elsewhere.
 //
 // # Concurrency
 //

@@ -25,7 +25,7 @@ func attemptRevoke(f *locks.Fixture, path string) {
 	bubble.Pass(bubble.Moment)
 }
 
-// A loss ends the present lease with all that have re-entered it. The callers inside go on with a new znode.
+// A loss ends the current lease with all its re-entries. The callers inside continue with a new znode.
 func TestCohortLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(f *locks.Fixture, client *recipes.Client, path string)
@@ -39,17 +39,17 @@ func TestCohortLoss(t *testing.T) {
 		locks.Run(t, func(f *locks.Fixture) {
 			client := f.Troubled(c.opts...)
 			m := cohortOf(f, client, mutex.Cohort{})
-			before := locks.Acquire(f.T, m)
+			before := bubble.Acquire(f.T, m.Acquire)
 			holder := waitInside(f, f.Context(), m)
 			require.NoError(f, before.Release())
-			lease := f.Granted(holder)
+			lease := bubble.Granted(f, holder)
 			inner, err := m.Acquire(lease.Context())
 			require.NoError(f, err)
 			waiter, late := waitInside(f, f.Context(), m), waitInside(f, f.Context(), m)
 			c.lose(f, client, lease.Path())
 			require.ErrorIs(f, f.Cause(lease), c.want, name)
 			require.ErrorIs(f, f.Cause(inner), c.want, name)
-			next := f.Granted(waiter)
+			next := bubble.Granted(f, waiter)
 			require.Greater(f, next.FencingToken(), lease.FencingToken())
 			require.ErrorIs(f, lease.Release(), c.want, name)
 			require.ErrorIs(f, inner.Release(), c.want, name)
@@ -59,7 +59,7 @@ func TestCohortLoss(t *testing.T) {
 			f.Stands(next)
 			require.Empty(f, late)
 			require.NoError(f, next.Release())
-			require.NoError(f, f.Granted(late).Release())
+			require.NoError(f, bubble.Granted(f, late).Release())
 			require.Empty(f, f.Contenders())
 		})
 	}
@@ -69,12 +69,12 @@ func TestCohortLoss(t *testing.T) {
 func TestCohortCancel(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		first := waitInside(f, f.Context(), m)
 		ctx, cancel := context.WithTimeoutCause(f.Context(), time.Minute, locks.ErrWork)
 		defer cancel()
 		gone, last := waitInside(f, ctx, m), waitInside(f, f.Context(), m)
-		got := f.Outcome(gone)
+		got := bubble.Receive(f, gone)
 		var wait *recipes.WaitError
 		require.ErrorAs(f, got.Err, &wait)
 		require.ErrorIs(f, got.Err, context.DeadlineExceeded)
@@ -84,8 +84,8 @@ func TestCohortCancel(t *testing.T) {
 		require.Equal(f, time.Minute, wait.Waited)
 		require.Len(f, f.Contenders(), 1)
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(first).Release())
-		require.NoError(f, f.Granted(last).Release())
+		require.NoError(f, bubble.Granted(f, first).Release())
+		require.NoError(f, bubble.Granted(f, last).Release())
 		require.Empty(f, f.Contenders())
 		cancel()
 		_, err := m.Acquire(ctx)
@@ -93,52 +93,52 @@ func TestCohortCancel(t *testing.T) {
 	})
 }
 
-// The lock comes to a caller whose context has just ended, before he has given up: the next one gets it. Often the two
-// come so close to each other that he has.
+// The lock is passed to a caller whose context just ended, before the caller gives up. The next caller gets it. The
+// two events are often close enough that the caller is first.
 func TestCohortCancelBeforeAPass(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
 		for range 100 {
-			lease := locks.Acquire(f.T, m)
+			lease := bubble.Acquire(f.T, m.Acquire)
 			ctx, cancel := context.WithCancelCause(f.Context())
 			gone, last := waitInside(f, ctx, m), waitInside(f, f.Context(), m)
 			cancel(locks.ErrWork)
 			require.NoError(f, lease.Release())
-			got := f.Outcome(gone)
+			got := bubble.Receive(f, gone)
 			var wait *recipes.WaitError
 			require.ErrorAs(f, got.Err, &wait)
 			require.ErrorIs(f, got.Err, locks.ErrWork)
 			require.Positive(f, wait.Position)
-			require.NoError(f, f.Granted(last).Release())
+			require.NoError(f, bubble.Granted(f, last).Release())
 		}
 		require.Empty(f, f.Contenders())
 	})
 }
 
-// Callers that have given up are not counted among those who wait ahead.
+// Callers that gave up are not counted among the waiters ahead.
 func TestCohortForgetsWhoHasLeft(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
 		stays := f.Waiting(f.Context(), m)
 		for range 50 {
 			ctx, cancel := context.WithTimeout(f.Context(), time.Second)
-			got := f.Outcome(locks.Acquiring(ctx, m))
+			got := bubble.Receive(f, bubble.Start(ctx, m.Acquire))
 			cancel()
 			var wait *recipes.WaitError
 			require.ErrorAs(f, got.Err, &wait)
 			require.Equal(f, 3, wait.Position, "behind the holder and one caller")
 		}
 		require.NoError(f, holder.Release())
-		require.NoError(f, f.Granted(stays).Release())
+		require.NoError(f, bubble.Granted(f, stays).Release())
 		require.Empty(f, f.Contenders())
 	})
 }
 
-// While the cohort waits in the queue, its znode stays until the last caller has given up.
+// While the cohort waits in the queue, its znode stays until the last caller gives up.
 func TestCohortCancelInTheQueue(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
 		ctx, cancel := context.WithCancel(f.Context())
 		first := f.Waiting(ctx, m)
@@ -147,10 +147,10 @@ func TestCohortCancelInTheQueue(t *testing.T) {
 		waiter := waitInside(f, second, m)
 		place := f.Contenders()[1]
 		cancel()
-		require.ErrorIs(f, f.Outcome(first).Err, context.Canceled)
+		require.ErrorIs(f, bubble.Receive(f, first).Err, context.Canceled)
 		bubble.Pass(bubble.Moment)
 		require.Equal(f, place, f.Contenders()[1], "another caller waits")
-		got := f.Outcome(waiter)
+		got := bubble.Receive(f, waiter)
 		var wait *recipes.WaitError
 		require.ErrorAs(f, got.Err, &wait)
 		require.Equal(f, 2, wait.Position, "the first has left")
@@ -160,38 +160,38 @@ func TestCohortCancelInTheQueue(t *testing.T) {
 
 		next := f.Waiting(f.Context(), m)
 		require.NoError(f, holder.Release())
-		require.NoError(f, f.Granted(next).Release())
+		require.NoError(f, bubble.Granted(f, next).Release())
 		require.Empty(f, f.Contenders())
 	})
 }
 
-// A cancellation at every moment of an Acquire whose requests take 100 ms each: the others get the lock, and
-// nothing is left.
+// A cancellation at every moment of an Acquire whose requests take 100 ms each. The others get the lock, and no znode
+// is left.
 func TestCohortCancelAtEveryMoment(t *testing.T) {
 	for at := time.Duration(0); at < 2*time.Second; at += 50 * time.Millisecond {
 		locks.Run(t, func(f *locks.Fixture) {
-			holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+			holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 			f.Srv.Delay(zktest.OpAny, 100*time.Millisecond)
 			time.AfterFunc(time.Second, func() { _ = holder.Release() })
 			m := cohortOf(f, f.Troubled(), mutex.Cohort{})
 			ctx, cancel := context.WithTimeout(f.Context(), at)
 			defer cancel()
-			gone := locks.Acquiring(ctx, m)
+			gone := bubble.Start(ctx, m.Acquire)
 			synctest.Wait()
-			stays := locks.Acquiring(f.Context(), m)
-			if got := f.Outcome(gone); got.Err == nil {
+			stays := bubble.Start(f.Context(), m.Acquire)
+			if got := bubble.Receive(f, gone); got.Err == nil {
 				require.NoError(f, got.Lease.Release())
 			} else {
 				require.ErrorIs(f, got.Err, context.DeadlineExceeded)
 			}
-			require.NoError(f, f.Granted(stays).Release())
+			require.NoError(f, bubble.Granted(f, stays).Release())
 			bubble.Pass(time.Second)
 			require.Empty(f, f.Contenders(), "cancelled after %v", at)
 		})
 	}
 }
 
-// A try fails at once while somebody inside holds or waits, without a request.
+// A try fails at once, without a request, while a caller inside holds or waits.
 func TestCohortTry(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
@@ -203,12 +203,12 @@ func TestCohortTry(t *testing.T) {
 		require.Zero(f, log.Count())
 		waiter := waitInside(f, f.Context(), m)
 		require.NoError(f, lease.Release())
-		lease = f.Granted(waiter)
+		lease = bubble.Granted(f, waiter)
 		_, err = m.TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
 		require.NoError(f, lease.Release())
 
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		_, err = m.TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
 		require.Len(f, f.Contenders(), 1)
@@ -218,30 +218,30 @@ func TestCohortTry(t *testing.T) {
 		require.ErrorIs(f, err, recipes.ErrNotAcquired, "a caller inside is ahead")
 		require.Zero(f, log.Count())
 		require.NoError(f, holder.Release())
-		require.NoError(f, f.Granted(waiter).Release())
+		require.NoError(f, bubble.Granted(f, waiter).Release())
 		require.Empty(f, f.Contenders())
 	})
 }
 
-// An Acquire that comes while a try asks the queue waits for it, and then gets the lock.
+// An Acquire during the query of a try waits for that query, and then gets the lock.
 func TestCohortAcquireDuringATry(t *testing.T) {
 	for _, isFree := range []bool{true, false} {
 		locks.Run(t, func(f *locks.Fixture) {
 			client := f.Troubled()
 			m := cohortOf(f, client, mutex.Cohort{})
-			require.NoError(f, locks.Acquire(f.T, m).Release())
+			require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
 			var holder *recipes.Lease
 			if !isFree {
-				holder = locks.Acquire(f.T, f.Mutex(f.Client()))
+				holder = bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 			}
 			f.Srv.Delay(zktest.OpAny, time.Second, client.Conn().SessionID())
-			tried := make(chan locks.Result, 1)
+			tried := make(chan bubble.Outcome[*recipes.Lease], 1)
 			go func() { // ends with the try
 				lease, err := m.TryAcquire(f.Context())
-				tried <- locks.Result{Lease: lease, Err: err, At: time.Now()}
+				tried <- bubble.Outcome[*recipes.Lease]{Lease: lease, Err: err, At: time.Now()}
 			}()
 			synctest.Wait()
-			waiter := locks.Acquiring(f.Context(), m)
+			waiter := bubble.Start(f.Context(), m.Acquire)
 			got := <-tried
 			if isFree {
 				require.NoError(f, got.Err)
@@ -252,7 +252,7 @@ func TestCohortAcquireDuringATry(t *testing.T) {
 				require.ErrorIs(f, got.Err, recipes.ErrNotAcquired)
 				require.NoError(f, holder.Release())
 			}
-			require.NoError(f, f.Granted(waiter).Release())
+			require.NoError(f, bubble.Granted(f, waiter).Release())
 			require.Empty(f, f.Contenders())
 		})
 	}
@@ -265,17 +265,17 @@ func TestCohortRevocation(t *testing.T) {
 		heard := make(chan string, 8)
 		m := f.Mutex(client, mutex.WithCohort(mutex.Cohort{}),
 			mutex.WithRevocationListener(func(lease *recipes.Lease) { heard <- lease.Path() }))
-		before := locks.Acquire(f.T, m)
+		before := bubble.Acquire(f.T, m.Acquire)
 		waiter := waitInside(f, f.Context(), m)
 		require.NoError(f, before.Release())
-		lease := f.Granted(waiter)
+		lease := bubble.Granted(f, waiter)
 		waiter = waitInside(f, f.Context(), m)
 		attemptRevoke(f, lease.Path())
 		<-lease.Revoked()
 		require.Equal(f, lease.Path(), <-heard)
 		f.Stands(lease)
 		require.NoError(f, lease.Release())
-		next := f.Granted(waiter)
+		next := bubble.Granted(f, waiter)
 		require.NotEqual(f, lease.Path(), next.Path())
 		require.Greater(f, next.FencingToken(), lease.FencingToken())
 		select {
@@ -289,20 +289,20 @@ func TestCohortRevocation(t *testing.T) {
 	})
 }
 
-// A revocation that comes while the cohort waits in the queue is told to the first caller.
+// The first caller gets a revocation that arrived while the cohort was in the queue.
 func TestCohortRevocationInTheQueue(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
 		first := f.Waiting(f.Context(), m)
 		second := waitInside(f, f.Context(), m)
 		attemptRevoke(f, f.Contenders()[1])
 		require.NoError(f, holder.Release())
-		lease := f.Granted(first)
+		lease := bubble.Granted(f, first)
 		bubble.Pass(bubble.Moment)
 		<-lease.Revoked()
 		require.NoError(f, lease.Release())
-		next := f.Granted(second)
+		next := bubble.Granted(f, second)
 		require.Greater(f, next.FencingToken(), lease.FencingToken())
 		require.NoError(f, next.Release())
 	})
@@ -323,25 +323,25 @@ func TestCohortParticipants(t *testing.T) {
 			}
 			return ids
 		}
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		require.Equal(f, []string{"web-3"}, ids(m))
-		waiters := []<-chan locks.Result{waitInside(f, f.Context(), m), waitInside(f, f.Context(), m)}
+		waiters := []<-chan bubble.Outcome[*recipes.Lease]{waitInside(f, f.Context(), m), waitInside(f, f.Context(), m)}
 		remote := f.Waiting(f.Context(), other)
 		require.Equal(f, []string{"web-3 (+2 inside)", "web-4"}, ids(m))
 		require.Equal(f, []string{"web-3", "web-4"}, ids(other), "known to the client of the cohort alone")
 		attemptRevoke(f, lease.Path())
 		require.Equal(f, []string{"", "web-4"}, ids(m))
 		require.NoError(f, lease.Release())
-		got := f.Granted(remote)
+		got := bubble.Granted(f, remote)
 		bubble.Pass(bubble.Moment)
 		require.Equal(f, []string{"web-4", "web-3 (+2 inside)"}, ids(m))
 		require.NoError(f, got.Release())
-		require.NoError(f, f.Granted(waiters[0]).Release())
-		require.NoError(f, f.Granted(waiters[1]).Release())
+		require.NoError(f, bubble.Granted(f, waiters[0]).Release())
+		require.NoError(f, bubble.Granted(f, waiters[1]).Release())
 	})
 }
 
-// Whoever waits inside gets the error with which the cohort's contender has failed.
+// Callers inside get the error of the cohort's contender.
 func TestCohortThatMayNotJoin(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		f.Srv.Put("/locks", nil)
@@ -349,9 +349,9 @@ func TestCohortThatMayNotJoin(t *testing.T) {
 		_, err := f.Client().Conn().SetACL(locks.Path, zk.WorldACL(zk.PermRead), -1)
 		require.NoError(f, err)
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
-		waiters := []<-chan locks.Result{locks.Acquiring(f.Context(), m), locks.Acquiring(f.Context(), m)}
+		waiters := []<-chan bubble.Outcome[*recipes.Lease]{bubble.Start(f.Context(), m.Acquire), bubble.Start(f.Context(), m.Acquire)}
 		for _, waiter := range waiters {
-			got := f.Outcome(waiter)
+			got := bubble.Receive(f, waiter)
 			require.ErrorIs(f, got.Err, zk.ErrNoAuth)
 			require.ErrorContains(f, got.Err, locks.Path)
 		}
@@ -364,12 +364,12 @@ func TestCohortClose(t *testing.T) {
 		locks.Run(t, func(f *locks.Fixture) {
 			client := f.Client()
 			m := cohortOf(f, client, mutex.Cohort{Linger: linger})
-			lease := locks.Acquire(f.T, m)
-			waiters := []<-chan locks.Result{waitInside(f, f.Context(), m), waitInside(f, f.Context(), m)}
+			lease := bubble.Acquire(f.T, m.Acquire)
+			waiters := []<-chan bubble.Outcome[*recipes.Lease]{waitInside(f, f.Context(), m), waitInside(f, f.Context(), m)}
 			require.NoError(f, client.Close())
 			require.ErrorIs(f, context.Cause(lease.Context()), recipes.ErrClosed)
 			for _, waiter := range waiters {
-				require.ErrorIs(f, f.Outcome(waiter).Err, recipes.ErrClosed)
+				require.ErrorIs(f, bubble.Receive(f, waiter).Err, recipes.ErrClosed)
 			}
 			require.ErrorIs(f, lease.Release(), recipes.ErrClosed)
 			for _, attempt := range []locks.Attempt{m.Acquire, m.TryAcquire} {
@@ -381,38 +381,38 @@ func TestCohortClose(t *testing.T) {
 	}
 }
 
-// Without a connection nobody knows who waits elsewhere: the bounds count. Then the next caller waits until that
-// is known.
+// Without a connection, waiters in other clients are unknown, so the bounds apply. After that, the next caller waits
+// until they are known.
 func TestCohortWithoutAConnection(t *testing.T) {
 	for _, hasOneCome := range []bool{false, true} {
 		locks.Run(t, func(f *locks.Fixture) {
 			m := cohortOf(f, f.Troubled(recipes.WithSessionTimeout(time.Minute)), mutex.Cohort{MaxPasses: 2, MaxTenure: time.Hour})
-			lease := locks.Acquire(f.T, m)
-			var waiters []<-chan locks.Result
+			lease := bubble.Acquire(f.T, m.Acquire)
+			var waiters []<-chan bubble.Outcome[*recipes.Lease]
 			for range 5 {
 				waiters = append(waiters, waitInside(f, f.Context(), m))
 			}
 			over := f.Outage()
-			var remote <-chan locks.Result
+			var remote <-chan bubble.Outcome[*recipes.Lease]
 			if hasOneCome {
 				remote = f.Waiting(f.Context(), f.Mutex(f.Client()))
 			}
 			for _, waiter := range waiters[:2] {
 				go func(lease *recipes.Lease) { _ = lease.Release() }(lease) // a pass: returns at once
-				lease = f.Granted(waiter)
+				lease = bubble.Granted(f, waiter)
 			}
 			require.NoError(f, lease.Release())
 			bubble.Pass(time.Second)
 			require.Empty(f, waiters[2])
 			over()
 			if hasOneCome {
-				require.NoError(f, f.Granted(remote).Release())
+				require.NoError(f, bubble.Granted(f, remote).Release())
 			}
-			next := f.Granted(waiters[2])
+			next := bubble.Granted(f, waiters[2])
 			require.Equal(f, hasOneCome, next.Path() != lease.Path())
 			require.NoError(f, next.Release())
-			require.NoError(f, f.Granted(waiters[3]).Release())
-			require.NoError(f, f.Granted(waiters[4]).Release())
+			require.NoError(f, bubble.Granted(f, waiters[3]).Release())
+			require.NoError(f, bubble.Granted(f, waiters[4]).Release())
 			bubble.Pass(bubble.Moment)
 			require.Empty(f, f.Contenders())
 		})
@@ -455,35 +455,5 @@ func TestCohortInDoAndMultilock(t *testing.T) {
 		bubble.Pass(bubble.Moment)
 		require.Empty(f, f.Srv.Children("/locks/a"))
 		require.Empty(f, f.Srv.Children("/locks/b"))
-	})
-}
-
-// On an adopted connection a cohort works as on an own one.
-func TestCohortOnAnAdoptedConnection(t *testing.T) {
-	locks.Run(t, func(f *locks.Fixture) {
-		f.Srv.Delay(zktest.OpAny, time.Millisecond)
-		m := cohortOf(f, locks.Adopt(f.T, f.Srv, f.Srv.Addr(), time.Minute), mutex.Cohort{MaxPasses: 2, MaxTenure: time.Hour, Linger: time.Second})
-		lease := locks.Acquire(f.T, m)
-		var waiters []<-chan locks.Result
-		for range 6 {
-			waiters = append(waiters, waitInside(f, f.Context(), m))
-		}
-		for range 2 {
-			require.NoError(f, lease.Release())
-			lease, waiters = f.Granted(waiters[0]), waiters[1:]
-		}
-		remote := f.Waiting(f.Context(), f.Mutex(f.Client()))
-		for range 2 {
-			require.NoError(f, lease.Release())
-			lease, waiters = f.Granted(waiters[0]), waiters[1:]
-		}
-		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(remote).Release())
-		require.NoError(f, f.Granted(waiters[0]).Release())
-		require.NoError(f, f.Granted(waiters[1]).Release())
-		bubble.Pass(bubble.Moment)
-		require.Len(f, f.Contenders(), 1)
-		bubble.Pass(time.Second)
-		require.Empty(f, f.Contenders())
 	})
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/testclient"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // cohortOf returns a mutex of the client's cohort.
@@ -19,11 +21,11 @@ func cohortOf(f *locks.Fixture, client *recipes.Client, bounds mutex.Cohort) *mu
 	return f.Mutex(client, mutex.WithCohort(bounds))
 }
 
-// waitInside starts an Acquire that waits without a znode of its own.
-func waitInside(f *locks.Fixture, ctx context.Context, m *mutex.InterProcessMutex) <-chan locks.Result { //nolint:revive // as testing.TB goes first
+// waitInside starts an Acquire that waits without its own znode.
+func waitInside(f *locks.Fixture, ctx context.Context, m *mutex.InterProcessMutex) <-chan bubble.Outcome[*recipes.Lease] { //nolint:revive // as testing.TB is the first parameter
 	f.Helper()
 	before := f.Contenders()
-	done := locks.Acquiring(ctx, m)
+	done := bubble.Start(ctx, m.Acquire)
 	bubble.Pass(bubble.Moment)
 	require.Equal(f, before, f.Contenders(), "no znode of its own")
 	require.Empty(f, done)
@@ -35,9 +37,9 @@ func waitInside(f *locks.Fixture, ctx context.Context, m *mutex.InterProcessMute
 func TestCohortPassesInOrderWithoutARequest(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
-		bounds := mutex.Cohort{MaxPasses: 3, MaxTenure: bubble.Moment} // nobody from elsewhere waits: no bounds
-		first := locks.Acquire(f.T, cohortOf(f, client, bounds))
-		var waiters []<-chan locks.Result
+		bounds := mutex.Cohort{MaxPasses: 3, MaxTenure: bubble.Moment} // no waiter in another client, so no bounds
+		first := bubble.Acquire(f.T, cohortOf(f, client, bounds).Acquire)
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
 		for range 20 {
 			waiters = append(waiters, waitInside(f, f.Context(), cohortOf(f, client, bounds)))
 		}
@@ -46,7 +48,7 @@ func TestCohortPassesInOrderWithoutARequest(t *testing.T) {
 		for i, waiter := range waiters {
 			require.NoError(f, lease.Release())
 			require.ErrorIs(f, context.Cause(lease.Context()), recipes.ErrReleased)
-			lease = f.Granted(waiter)
+			lease = bubble.Granted(f, waiter)
 			require.Equal(f, first.FencingToken(), lease.FencingToken())
 			require.Equal(f, first.Path(), lease.Path())
 			for _, later := range waiters[i+1:] {
@@ -63,43 +65,47 @@ func TestCohortPassesInOrderWithoutARequest(t *testing.T) {
 
 // A contender from elsewhere waits for MaxPasses passes at most. Then the cohort queues behind it.
 func TestCohortYieldsAfterMaxPasses(t *testing.T) {
-	for _, at := range []int{0, 1, 7} { // passes before the contender comes
+	for _, at := range []int{0, 1, 7} { // passes before the contender arrives
 		locks.Run(t, func(f *locks.Fixture) {
 			m := cohortOf(f, f.Troubled(), mutex.Cohort{MaxPasses: 5, MaxTenure: time.Hour})
-			lease := locks.Acquire(f.T, m)
-			var waiters []<-chan locks.Result
+			lease := bubble.Acquire(f.T, m.Acquire)
+			var waiters []<-chan bubble.Outcome[*recipes.Lease]
 			for range 30 {
 				waiters = append(waiters, waitInside(f, f.Context(), m))
 			}
 			for range at {
 				require.NoError(f, lease.Release())
-				lease, waiters = f.Granted(waiters[0]), waiters[1:]
+				lease, waiters = bubble.Granted(f, waiters[0]), waiters[1:]
 			}
 			remote := f.Waiting(f.Context(), f.Mutex(f.Client()))
 			for range 5 {
 				require.NoError(f, lease.Release())
-				lease, waiters = f.Granted(waiters[0]), waiters[1:]
+				lease, waiters = bubble.Granted(f, waiters[0]), waiters[1:]
 				bubble.Pass(bubble.Moment)
 				require.Empty(f, remote)
 			}
 			require.NoError(f, lease.Release())
-			other := f.Granted(remote)
+			other := bubble.Granted(f, remote)
 			bubble.Pass(bubble.Moment)
 			require.Empty(f, waiters[0])
 			require.Len(f, f.Contenders(), 2, "the cohort waits as one")
 			require.Equal(f, other.Path(), f.Contenders()[0])
 			require.Greater(f, other.FencingToken(), lease.FencingToken())
 			require.NoError(f, other.Release())
-			next := f.Granted(waiters[0])
+			next := bubble.Granted(f, waiters[0])
 			require.Greater(f, next.FencingToken(), other.FencingToken())
-			for _, waiter := range waiters[1:] { // the contender has gone: no bounds
+			for _, waiter := range waiters[1:] { // the contender left, so no bounds
 				require.NoError(f, next.Release())
 				token := next.FencingToken()
-				next = f.Granted(waiter)
+				next = bubble.Granted(f, waiter)
 				require.Equal(f, token, next.FencingToken())
 			}
 			require.NoError(f, next.Release())
 			require.Empty(f, f.Contenders())
+			bubble.Pass(time.Minute)
+			log := f.Srv.Observe()
+			bubble.Pass(time.Hour)
+			require.LessOrEqual(f, log.Count(zktest.OpPing), 2*int(time.Hour/(testclient.SessionTimeout/6)), "the sessions are not in use")
 		})
 	}
 }
@@ -108,8 +114,8 @@ func TestCohortYieldsAfterMaxPasses(t *testing.T) {
 func TestCohortDefaults(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := cohortOf(f, f.Troubled(), mutex.Cohort{})
-		lease := locks.Acquire(f.T, m)
-		var waiters []<-chan locks.Result
+		lease := bubble.Acquire(f.T, m.Acquire)
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
 		for range 110 {
 			waiters = append(waiters, waitInside(f, f.Context(), m))
 		}
@@ -120,21 +126,21 @@ func TestCohortDefaults(t *testing.T) {
 			if bubble.Pass(0); len(remote) > 0 {
 				break
 			}
-			lease = f.Granted(waiters[passes])
+			lease = bubble.Granted(f, waiters[passes])
 		}
 		require.Equal(f, 100, passes)
-		require.NoError(f, f.Granted(remote).Release())
+		require.NoError(f, bubble.Granted(f, remote).Release())
 
-		lease = f.Granted(waiters[100])
+		lease = bubble.Granted(f, waiters[100])
 		bubble.Pass(bubble.Moment)
 		remote = f.Waiting(f.Context(), f.Mutex(f.Client())) // takes a moment
 		bubble.Pass(90*time.Millisecond - 1)
 		require.NoError(f, lease.Release())
-		lease = f.Granted(waiters[101])
+		lease = bubble.Granted(f, waiters[101])
 		bubble.Pass(1)
 		require.Empty(f, remote)
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(remote).Release(), "after 100 ms")
+		require.NoError(f, bubble.Granted(f, remote).Release(), "after 100 ms")
 	})
 }
 
@@ -143,34 +149,34 @@ func TestCohortYieldsAfterMaxTenure(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		const tenure = time.Minute
 		m := cohortOf(f, f.Troubled(), mutex.Cohort{MaxPasses: 1000, MaxTenure: tenure})
-		lease := locks.Acquire(f.T, m)
-		var waiters []<-chan locks.Result
+		lease := bubble.Acquire(f.T, m.Acquire)
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
 		for range 30 {
 			waiters = append(waiters, waitInside(f, f.Context(), m))
 		}
-		bubble.Pass(3 * tenure) // does not count: nobody from elsewhere waits
+		bubble.Pass(3 * tenure) // does not count without a waiter in another client
 		require.NoError(f, lease.Release())
-		lease, waiters = f.Granted(waiters[0]), waiters[1:]
+		lease, waiters = bubble.Granted(f, waiters[0]), waiters[1:]
 		remote := f.Waiting(f.Context(), f.Mutex(f.Client()))
 		bubble.Pass(tenure - 2*bubble.Moment)
 		require.NoError(f, lease.Release())
-		lease, waiters = f.Granted(waiters[0]), waiters[1:]
+		lease, waiters = bubble.Granted(f, waiters[0]), waiters[1:]
 		bubble.Pass(bubble.Moment)
 		f.Stands(lease)
 		require.Empty(f, remote)
 		require.NoError(f, lease.Release())
-		other := f.Granted(remote)
+		other := bubble.Granted(f, remote)
 		require.NoError(f, other.Release())
-		require.Greater(f, f.Granted(waiters[0]).FencingToken(), other.FencingToken())
+		require.Greater(f, bubble.Granted(f, waiters[0]).FencingToken(), other.FencingToken())
 	})
 }
 
-// One that has arrived before the cohort got the lock is not overlooked.
-func TestCohortKnowsWhoCameBefore(t *testing.T) {
+// A contender that arrived before the cohort got the lock is noticed.
+func TestCohortNoticesEarlierContenders(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		m := cohortOf(f, f.Troubled(), mutex.Cohort{MaxPasses: 2, MaxTenure: time.Hour})
-		waiters := []<-chan locks.Result{f.Waiting(f.Context(), m)}
+		waiters := []<-chan bubble.Outcome[*recipes.Lease]{f.Waiting(f.Context(), m)}
 		for range 3 {
 			waiters = append(waiters, waitInside(f, f.Context(), m))
 		}
@@ -178,10 +184,10 @@ func TestCohortKnowsWhoCameBefore(t *testing.T) {
 		bubble.Pass(time.Hour)
 		require.NoError(f, holder.Release())
 		for _, waiter := range waiters[:3] {
-			require.NoError(f, f.Granted(waiter).Release())
+			require.NoError(f, bubble.Granted(f, waiter).Release())
 		}
-		require.NoError(f, f.Granted(remote).Release())
-		require.NoError(f, f.Granted(waiters[3]).Release())
+		require.NoError(f, bubble.Granted(f, remote).Release())
+		require.NoError(f, bubble.Granted(f, waiters[3]).Release())
 	})
 }
 
@@ -203,10 +209,10 @@ func TestCohortBounds(t *testing.T) {
 			_, err = mutex.New(client, locks.Path+"b"+different.MaxTenure.String()+different.Linger.String(), mutex.WithCohort(different))
 			require.NoError(f, err, "another path")
 		}
-		lease := locks.Acquire(f.T, zero)
+		lease := bubble.Acquire(f.T, zero.Acquire)
 		waiter := waitInside(f, f.Context(), same)
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(waiter).Release())
+		require.NoError(f, bubble.Granted(f, waiter).Release())
 	})
 }
 
@@ -216,8 +222,8 @@ func TestCohortBesideAPlainMutexOfTheClient(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
 		m, plain := cohortOf(f, client, mutex.Cohort{MaxPasses: 1, MaxTenure: time.Hour}), f.Mutex(client)
-		lease := locks.Acquire(f.T, m)
-		var waiters []<-chan locks.Result
+		lease := bubble.Acquire(f.T, m.Acquire)
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
 		for range 3 {
 			waiters = append(waiters, waitInside(f, f.Context(), m))
 		}
@@ -230,8 +236,8 @@ func TestCohortBesideAPlainMutexOfTheClient(t *testing.T) {
 		require.Empty(f, waiters[0], "the inner lease stands")
 		f.Stands(inner)
 		require.NoError(f, inner.Release())
-		require.NoError(f, f.Granted(waiters[0]).Release())
-		outer := f.Granted(remote)
+		require.NoError(f, bubble.Granted(f, waiters[0]).Release())
+		outer := bubble.Granted(f, remote)
 		inner, err = m.TryAcquire(outer.Context())
 		require.NoError(f, err)
 		require.Equal(f, outer.Path(), inner.Path())
@@ -239,20 +245,20 @@ func TestCohortBesideAPlainMutexOfTheClient(t *testing.T) {
 		bubble.Pass(bubble.Moment)
 		require.Empty(f, waiters[1])
 		require.NoError(f, inner.Release())
-		require.NoError(f, f.Granted(waiters[1]).Release())
-		require.NoError(f, f.Granted(waiters[2]).Release())
+		require.NoError(f, bubble.Granted(f, waiters[1]).Release())
+		require.NoError(f, bubble.Granted(f, waiters[2]).Release())
 		require.Empty(f, f.Contenders())
 	})
 }
 
-// A context carries one lease, not the znode: after its release it does not enter the lease of the next caller.
+// A context carries one lease, not the znode. After its release it does not enter the next caller's lease.
 func TestCohortContextOfALeaseThatWasPassedOn(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := cohortOf(f, f.Client(), mutex.Cohort{})
-		first := locks.Acquire(f.T, m)
+		first := bubble.Acquire(f.T, m.Acquire)
 		waiter := waitInside(f, f.Context(), m)
 		require.NoError(f, first.Release())
-		second := f.Granted(waiter)
+		second := bubble.Granted(f, waiter)
 		for _, ctx := range []context.Context{first.Context(), context.WithoutCancel(first.Context())} {
 			_, err := m.Acquire(ctx)
 			require.ErrorIs(f, err, recipes.ErrReleased)

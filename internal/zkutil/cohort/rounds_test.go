@@ -69,7 +69,7 @@ func TestCohortRounds(t *testing.T) {
 		}
 		most, last := int64(0), int64(0)
 		for range rounds {
-			// Between two milliseconds, so that no pass comes at the same instant.
+			// Between two milliseconds, so that no pass falls on the same instant.
 			bubble.Pause(time.Duration(random.IntN(20))*time.Millisecond + time.Millisecond/2)
 			before := passes.count.Load()
 			lease, err := remote.Acquire(f.Context())

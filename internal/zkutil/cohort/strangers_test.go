@@ -36,7 +36,7 @@ type strangers struct {
 	holder  atomic.Pointer[recipes.Lease]
 	grants  atomic.Int64
 
-	granted, ended atomic.Int64 // as the hooks tell
+	granted, ended atomic.Int64 // reported by the hooks
 }
 
 func (s *strangers) intN(n int) int {
@@ -56,7 +56,7 @@ func (s *strangers) trace() *recipes.Trace {
 	}
 }
 
-// inside is what a holder does. Whoever held before has released, or has lost its lease.
+// inside is the work of a holder. The previous holder released or lost its lease.
 func (s *strangers) inside(lease *recipes.Lease) {
 	if before := s.holder.Swap(lease); before != nil && before.Context().Err() == nil && lease.Context().Err() == nil {
 		s.Errorf("two hold: %s %d and %s %d", before.Path(), before.FencingToken(), lease.Path(), lease.FencingToken())
@@ -138,8 +138,8 @@ func (s *strangers) work(client, n int) {
 	}
 }
 
-// trouble cuts a client's connection, or its server off, for so long that the session may end. A session is never ended while its
-// client can't know that: then two could hold for a moment.
+// trouble cuts a client's connection, or its server off, for so long that the session may end. A session is never ended without
+// its client's knowledge, because two clients could hold for a moment.
 func (s *strangers) trouble() {
 	i := s.intN(2)
 	if s.intN(3) > 0 {
@@ -151,7 +151,7 @@ func (s *strangers) trouble() {
 	require.NoError(s, s.Srv.Restart(s.Srv.Addrs()[i]))
 }
 
-// TestCohortAmongStrangers requires that nobody holds beside another, that each grant has one end, and that nothing is left.
+// TestCohortAmongStrangers requires that no two holders overlap, that each grant has one end, and that nothing is left.
 func TestCohortAmongStrangers(t *testing.T) {
 	for seed := range uint64(testkit.Shorter(30, 5)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -1,22 +1,47 @@
 package cohort
 
 import (
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
-	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
+
+// holdOn returns a hold of a new session. The fixtures import this package, and can't be imported here.
+func holdOn(t *testing.T, srv *zktest.Server) *session.Entry {
+	t.Helper()
+	s, err := session.Connect(t.Context(), session.Config{
+		Servers: srv.Addrs(), Dialer: srv.Dialer(), SessionTimeout: time.Minute, OperationTimeout: 10 * time.Second,
+		ACL: zk.WorldACL(zk.PermAll), Retry: zkutil.Retry{}.WithDefaults(), Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	q := queue.Queue{Session: s, Recipe: "mutex", Dir: "/m", Prefix: "lock-", Markers: queue.Markers, Rule: queue.Exclusive}
+	entry, err := q.Acquire(t.Context(), true, nil)
+	require.NoError(t, err)
+	return entry
+}
+
+func settle() {
+	time.Sleep(4 * time.Second) //nolint:forbidigo // virtual time
+	synctest.Wait()
+}
 
 func TestNextMoveOfATenure(t *testing.T) {
 	const awaited, alone = true, false
 	for name, test := range map[string]struct {
 		tenure    tenure
-		since     time.Duration // for how long a contender from elsewhere has waited; 0: none waits
-		free      time.Duration // for how long nobody inside has held the lock
+		since     time.Duration // how long a contender of another client waits; 0: none
+		free      time.Duration // how long no caller inside holds the lock
 		isAwaited bool
 		want      move
 	}{
@@ -35,9 +60,9 @@ func TestNextMoveOfATenure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				srv := fixture.NewEnsemble(t)
+				srv := zktest.NewServer(t)
 				tenure := test.tenure
-				tenure.base = fixture.Acquire(t, fixture.MutexOn(fixture.Connect(t, srv.Config(time.Minute)), "/m"))
+				tenure.base = holdOn(t, srv)
 				tenure.c = &cohort{bounds: Bounds{MaxPasses: 3, MaxTenure: time.Second, Linger: 10 * time.Millisecond}}
 				now := time.Now()
 				tenure.freeAt = now.Add(-test.free)
@@ -45,9 +70,9 @@ func TestNextMoveOfATenure(t *testing.T) {
 					tenure.othersSince = now.Add(-test.since)
 				}
 				require.Equal(t, test.want, tenure.next(now, test.isAwaited))
-				fixture.Settle() // the holder watches its znode
+				settle() // the holder watches its znode
 				srv.Put(tenure.base.Path(), []byte(session.Revocation))
-				fixture.Settle()
+				settle()
 				want := yield
 				if test.isAwaited && !test.tenure.hasServed {
 					want = passOn // the first caller learns of the revocation

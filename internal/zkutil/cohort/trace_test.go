@@ -22,22 +22,22 @@ func TestCohortTraces(t *testing.T) {
 			AcquireEnd: func(_ context.Context, end recipes.AcquireEnd) { acquired <- end },
 			LeaseEnd:   func(_ context.Context, end recipes.LeaseEnd) { ended <- end },
 		}))
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		m := cohortOf(f, client, mutex.Cohort{})
-		waiters := []<-chan locks.Result{f.Waiting(f.Context(), m), waitInside(f, f.Context(), m)}
+		waiters := []<-chan bubble.Outcome[*recipes.Lease]{f.Waiting(f.Context(), m), waitInside(f, f.Context(), m)}
 		require.NoError(f, holder.Release())
-		lease := f.Granted(waiters[0])
+		lease := bubble.Granted(f, waiters[0])
 		waiters = append(waiters, waitInside(f, f.Context(), m))
 		_, err := m.TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
 		token := lease.FencingToken()
 		require.NoError(f, lease.Release())
-		second := f.Granted(waiters[1])
+		second := bubble.Granted(f, waiters[1])
 		bubble.Pass(bubble.Moment)
 		f.Srv.Delete(second.Path())
 		require.ErrorIs(f, f.Cause(second), recipes.ErrNodeDeleted)
-		third := f.Granted(waiters[2])
-		bubble.Pass(bubble.Moment) // a loss is told in the background
+		third := bubble.Granted(f, waiters[2])
+		bubble.Pass(bubble.Moment) // a loss is traced in the background
 		require.NoError(f, third.Release())
 
 		first, tried, next, last := <-acquired, <-acquired, <-acquired, <-acquired
@@ -75,15 +75,15 @@ func TestCohortPassesOnBeforeLeaseEnd(t *testing.T) {
 			hookDone <- err
 		}}))
 		m = cohortOf(f, client, mutex.Cohort{})
-		first := locks.Acquire(f.T, m)
+		first := bubble.Acquire(f.T, m.Acquire)
 		inside := waitInside(f, f.Context(), m)
 		began := time.Now()
 		released := make(chan error, 1)
 		go func() { released <- first.Release() }() // joined below
-		second := f.Granted(inside)
+		second := bubble.Granted(f, inside)
 		elsewhere := f.Waiting(f.Context(), f.Mutex(f.Client()))
 		require.NoError(f, second.Release())
-		require.NoError(f, f.Granted(elsewhere).Release())
+		require.NoError(f, bubble.Granted(f, elsewhere).Release())
 		require.Less(f, time.Since(began), time.Second)
 		require.NoError(f, <-hookDone)
 		require.NoError(f, <-released)

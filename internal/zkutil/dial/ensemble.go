@@ -21,14 +21,15 @@ type Members struct {
 
 var errNotConfig = errors.New("not the configuration of an ensemble")
 
-// ParseMembers reads the configuration that servers keep in /zookeeper/config: a line for each server, and the version in hex.
+// ParseMembers reads the configuration in the znode /zookeeper/config, which has a line for each server, and the version in
+// hex.
 //
 //	server.1=zk1:2888:3888:participant;zk1:2181;zk1:2281
 //
 // Behind the first semicolon is the address for clients, behind the second the one for clients with TLS; isSecure selects. Both may be
-// missing, as for a server whose client port is in a line of its own of zoo.cfg (QuorumServer.toString). A server that takes
-// clients on all its addresses is reached by the name at the beginning. Names stay names: an address may change.
-// The ports of the quorum are for no client.
+// missing, as for a server whose client port is in a line of its own of zoo.cfg (QuorumServer.toString). A server that takes clients
+// on all its addresses is reached by the name at the beginning. Names stay names, because an address may change. The ports of the
+// quorum are for no client.
 func ParseMembers(config []byte, isSecure bool) (m Members, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(config))
 	for lines.Scan() {
@@ -111,11 +112,18 @@ func quorumHost(text string) (string, error) {
 	return host, nil
 }
 
-// Follow makes the members of the ensemble the servers to try. A server that was configured, and is not known to have left, is the last
-// resort while no member can be reached, because the members may have addresses that lead nowhere from here.
+// maxServers bounds the servers that suggestions add to.
+const maxServers = 64
+
+// Follow makes the members of the ensemble the servers to try. A server given to the user's Connect that is not known to have
+// left stays a server to try, because the members' addresses may be unreachable from here, or match no certificate or
+// principal. Unless it is a member, it is a last resort for hosts.takeUntried.
 func (d *Dialer) Follow(members []string) { d.hosts.names.follow(members) }
 
-// ReachMember reports whether a member takes connections now, after ReachMember has opened one and closed it.
+// Suggest adds servers to those to try, up to maxServers, and reports whether any is new. No server leaves by a suggestion.
+func (d *Dialer) Suggest(servers []string) (isNew bool) { return d.hosts.names.suggest(servers) }
+
+// ReachMember opens and closes a connection, and reports whether a member accepts connections now.
 func (d *Dialer) ReachMember() bool {
 	all, _ := d.hosts.names.hosts()
 	for _, member := range all {
@@ -136,37 +144,55 @@ func (a *Attempt) HasLeft() bool { return a.dialer.hosts.names.hasLeft(a.to) }
 // follow is Follow.
 func (n *names) follow(members []string) {
 	n.mu.Lock()
-	if n.configured == nil {
-		n.configured = n.servers
-	}
-	known := map[string]*name{}
-	for _, s := range slices.Concat(n.left, n.configured, n.servers) {
-		known[s.name.text] = s.name
-	}
-	var next []server
-	for _, text := range members {
-		if host, port, err := net.SplitHostPort(text); err == nil {
-			next = append(next, server{text: text, port: port, name: n.nameOf(known, host)})
-		}
-	}
+	next := n.serversLocked(members)
 	n.noteLeftLocked(next)
-	for _, s := range n.configured {
-		if !matchesAny(next, s) && !matchesAny(n.left, s) {
-			s.isLastResort = true
-			next = append(next, s)
+	var given []server // first, because the first of two names with the same address stands for both
+	for _, s := range n.given {
+		if s.isLastResort = !n.matchesAny(next, s); !s.isLastResort || !n.matchesAny(n.left, s) {
+			given = append(given, s)
 		}
 	}
-	n.servers = next
+	n.servers = slices.Concat(given, slices.DeleteFunc(next, func(s server) bool { return hasText(given, s) }))
 	n.changes.AnnounceLocked()
 	n.mu.Unlock()
 	n.begin()
 }
 
-// noteLeftLocked notes which members have left, and which are back.
+// suggest is Suggest.
+func (n *names) suggest(servers []string) (isNew bool) {
+	n.mu.Lock()
+	for _, s := range n.serversLocked(servers) {
+		n.left = slices.DeleteFunc(n.left, func(left server) bool { return left.text == s.text })
+		if s.isSuggested = true; !hasText(n.servers, s) && len(n.servers) < maxServers {
+			n.servers, isNew = append(n.servers, s), true
+		}
+	}
+	n.changes.AnnounceLocked()
+	n.mu.Unlock()
+	n.begin()
+	return isNew
+}
+
+// serversLocked returns the servers with some texts.
+func (n *names) serversLocked(texts []string) (servers []server) {
+	known := map[string]*name{}
+	for _, s := range slices.Concat(n.left, n.given, n.servers) {
+		known[s.name.text] = s.name
+	}
+	for _, text := range texts {
+		if host, port, err := net.SplitHostPort(text); err == nil {
+			servers = append(servers, server{text: text, port: port, name: n.nameOf(known, host), isAdded: true})
+		}
+	}
+	return servers
+}
+
+// noteLeftLocked records which members left, and which are back.
 func (n *names) noteLeftLocked(members []server) {
 	var left []server
 	for _, s := range slices.Concat(n.left, n.servers) {
-		if n.isFollowing && !s.isLastResort && !matchesAny(members, s) && !matchesAny(left, s) {
+		isMember := n.isFollowing && !s.isLastResort && !s.isSuggested
+		if isMember && !n.matchesAny(members, s) && !n.matchesAny(left, s) {
 			left = append(left, s)
 		}
 	}
@@ -183,7 +209,7 @@ func (n *names) hasLeft(h host) bool {
 				return true
 			}
 			for _, address := range s.name.addresses {
-				if net.JoinHostPort(address, s.port) == h.address {
+				if !n.isByName && net.JoinHostPort(address, s.port) == h.address {
 					return true
 				}
 			}
@@ -199,20 +225,18 @@ func (n *names) hasLeft(h host) bool {
 	return isOf(n.left) && !isOf(members)
 }
 
-// matchesAny reports whether a server is one of servers: by its name and port, or by an address.
-func matchesAny(servers []server, s server) bool {
-	for _, other := range servers {
-		if other.text == s.text {
-			return true
-		}
-		if other.port != s.port {
-			continue
-		}
-		for _, address := range s.name.addresses {
-			if slices.Contains(other.name.addresses, address) {
-				return true
-			}
-		}
+func hasText(servers []server, s server) bool {
+	return slices.ContainsFunc(servers, func(other server) bool { return other.text == s.text })
+}
+
+// matchesAny reports whether a server is one of servers: by its name and port, or by an address. An address does not identify a server where
+// certificates or logins go by name.
+func (n *names) matchesAny(servers []server, s server) bool {
+	if n.isByName {
+		return hasText(servers, s)
 	}
-	return false
+	return slices.ContainsFunc(servers, func(other server) bool {
+		return other.text == s.text || other.port == s.port &&
+			slices.ContainsFunc(s.name.addresses, func(address string) bool { return slices.Contains(other.name.addresses, address) })
+	})
 }

@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 func newHosts(t *testing.T, servers ...string) *hosts {
 	t.Helper()
 	h := &hosts{
-		ctx: t.Context(), initCtx: t.Context(), patience: func() time.Duration { return time.Second },
+		ctx: t.Context(), patience: func() time.Duration { return time.Second },
 		names: &names{ctx: t.Context(), isVerbatim: true},
 	}
 	require.NoError(t, h.Init(servers))
@@ -33,7 +32,7 @@ func TestHostsTakeTurns(t *testing.T) {
 	}
 }
 
-// The server that has just failed is not tried next.
+// The server that just failed is not tried next.
 func TestHostsNeverRepeatAServerAtOnce(t *testing.T) {
 	h := newHosts(t, "a:1", "b:1")
 	last := ""
@@ -85,6 +84,8 @@ func TestHostsPassOnWhatNeedsNoLookup(t *testing.T) {
 	require.Equal(t, "zk.example:2281", server)
 	require.Equal(t, host{server: server, address: server}, h.find(server))
 	require.Equal(t, "zk.example", h.find(server).name())
+	other := "zk.elsewhere:2281"
+	require.Equal(t, host{server: other, address: other}, h.find(other), "a dial without Next")
 
 	literal := newHosts(t, "127.0.0.1:2181", "[::1]:2181", "[fe80::1%eth0]:2181")
 	literal.names.isVerbatim = false
@@ -95,37 +96,48 @@ func TestHostsPassOnWhatNeedsNoLookup(t *testing.T) {
 	}
 }
 
-// pauselessHosts is a user's host provider that never asks for a pause.
-type pauselessHosts struct{ next, connected int }
-
-func (*pauselessHosts) Init(servers []string) error {
-	if len(servers) != 2 {
-		return errors.New("two, please")
+// Connections that end right after the handshake are replaced more and more rarely, at most within the patience with a server, and more
+// often while the session is in use. One that lasts ends the series, and so does the first of a series not wait.
+func TestHostsPauseWhileConnectionsEndAtOnce(t *testing.T) {
+	for _, isInUse := range []bool{false, true} {
+		testkit.Bubble(t, func(t *testing.T) {
+			const patience = 4 * time.Second
+			h := newHosts(t, "a:1", "b:1")
+			h.patience, h.isInUse = func() time.Duration { return patience }, func() bool { return isInUse }
+			limit := map[bool]time.Duration{false: patience, true: patience / HurryDivisor}[isInUse]
+			connect := func(lives time.Duration) (pause time.Duration) {
+				beganAt := time.Now()
+				h.Next()
+				pause = time.Since(beganAt)
+				h.Connected()
+				pass(lives)
+				return pause
+			}
+			for range 3 {
+				connect(time.Minute)
+				want := shortestFlapping
+				for n := range 40 {
+					pause := connect(time.Duration(n) * time.Millisecond)
+					if n < 2 { // the connection before lasted, or was the first to end at once
+						require.Zero(t, pause)
+						continue
+					}
+					require.LessOrEqual(t, pause, want)
+					require.GreaterOrEqual(t, pause, want/2)
+					want = min(2*want, limit)
+				}
+				require.Equal(t, want, limit)
+			}
+			connect(time.Minute)
+			for range 10 {
+				require.Zero(t, connect(0), "after a connection that lasted, or served a write")
+				h.noteCommit()
+			}
+			h.noteAnswer()
+			h.Next()
+			beganAt := time.Now()
+			h.Next()
+			require.Zero(t, time.Since(beganAt), "after a failed attempt the rounds have their own pause")
+		})
 	}
-	return nil
-}
-func (*pauselessHosts) Len() int { return 2 }
-func (r *pauselessHosts) Next() (string, bool) {
-	r.next++
-	return []string{"a:1", "b:1"}[r.next%2], false
-}
-func (r *pauselessHosts) Connected() { r.connected++ }
-
-// Without pauses zk.Conn would spin.
-func TestHostsPauseForAProviderThatDoesNot(t *testing.T) {
-	inner := &pauselessHosts{}
-	h := &hosts{initCtx: t.Context(), inner: (&userCode{ctx: t.Context(), running: map[string]int{}}).wrapHosts(inner)}
-	require.Error(t, h.Init([]string{"a:1"}))
-	require.NoError(t, h.Init([]string{"a:1", "b:1"}))
-	require.Equal(t, 2, h.Len())
-	pauses := 0
-	for range 100 {
-		if _, pause := h.Next(); pause {
-			pauses++
-		}
-	}
-	require.InDelta(t, 50, pauses, 1)
-	require.Equal(t, 100, inner.next)
-	h.Connected()
-	require.Equal(t, 1, inner.connected)
 }

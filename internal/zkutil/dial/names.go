@@ -13,15 +13,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// host is a server to try: an address, and the name of that address. Both stay together from the choice of the server to TLS,
-// refusals and patience. A name may have several addresses, and servers may share an address behind a proxy that goes by the
-// name in TLS.
+// host is a server to try, with an address and the name of that address. Both stay together from the choice of the server to
+// TLS, refusals and patience. A name may have several addresses, and servers may share an address behind a proxy that routes
+// by the name in TLS, or use the name for a login.
 type host struct {
 	server  string // as configured, host:port
 	address string // to dial; empty if err is not nil
 	err     error  // why the server has no address
 
-	isLastResort bool // see Dialer.Follow
+	isAdded, isLastResort bool // see server
 }
 
 // String returns the host as zk.Conn, the log and the user see it: "name/address:port", as in ZooKeeper's own client, or the
@@ -48,13 +48,13 @@ type names struct {
 	ctx        context.Context // ends with the session
 	lookup     func(ctx context.Context, name string) ([]string, error)
 	run        func(lookup func()) bool // in a goroutine joined by the owner's Close
-	isByName   bool                     // TLS distinguishes servers with the same address by name
+	isByName   bool                     // TLS or a login distinguishes servers with the same address by name
 	isVerbatim bool                     // the user's dialer gets the names as they are
 
 	mu          sync.Mutex // protects the fields below, and the names
 	servers     []server
-	configured  []server // of Init; nil until follow is called
-	left        []server // were members of the ensemble: see follow
+	given       []server // of init
+	left        []server // former members of the ensemble
 	isFollowing bool
 	changes     zkutil.Changes
 }
@@ -65,6 +65,8 @@ type server struct {
 	port string
 	name *name // several servers may share it
 
+	isAdded      bool // not given to the user's Connect
+	isSuggested  bool // see Dialer.Suggest
 	isLastResort bool // see Dialer.Follow
 }
 
@@ -76,12 +78,12 @@ type name struct {
 	isCurrent bool      // addresses are of the latest lookup that was begun
 	isRunning bool      // a lookup is under way
 	begunAt   time.Time // when the latest lookup began
-	err       error     // of the latest lookup, if it has failed
+	err       error     // of the latest lookup, if it failed
 }
 
 const (
 	// lookupGrace is how long a round waits for a lookup while other addresses are left to try. A healthy name server answers
-	// within lookupGrace, so that no attempt goes to an address that a server has left.
+	// within lookupGrace, so that no attempt is made at an address that a server no longer has.
 	lookupGrace = 50 * time.Millisecond
 	// lookupLimit bounds a lookup. A resolver takes less to ask each of three name servers twice.
 	lookupLimit = 35 * time.Second
@@ -97,6 +99,7 @@ func (n *names) init(servers []string) error {
 		}
 		n.servers = append(n.servers, server{text: text, port: port, name: n.nameOf(byText, host)})
 	}
+	n.given = n.servers
 	return nil
 }
 
@@ -216,16 +219,16 @@ func (n *names) hosts() (hosts []host, isComplete bool) {
 	for _, s := range n.servers {
 		switch {
 		case len(s.name.addresses) == 0 && s.name.isRunning:
-			silent = append(silent, host{server: s.text, err: noAnswer(s.name), isLastResort: s.isLastResort})
+			silent = append(silent, host{server: s.text, err: noAnswer(s.name), isAdded: s.isAdded, isLastResort: s.isLastResort})
 		case len(s.name.addresses) == 0:
-			all = append(all, &candidate{host{server: s.text, err: s.name.err, isLastResort: s.isLastResort}, isUnknown})
+			all = append(all, &candidate{host{server: s.text, err: s.name.err, isAdded: s.isAdded, isLastResort: s.isLastResort}, isUnknown})
 		}
 		for _, address := range s.name.addresses {
-			next := &candidate{host{server: s.text, address: net.JoinHostPort(address, s.port), isLastResort: s.isLastResort}, isEarlier}
+			next := &candidate{host{server: s.text, address: net.JoinHostPort(address, s.port), isAdded: s.isAdded, isLastResort: s.isLastResort}, isEarlier}
 			if s.name.isCurrent {
 				next.freshness = isCurrent
 			}
-			key := next.address // two names with the same address are the same server, unless TLS distinguishes the names
+			key := next.address // two names with the same address are the same server, unless TLS or a login distinguishes the names
 			if n.isByName {
 				key = next.String()
 			}

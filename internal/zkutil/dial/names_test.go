@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// nameServer answers lookups. It is silent for the names that it does not know.
+// nameServer answers lookups, except of unknown names.
 type nameServer struct {
 	mu      sync.Mutex // protects what is below
 	records map[string][]string
@@ -52,7 +53,7 @@ func newResolvingHosts(t *testing.T, isByName bool, servers ...string) (*hosts, 
 	ctx, cancel := context.WithCancel(t.Context())
 	code := &userCode{ctx: ctx, running: map[string]int{}}
 	h := &hosts{
-		ctx: ctx, initCtx: ctx, patience: func() time.Duration { return time.Second },
+		ctx: ctx, patience: func() time.Duration { return time.Second },
 		names: &names{ctx: ctx, lookup: server.lookUp, run: code.calls.Run, isByName: isByName},
 	}
 	t.Cleanup(func() {
@@ -145,7 +146,7 @@ func TestRoundHasEachHostOnce(t *testing.T) {
 	}
 }
 
-// What Next has returned is what is dialled, whatever else has the same address.
+// The result of Next is dialled, even if others share its address.
 func TestHostsFindWhatNextHasReturned(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, server := newResolvingHosts(t, true, "zk1:2181", "zk2:2181", "zk3:2181", "10.0.0.1:2181")
@@ -171,23 +172,23 @@ func TestRefusalsGoByNameAndAddress(t *testing.T) {
 		h.Next()
 		synctest.Wait()
 		for range 3 {
-			require.False(t, h.noteFailure("zk1/10.0.0.1:2181", true), "zk2 has the same address")
+			require.NotEqual(t, CertainRefusal, h.noteFailure("zk1/10.0.0.1:2181", CertainRefusal), "zk2 has the same address")
 		}
 		for range 3 {
-			require.False(t, h.noteFailure("zk2/10.0.0.1:2181", true), "the lookup of zk3 is under way")
+			require.NotEqual(t, CertainRefusal, h.noteFailure("zk2/10.0.0.1:2181", CertainRefusal), "the lookup of zk3 is under way")
 		}
 		server.set("zk3", "10.0.0.1")
 		pass(2 * lookupLimit)
 		h.tried = nil
 		h.Next()
 		synctest.Wait()
-		require.False(t, h.noteFailure("zk2/10.0.0.1:2181", true), "zk3 has refused nothing")
-		require.False(t, h.noteFailure("zk3/10.0.0.1:2181", true))
-		require.True(t, h.noteFailure("zk3/10.0.0.1:2181", true))
+		require.NotEqual(t, CertainRefusal, h.noteFailure("zk2/10.0.0.1:2181", CertainRefusal), "zk3 has refused nothing")
+		require.NotEqual(t, CertainRefusal, h.noteFailure("zk3/10.0.0.1:2181", CertainRefusal))
+		require.Equal(t, CertainRefusal, h.noteFailure("zk3/10.0.0.1:2181", CertainRefusal))
 	})
 }
 
-// The addresses of names that were resolved just now come first, those of which the name server says nothing now come next.
+// Addresses of just resolved names are first. Addresses of names without an answer are next.
 func TestFreshAddressesComeFirst(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, server := newResolvingHosts(t, false, "zk1:2181", "zk2:2181", "zk3:2181")
@@ -204,8 +205,8 @@ func TestFreshAddressesComeFirst(t *testing.T) {
 	})
 }
 
-// The name server answers in the middle of a round: the round has the new addresses, and not those that they replace.
-func TestRoundTakesInWhatIsResolvedMeanwhile(t *testing.T) {
+// The name server answers in the middle of a round. The round uses the new addresses in place of the old ones.
+func TestRoundUsesAddressesResolvedMeanwhile(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, server := newResolvingHosts(t, false, "zk1:2181", "zk2:2181")
 		server.set("zk1", "10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -228,18 +229,32 @@ func TestRoundTakesInWhatIsResolvedMeanwhile(t *testing.T) {
 	})
 }
 
-// Where no name has an address, each round tells why, for each name: at once if the lookups fail, within the patience if the
-// name server is silent.
+// If no name has an address, each round returns the reason for each name: at once if the lookups fail or find nothing,
+// within the patience if the name server is silent.
 func TestRoundOfNamesWithoutAddresses(t *testing.T) {
 	refusal := errors.New("refused")
-	for name, failure := range map[string]error{"silent": nil, "failing": refusal} {
+	isUnanswered := func(isNotFound bool) func(error) bool {
+		return func(err error) bool {
+			lookup, ok := zkutil.AsType[*net.DNSError](err)
+			return ok && lookup.IsNotFound == isNotFound
+		}
+	}
+	for name, test := range map[string]struct {
+		isSilent bool
+		failure  error
+		took     time.Duration
+		isReason func(error) bool
+	}{
+		"silent":  {isSilent: true, took: time.Second, isReason: isUnanswered(false)},
+		"failing": {failure: refusal, isReason: func(err error) bool { return errors.Is(err, refusal) }},
+		"empty":   {isReason: isUnanswered(true)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h, server := newResolvingHosts(t, true, "zk1:2181", "zk2:2181")
-				if failure != nil {
+				if server.failure = test.failure; !test.isSilent {
 					server.set("zk1")
 					server.set("zk2")
-					server.failure = failure
 				}
 				start := time.Now()
 				var seen []string
@@ -249,21 +264,12 @@ func TestRoundOfNamesWithoutAddresses(t *testing.T) {
 					seen = append(seen, next)
 					to := h.find(next)
 					require.Empty(t, to.address)
-					if failure != nil {
-						require.ErrorIs(t, to.err, refusal)
-					} else {
-						var lookup *net.DNSError
-						require.ErrorAs(t, to.err, &lookup)
-						require.ErrorAs(t, h.names.pending(), &lookup)
-					}
-					require.False(t, h.noteFailure(next, true))
+					require.True(t, test.isReason(to.err), to.err)
+					require.NotEqual(t, CertainRefusal, h.noteFailure(next, CertainRefusal))
 				}
 				require.ElementsMatch(t, []string{"zk1:2181", "zk2:2181"}, seen)
-				if failure == nil {
-					require.Equal(t, time.Second, time.Since(start))
-				} else {
-					require.Zero(t, time.Since(start))
-				}
+				require.Equal(t, test.took, time.Since(start))
+				require.Equal(t, test.isSilent, h.names.pending() != nil)
 				_, pause := h.Next()
 				require.True(t, pause)
 			})
@@ -284,7 +290,7 @@ func TestSilentLookupIsRepeated(t *testing.T) {
 	})
 }
 
-// The program's own resolver may hang where no context reaches it. The client's lookup ends with its context all the same.
+// The program's own resolver may ignore its context. The client's lookup ends with its context even so.
 func TestLookupEndsWithItsContextWhileTheResolverHangs(t *testing.T) {
 	dialling, released, returned := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}, 10)
 	before := net.DefaultResolver
@@ -317,4 +323,17 @@ func TestSystemResolverKnowsTheLoopback(t *testing.T) {
 	addresses, err := Network{}.withDefaults().LookupHost(t.Context(), "localhost")
 	require.NoError(t, err)
 	require.Subset(t, []string{"127.0.0.1", "::1"}, addresses)
+}
+
+// A name server that falls silent delays a round by lookupGrace, while addresses are known from before.
+func TestSilentNameServerDelaysARoundByTheGrace(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		n := following(t, "zk1:1", "zk2:1")
+		synctest.Wait()
+		n.lookup = func(ctx context.Context, _ string) ([]string, error) { <-ctx.Done(); return nil, ctx.Err() }
+		start := time.Now()
+		n.resolve(time.Hour, true)
+		require.Equal(t, lookupGrace, time.Since(start))
+		pass(2 * lookupLimit)
+	})
 }

@@ -12,7 +12,7 @@ import (
 // before, and the pause between rounds.
 const HurryDivisor = 4
 
-// patience records how servers have answered. The limit of the next attempt follows from the record.
+// patience records how quickly servers answer. The limit of the next attempt follows from the record.
 type patience struct {
 	mu                sync.Mutex           // protects the fields below
 	lastServer        string               // of the latest dial
@@ -21,10 +21,10 @@ type patience struct {
 	slowHandshakes    int                  // in a row that took too long
 }
 
-// handshakePatience returns how long a dial or a handshake may take, and whether limit is the owner's
-// full patience. While a hold has to be saved, a server that was silent within the last T/3 gets
-// less, unless the attempt before went to the same server, as with a single server. Such a server still gets
-// twice the time of the last successful handshake, because the server may answer again.
+// handshakePatience returns how long a dial or a handshake may take, and whether limit is the owner's full patience.
+// While a hold has to be saved, a server that was silent within the last T/3 gets less, unless the previous attempt was
+// at the same server, as with a single server. Such a server still gets twice the time of the last successful
+// handshake, because the server may answer again.
 func (d *Dialer) handshakePatience(server string) (limit time.Duration, isFull bool) {
 	limit = d.owner.Patience()
 	isSaving := d.owner.IsSaving()
@@ -52,7 +52,7 @@ func (d *Dialer) noteTimeout(server string, hadFullPatience bool, err error) {
 	}
 }
 
-// noteAnswer records how long a dial and the handshake after the dial have taken.
+// noteAnswer records the duration of a dial and its handshake.
 func (p *patience) noteAnswer(took time.Duration, isExpired bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *patience) noteAnswer(took time.Duration, isExpired bool) {
 	}
 }
 
-// SlowHandshakes returns the number of handshakes in a row that have taken too long.
+// SlowHandshakes returns the number of consecutive handshakes that took too long.
 func (d *Dialer) SlowHandshakes() int {
 	d.patience.mu.Lock()
 	defer d.patience.mu.Unlock()
@@ -71,6 +71,7 @@ func (d *Dialer) SlowHandshakes() int {
 
 // NoteSilence records that a server did not answer.
 func (d *Dialer) NoteSilence(server string) {
+	d.hosts.noteSilence(server)
 	memory := 2 * d.owner.Patience()
 	p := &d.patience
 	p.mu.Lock()

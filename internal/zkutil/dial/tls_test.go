@@ -13,6 +13,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// tlsServer plays servers with TLS at the other end of the connections that it dials.
+// tlsServer simulates servers with TLS at the other end of the connections that it dials.
 type tlsServer struct {
 	t        *testing.T
 	settings *tls.Config
@@ -43,7 +44,7 @@ func newTLSServer(t *testing.T, certificate tls.Certificate) *tlsServer {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.asked = append(s.asked, hello.ServerName)
-		return nil, nil //nolint:nilnil // stands for the settings that there are
+		return nil, nil //nolint:nilnil // keeps the existing settings
 	}
 	return s
 }
@@ -53,6 +54,15 @@ type countedConn struct {
 	net.Conn
 	open *atomic.Int32
 	once *sync.Once
+}
+
+// Write fails as a socket's does whose other end was closed.
+func (c countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = syscall.EPIPE
+	}
+	return n, err
 }
 
 func (c countedConn) Close() error {
@@ -108,7 +118,7 @@ func (s *tlsServer) connect(d *Dialer) (net.Conn, error) {
 	return conn, err
 }
 
-// issue returns a self-signed certificate, and the pool that trusts it.
+// issue returns a self-signed certificate, and a pool that trusts it.
 func issue(t *testing.T, names ...string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -133,7 +143,7 @@ func issue(t *testing.T, names ...string) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// Whatever fails in the handshake of TLS, and whoever's code it is, the socket is closed, and the dial ends in time.
+// For every failure in the TLS handshake, in any party's code, the socket is closed and the dial ends in time.
 func TestFailedTLSHandshakeClosesItsSocket(t *testing.T) {
 	refusal := errors.New("not to my liking")
 	released := make(chan struct{})
@@ -171,19 +181,19 @@ func TestFailedTLSHandshakeClosesItsSocket(t *testing.T) {
 			server.settings.ClientAuth = tls.RequireAnyClientCert
 			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { panic("oh") }
 		}},
-		"VerifyConnection hangs": {says: "has not returned within", configure: func(client *tls.Config, _ *tlsServer) {
+		"VerifyConnection hangs": {says: "did not return within", configure: func(client *tls.Config, _ *tlsServer) {
 			client.VerifyConnection = func(tls.ConnectionState) error {
 				<-released
 				return nil
 			}
 		}},
-		"VerifyPeerCertificate hangs": {says: "has not returned within", configure: func(client *tls.Config, _ *tlsServer) {
+		"VerifyPeerCertificate hangs": {says: "did not return within", configure: func(client *tls.Config, _ *tlsServer) {
 			client.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error {
 				<-released
 				return nil
 			}
 		}},
-		"GetClientCertificate hangs": {says: "has not returned within", configure: func(client *tls.Config, server *tlsServer) {
+		"GetClientCertificate hangs": {says: "did not return within", configure: func(client *tls.Config, server *tlsServer) {
 			server.settings.ClientAuth = tls.RequireAnyClientCert
 			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				<-released
@@ -241,8 +251,8 @@ func TestFailedTLSHandshakeClosesItsSocket(t *testing.T) {
 	}
 }
 
-// With TLS a server is who its name says it is, not its address, unless the user names another one.
-func TestTLSGoesByTheNameOfTheServer(t *testing.T) {
+// With TLS a server is identified by its name, not its address, unless the user sets another name.
+func TestTLSVerifiesTheNameOfTheServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		server, configured, certified, asked, dialled string
 		hasDialer                                     bool
@@ -271,7 +281,7 @@ func TestTLSGoesByTheNameOfTheServer(t *testing.T) {
 	}
 }
 
-// A certificate by callback is asked for at each connection, because it may have been renewed.
+// A certificate callback is called for each connection, because the certificate may be renewed.
 func TestCertificateByCallback(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {

@@ -9,14 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// userCode calls the user's dialer (with the functions of the user's tls.Config) and host provider, each call in a separate
-// goroutine. Such a call may block for too long, and nothing can stop a blocked call. The session then goes on without the
-// call, and Close reports the call. A panic becomes an error of the call and is reported to the owner.
+// userCode calls the user's dialer (with the functions of the user's tls.Config), each call in a separate goroutine. Such
+// a call may block for too long, and nothing can stop a blocked call. The session then continues without the call, and
+// Close reports the call. A panic becomes an error of the call and is reported to the owner.
 type userCode struct {
 	ctx     context.Context // ends with the session
 	calls   zkutil.Group    // joined in the owner's Close, for a limited time
@@ -26,19 +24,18 @@ type userCode struct {
 	running map[string]int // calls by their purpose
 }
 
-// maxRunning bounds the running calls for a purpose. All but the latest have been given up.
+// maxRunning bounds the running calls for a purpose. All but the latest are abandoned.
 const maxRunning = 4
 
-// dialGrace is how much longer than the timeout a dialer may take, so that the dialer's own error
-// comes first.
+// dialGrace is how much longer than the timeout a dialer may take, so that the dialer's own error is first.
 const dialGrace = 50 * time.Millisecond
 
-// beginCall counts a call. The caller calls ended when the user's function has returned.
+// beginCall counts a call. The caller calls ended when the user's function returns.
 func (u *userCode) beginCall(purpose string) (ended func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.running[purpose] >= maxRunning {
-		return nil, fmt.Errorf("%d calls that were given up have not returned", maxRunning)
+		return nil, fmt.Errorf("%d abandoned calls are still running", maxRunning)
 	}
 	u.running[purpose]++
 	return func() {
@@ -50,8 +47,8 @@ func (u *userCode) beginCall(purpose string) (ended func(), err error) {
 	}, nil
 }
 
-// callUser runs fn in a separate goroutine, and blocks until fn returns or ctx ends. A result after the end
-// of ctx goes to onLate.
+// callUser runs fn in a separate goroutine, and blocks until fn returns or ctx ends. onLate gets a result after the
+// end of ctx.
 func callUser[T any](ctx context.Context, u *userCode, purpose string, fn func() T, onLate func(T)) (result T, err error) {
 	if err := ctx.Err(); err != nil {
 		return result, err
@@ -87,7 +84,7 @@ func callUser[T any](ctx context.Context, u *userCode, purpose string, fn func()
 	}
 }
 
-// errPanic is the error of a function of the user that has panicked.
+// errPanic is the error of a user's function that panicked.
 var errPanic = errors.New("panic")
 
 // containPanic calls fn. A panic of fn becomes an error.
@@ -123,71 +120,11 @@ func (u *userCode) limitDialer(dial dialFunc) dialFunc {
 		})
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			return nil, fmt.Errorf("dial %s: the dialer has not returned within %v: %w", to, timeout, os.ErrDeadlineExceeded)
+			return nil, fmt.Errorf("dial %s: the dialer did not return within %v: %w", to, timeout, os.ErrDeadlineExceeded)
 		case err != nil:
 			return nil, fmt.Errorf("dial %s: %w", to, err)
 		default:
 			return dialled.conn, dialled.err
 		}
 	}
-}
-
-const hostProvider = "host provider"
-
-// userHosts is the user's host provider. The Dialer waits for an answer until the session ends, because
-// a dial needs a server.
-type userHosts struct {
-	*userCode
-
-	inner zk.HostProvider
-}
-
-// wrapHosts returns the user's host provider with each call in a separate goroutine, nil if provider is nil.
-func (u *userCode) wrapHosts(provider zk.HostProvider) *userHosts {
-	if provider == nil {
-		return nil
-	}
-	return &userHosts{u, provider}
-}
-
-// initWithin calls Init, once, within Connect's ctx: a host provider may ask a silent name server.
-func (h *userHosts) initWithin(ctx context.Context, servers []string) error {
-	failure, err := callUser(ctx, h.userCode, hostProvider, func() error { return h.inner.Init(servers) }, func(error) {})
-	if err != nil {
-		return fmt.Errorf("host provider: Init: %w", err)
-	}
-	return failure
-}
-
-// Len returns 1 if the user's host provider does not answer.
-func (h *userHosts) Len() int {
-	n, err := callUser(h.ctx, h.userCode, hostProvider, h.inner.Len, func(int) {})
-	if err != nil {
-		return 1
-	}
-	return n
-}
-
-// choose calls Next. If the user's host provider does not answer, choose returns a host with an error, and asks for a pause.
-func (h *userHosts) choose() (next host, retryStart bool) {
-	type choice struct {
-		server     string
-		retryStart bool
-	}
-	chosen, err := callUser(h.ctx, h.userCode, hostProvider, func() choice {
-		server, retryStart := h.inner.Next()
-		return choice{server, retryStart}
-	}, func(choice) {})
-	if err != nil {
-		return host{err: fmt.Errorf("host provider: Next: %w", err)}, true
-	}
-	return host{server: chosen.server, address: chosen.server}, chosen.retryStart
-}
-
-// Connected tells the user's host provider.
-func (h *userHosts) Connected() {
-	_, _ = callUser(h.ctx, h.userCode, hostProvider, func() struct{} {
-		h.inner.Connected()
-		return struct{}{}
-	}, func(struct{}) {})
 }

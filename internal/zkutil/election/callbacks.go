@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 )
 
 // Callbacks returns a new, empty order of callbacks. Inside such callbacks, Wait of the candidate does not wait.
-func (c *Candidate) Callbacks() *session.Callbacks {
+func (c *Candidate) Callbacks() *callbacks.Order {
 	return c.queue.Session.CallbacksIn(c.scope)
 }
 
@@ -17,7 +17,7 @@ func (c *Candidate) Callbacks() *session.Callbacks {
 // candidate does not wait. onPanic turns a panic into the error that Call returns, also a panic in a method of the function's error. A
 // function that ends its goroutine (runtime.Goexit) also causes an error.
 func (c *Candidate) Call(fn func() error, onPanic func(value any, stack []byte) error) (err error) {
-	err = errors.New("the function has ended its goroutine")
+	err = errors.New("the function ended its goroutine")
 	done := make(chan struct{})
 	go func() { // ends with the user's function; joined below
 		defer close(done)

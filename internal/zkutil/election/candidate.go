@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Candidate takes part in an election, from Start to Stop: its campaign. A campaign has one term of leadership after the other, each a
-// hold of a queue with KeepNode. Latch and selector share the Candidate: a campaign that no missing server ends, and a step-down in
-// the right order.
+// Candidate takes part in an election. Its campaign lasts from Start to Stop, and has one term of leadership after the other,
+// each a hold of a queue with KeepNode. Latch and selector share the Candidate, which continues its campaign without a server,
+// and steps down in the right order.
 type Candidate struct {
 	queue        *queue.Queue
-	onRefused    func(error)       // see NewCandidate
-	campaignDone chan struct{}     // closed when the campaign runs no function of the user any more
-	leftovers    session.Leftovers // the deletions of the campaign's znodes
-	scope        zkutil.Scope      // of the user's functions
+	onRefused    func(error)    // see NewCandidate
+	campaignDone chan struct{}  // closed when the campaign runs no function of the user any more
+	leftovers    leftovers.List // the deletions of the campaign's znodes
+	scope        zkutil.Scope   // of the user's functions
 
 	mu       sync.Mutex              // protects the fields below
 	ctx      context.Context         // of the campaign; ends with the session. Nil before Start
@@ -31,24 +32,27 @@ type Candidate struct {
 	isClosed bool
 	changes  zkutil.Changes          // of path
 	yielding context.CancelCauseFunc // ends the attempt to lead; nil: there is none, or the candidate is not steered
-	path     string                  // of the present znode; "": the candidate has no znode
+	path     string                  // of the present znode; "" if the candidate has no znode
 	term     *session.Entry          // the latest term; nil: none yet
 	refusal  error                   // the latest error for onRefused; nil once the candidate waits in the queue or leads
+	position int                     // of the latest znode; 0: it led, or the queue was not read
+	holder   *queue.Participant      // the first of the queue; nil unless position is 2
 }
 
-// NewCandidate returns a candidate in a queue with KeepNode, which no other candidate may use. The candidate calls onRefused when the
-// server refuses the candidate, and when the candidate waits for a znode that is not ephemeral: once for all such errors with the same
-// text in a row. onRefused must not block. The candidate goes on.
+// NewCandidate returns a candidate in a queue with KeepNode, which no other candidate may use. The candidate calls onRefused
+// when the server refuses the candidate, and when the candidate waits for a znode that is not ephemeral: once for all such
+// errors with the same text in a row. onRefused must not block. The candidate continues.
 func NewCandidate(q *queue.Queue, onRefused func(err error)) *Candidate {
 	c := &Candidate{queue: q, onRefused: onRefused, campaignDone: make(chan struct{}), scope: zkutil.NewScope()}
 	q.OnJoined = c.setPath
 	onWaiting := q.OnWaiting
-	q.OnWaiting = func(lasting error) {
+	q.OnWaiting = func(position int, predecessor queue.Participant, lasting error) {
+		c.setPosition(position, predecessor)
 		if c.recordRefusal(lasting) && lasting != nil {
 			c.onRefused(lasting)
 		}
 		if onWaiting != nil {
-			onWaiting(lasting)
+			onWaiting(position, predecessor, lasting)
 		}
 	}
 	return c
@@ -63,8 +67,8 @@ func (c *Candidate) recordRefusal(err error) (isNew bool) {
 	return isNew
 }
 
-// Start runs campaign in a goroutine of the session. campaign has to return soon after the end of its context. campaign may wait for
-// functions of the user: until these have returned, the session lives, and so does the leader's znode.
+// Start runs campaign in a goroutine of the session. campaign has to return soon after the end of its context. campaign may
+// wait for functions of the user. Until these return, the session lives, and so does the leader's znode.
 func (c *Candidate) Start(campaign func(ctx context.Context)) error {
 	parent := c.queue.Session.Context()
 	return c.startCampaign(parent, parent, campaign)
@@ -135,10 +139,34 @@ func (c *Candidate) setPath(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.path = path
+	if path != "" {
+		c.position, c.holder = 0, nil
+	}
 	c.changes.AnnounceLocked()
 }
 
-// beginSteering begins to steer, if the candidate has a priority. end waits until the steering has ended.
+func (c *Candidate) setPosition(position int, predecessor queue.Participant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.position, c.holder = position, nil
+	if position == 2 {
+		holder := predecessor // a copy, so that the other candidates allocate nothing
+		c.holder = &holder
+	}
+}
+
+// NotAcquired returns the error of a wait for a term, which began at startedAt and ended with err.
+func (c *Candidate) NotAcquired(err error, startedAt time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	status := queue.WaitStatus{Position: c.position}
+	if c.holder != nil {
+		status.Holder = *c.holder
+	}
+	return &queue.InterruptedError{WaitStatus: status, Waited: time.Since(startedAt), Err: err}
+}
+
+// beginSteering begins to steer, if the candidate has a priority. end waits until the steering ends.
 func (c *Candidate) beginSteering(ctx context.Context) (end func()) {
 	if !c.isSteered() {
 		return func() {}
@@ -185,8 +213,8 @@ func (c *Candidate) endAttempt() {
 	}
 }
 
-// Path returns the path of the znode with which the candidate waits or leads, and "" while the candidate has no znode. The znode of a
-// term may have gone while the leader's work goes on.
+// Path returns the path of the znode with which the candidate waits or leads, and "" while the candidate has no znode. The
+// znode of a term may be deleted while the leader's work continues.
 func (c *Candidate) Path() string {
 	c.mu.Lock()
 	path, term := c.path, c.term
@@ -197,7 +225,7 @@ func (c *Candidate) Path() string {
 	return path
 }
 
-// LogLeft logs that the candidate has left the election.
+// LogLeft logs that the candidate left the election.
 func (c *Candidate) LogLeft(cause error) {
 	if errors.Is(cause, zkutil.ErrShut) {
 		cause = zkutil.ErrClosed
@@ -205,8 +233,8 @@ func (c *Candidate) LogLeft(cause error) {
 	c.queue.Session.Log(slog.LevelInfo, "left the election", "path", c.queue.Path, "id", c.queue.ID(), "cause", cause)
 }
 
-// CheckRunning returns nil from Start to Stop. Before Start the error is ErrNotStarted. After Stop or the end of the session the error
-// is ErrClosed, with a text that tells the two cases apart.
+// CheckRunning returns nil from Start to Stop. Before Start the error is ErrNotStarted. After Stop or the end of the session
+// the error is ErrClosed, with a text that distinguishes the two cases.
 func (c *Candidate) CheckRunning() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +247,8 @@ func (c *Candidate) CheckRunning() error {
 	return nil
 }
 
-// IsUnderWay reports whether the campaign has started, and its context has not ended, nor the one given to PrepareWithin.
+// IsUnderWay reports whether the campaign was started, and neither its context nor the one given to PrepareWithin is
+// over.
 func (c *Candidate) IsUnderWay() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,13 +269,14 @@ func (c *Candidate) closedErrorLocked() error {
 	}
 }
 
-// Vacate begins to delete the znode of a term that has ended. Until then nobody else can lead, unless the session is over.
+// Vacate starts the deletion of the znode of an ended term. Until then no other candidate can lead, unless the session is
+// over.
 func (c *Candidate) Vacate(term *session.Entry) {
 	c.setPath("")
 	c.leftovers.Add(term.Vacate())
 }
 
-// WithCampaign derives a context from ctx that also ends with the campaign. The campaign must have started.
+// WithCampaign derives a context from ctx that also ends with the campaign. Call it after Start.
 func (c *Candidate) WithCampaign(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.ctx, cancel)
@@ -266,9 +296,9 @@ func (c *Candidate) Stop() {
 	}
 }
 
-// Wait blocks until a stopped campaign has ended: for at most grace until the user's functions have returned, then for at most an
-// operation timeout until the last znode is gone. The error names the part that still goes on. Inside a function of the user that
-// this candidate runs, Wait returns immediately, because Wait would wait for its own caller.
+// Wait blocks until a stopped campaign ends. It waits at most grace for the user's functions, then at most an operation timeout
+// for the deletion of the last znode. The error names the part that is unfinished. Inside a function of the user that this
+// candidate runs, Wait returns immediately, because Wait would wait for its own caller.
 func (c *Candidate) Wait(grace time.Duration) error {
 	c.mu.Lock()
 	isStarted := c.ctx != nil
@@ -276,12 +306,12 @@ func (c *Candidate) Wait(grace time.Duration) error {
 	if !isStarted {
 		return nil
 	}
-	runtime.Gosched() // the campaign goes first, because looking through the stack takes a tenth of a millisecond
+	runtime.Gosched() // yield to the campaign, because looking through the stack takes a tenth of a millisecond
 	if c.scope.IsOnStack() {
 		return nil
 	}
 	if !zkutil.Within(c.campaignDone, grace) {
 		return fmt.Errorf("%w after %v; its znode stays until it returns", zkutil.ErrStepDownGrace, grace)
 	}
-	return c.leftovers.Await(c.queue.Session)
+	return c.queue.Session.AwaitLeftovers(&c.leftovers)
 }

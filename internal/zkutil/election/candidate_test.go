@@ -15,7 +15,7 @@ func TestScopesOfSessionsAndCandidates(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		one, two := fixture.Connect(t, srv.Config(6*time.Second)), fixture.Connect(t, srv.Config(6*time.Second))
-		a, b := election.NewCandidate(fixture.MutexOn(one, "/a"), nil), election.NewCandidate(fixture.MutexOn(one, "/b"), nil)
+		a, b := election.NewCandidate(fixture.MutexOn(one, "/a").Queue, nil), election.NewCandidate(fixture.MutexOn(one, "/b").Queue, nil)
 		all := func() []bool {
 			return []bool{one.Scope().IsOnStack(), two.Scope().IsOnStack(), a.IsInside(), b.IsInside()}
 		}
@@ -39,7 +39,7 @@ func TestScopesOfSessionsAndCandidates(t *testing.T) {
 func TestStackOfAPanic(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
-		c := election.NewCandidate(fixture.MutexOn(fixture.Connect(t, srv.Config(6*time.Second)), "/a"), nil)
+		c := election.NewCandidate(fixture.MutexOn(fixture.Connect(t, srv.Config(6*time.Second)), "/a").Queue, nil)
 		var stack string
 		err := c.Call(func() error { panic(fixture.ErrBroken) }, func(value any, trace []byte) error {
 			stack = string(trace)

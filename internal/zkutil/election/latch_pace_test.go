@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A latch whose own process ends each term at once does not use up the sequence numbers of its
-// path: whatever ends a short term, a pause follows.
+// A latch whose own process ends each term at once does not use up the sequence numbers of its path. A pause follows
+// every kind of end of a short term.
 func TestShortTermsArePaced(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, client *recipes.Client, term *recipes.Lease){
 		"release": func(_ *testing.T, _ *recipes.Client, term *recipes.Lease) { _ = term.Release() },
@@ -41,7 +41,7 @@ func TestShortTermsArePaced(t *testing.T) {
 			}
 			select {
 			case <-term.Revoked():
-			case <-term.Context().Done(): // the latch was closed before the term was told
+			case <-term.Context().Done(): // the latch was closed before it reported the term
 			}
 			_ = term.Release()
 		},
@@ -71,7 +71,7 @@ func TestShortTermsArePaced(t *testing.T) {
 	}
 }
 
-// A pause follows a short term alone, and a latch in a pause is in nobody's way.
+// A pause follows only a short term, and a latch in a pause does not block others.
 func TestPauseAfterAShortTerm(t *testing.T) {
 	for name, c := range map[string]struct{ led, pause time.Duration }{
 		"short": {time.Second - 1, time.Second},
@@ -98,8 +98,8 @@ func TestPauseAfterAShortTerm(t *testing.T) {
 	}
 }
 
-// A short term that ends with its session was ended by nobody here: the latch stands again as
-// soon as there is another session.
+// A short term that ends with its session was not ended by this process. The latch joins again as soon as there is
+// another session.
 func TestNoPauseAfterALostSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -108,7 +108,7 @@ func TestNoPauseAfterALostSession(t *testing.T) {
 		for range 5 {
 			log := srv.Observe()
 			srv.Expire(elections.SessionOf(client))
-			require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSessionLost)
+			require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSessionLost)
 			term = elections.Await(t, l)
 			connected := log.Requests(zktest.OpConnect)
 			last := connected[len(connected)-1].Time

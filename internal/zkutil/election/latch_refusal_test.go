@@ -19,8 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A latch that is refused says so once, however often it is refused: to its handler, to the
-// log and by Err. When it leads, all is forgotten.
+// A refused latch reports that once, for any number of refusals, to its handler, to the log and by Err. When it
+// leads, the error is cleared.
 func TestRefusalIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, srv *zktest.Server) (allow func())
@@ -83,7 +83,7 @@ func refusing(op zktest.Op, refusal zktest.Refusal) func(*testing.T, *zktest.Ser
 }
 
 // Another refusal is news, and so is the same one after all was well.
-func TestEachChangeOfARefusalIsTold(t *testing.T) {
+func TestEachChangeOfARefusalIsReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Put(elections.Path, nil)
@@ -110,8 +110,7 @@ func TestEachChangeOfARefusalIsTold(t *testing.T) {
 	})
 }
 
-// The right is lost while the latch waits. It leaves the queue, where it would be in the way
-// of others, and comes back.
+// The permission is lost while the latch waits. It leaves the queue, where it would block others, and returns later.
 func TestRefusalWhileWaiting(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -138,7 +137,7 @@ func TestRefusalWhileWaiting(t *testing.T) {
 	})
 }
 
-// An observer that is refused says so once to the handler, and goes on.
+// A refused observer calls the handler once, and continues.
 func TestRefusedObservationIsTold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -188,7 +187,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		for want, opt := range map[string]latch.Option{
 			"nil option":                          nil,
 			"id of 65537 bytes":                   latch.WithID(string(make([]byte, 64<<10+1))),
-			"close mode 2 is unknown":             latch.WithCloseMode(2),
+			"unknown close mode 2":                latch.WithCloseMode(2),
 			"step-down grace: 0s is not positive": latch.WithStepDownGrace(0),
 			"error handler: nil":                  latch.WithErrorHandler(nil),
 			"latch: new /services/billing: n":     nil,

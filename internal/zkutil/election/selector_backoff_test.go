@@ -121,7 +121,7 @@ func TestRequeueBackoffGivesUp(t *testing.T) {
 	}
 }
 
-// To wait for others is no success: after a minute in the queue the row of failures goes on.
+// Waiting is no success. After a minute in the queue, the series of failures continues.
 func TestPausesGrowOverTimeInTheQueue(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -143,8 +143,8 @@ func TestPausesGrowOverTimeInTheQueue(t *testing.T) {
 	})
 }
 
-// A short term that ends with its session was ended by nobody here: the selector stands again as soon as there is another
-// session.
+// A short term that ends with its session was not ended by this process. The selector joins again as soon as there is
+// another session.
 func TestNoPauseAfterATermThatLostItsSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -18,8 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// scene is a leader whose function takes its time, and a selector of another session that
-// waits behind it.
+// scene is a leader whose function takes time to end, and a waiting selector of another session.
 type scene struct {
 	t        *testing.T
 	srv      *zktest.Server
@@ -70,8 +69,8 @@ func newScene(t *testing.T, srv *zktest.Server, within func(s *scene) error, opt
 
 var inOrder = []string{"function returned", "znode deleted", "successor leads"}
 
-// Guarantee 8 for every end that a term can have: the context ends, the function returns, and
-// only then a request reaches the server that lets a successor in.
+// Guarantee 8 for every end of a term. The context ends, the function returns, and only then a request that lets a
+// successor in reaches the server.
 func TestStepDownOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(s *scene)
@@ -103,7 +102,7 @@ func TestStepDownOrder(t *testing.T) {
 	}
 }
 
-// A function that returns by itself ends its term, in whatever way it returns.
+// A function that returns by itself ends its term, for every kind of return.
 func TestStepDownByTheFunction(t *testing.T) {
 	for name, end := range map[string]func(s *scene) error{
 		"error":  func(*scene) error { return elections.ErrWork },
@@ -125,8 +124,8 @@ func TestStepDownByTheFunction(t *testing.T) {
 	}
 }
 
-// After a loss that the server decides nobody can hold back the successor: it may lead while
-// the function of the old leader still runs. The rest of the order holds all the same.
+// After a loss that the server decides, nothing can hold back the successor: it may lead while the function of the
+// old leader still runs. The rest of the order holds.
 func TestStepDownOrderAfterALoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(s *scene)

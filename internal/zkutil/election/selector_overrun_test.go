@@ -44,8 +44,8 @@ func (l *timedLog) logger(level slog.Level) *slog.Logger {
 	}}))
 }
 
-// A function that does not return keeps its znode, so nobody leads. That is reported after a second and then every minute,
-// and only when it has returned, the selector has stepped down.
+// A function that does not return keeps its znode, so no candidate leads. That is reported after a second and then every
+// minute. The selector steps down only after the function returns.
 func TestFunctionThatGoesOnAfterItsTerm(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(s *selector.LeaderSelector, client *recipes.Client)
@@ -78,14 +78,14 @@ func TestFunctionThatGoesOnAfterItsTerm(t *testing.T) {
 				bubble.Pass(2*time.Minute + 30*time.Second)
 				require.False(t, successor.HasLeadership())
 				line := func(at, overrun string) string {
-					return at + ` level=WARN msg="work goes on after its term" path=` + elections.Path + ` id=web-1 for=` + overrun + ` cause=` + c.cause
+					return at + ` level=WARN msg="work still running after its term ended" path=` + elections.Path + ` id=web-1 for=` + overrun + ` cause=` + c.cause
 				}
 				lines := without(log.Take(), "msg=closed")
 				require.Equal(t, []string{line("1s", "1s"), line("1m1s", "1m1s"), line("2m1s", "2m1s")}, lines)
 				require.Len(t, told, 3)
 				for i, overrun := range []string{"1s", "1m1s", "2m1s"} {
 					require.ErrorIs(t, told[i], recipes.ErrWorkGoesOn)
-					require.EqualError(t, told[i], "selector: lead "+elections.Path+": work goes on after its term, for "+overrun)
+					require.EqualError(t, told[i], "selector: lead "+elections.Path+": work still running after its term ended, for "+overrun)
 				}
 				require.Equal(t, []time.Duration{time.Second, time.Minute + time.Second, 2*time.Minute + time.Second}, toldAt)
 
@@ -111,8 +111,8 @@ func without(lines []string, part string) (others []string) {
 	return others
 }
 
-// After a loss the work that goes on is reported, too: beside it a successor may lead. There is nothing left to step down from.
-func TestFunctionThatGoesOnAfterALoss(t *testing.T) {
+// Work that continues after a loss is reported, too, because a successor may lead beside it. There is no step-down.
+func TestFunctionThatContinuesAfterALoss(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &timedLog{}
 		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.logger(slog.LevelInfo)), recipes.WithID("web-1"))
@@ -128,17 +128,17 @@ func TestFunctionThatGoesOnAfterALoss(t *testing.T) {
 		lines := log.Take()
 		require.Len(t, lines, 3)
 		require.Contains(t, lines[0], `level=WARN msg="lease lost"`)
-		require.Contains(t, lines[1], `1s level=WARN msg="work goes on after its term" path=`+elections.Path+` id=web-1 for=1s cause="znode deleted by someone else"`)
+		require.Contains(t, lines[1], `1s level=WARN msg="work still running after its term ended" path=`+elections.Path+` id=web-1 for=1s cause="znode deleted by another client"`)
 		require.Contains(t, lines[2], `for=1m1s`)
 		close(done)
 		bubble.Pass(time.Second)
 		require.Equal(t, []string{
-			`1m30s level=INFO msg="left the election" path=` + elections.Path + ` id=web-1 cause="znode deleted by someone else"`,
+			`1m30s level=INFO msg="left the election" path=` + elections.Path + ` id=web-1 cause="znode deleted by another client"`,
 		}, log.Take())
 	})
 }
 
-// A function that returns within a second is not reported, and neither is one whose term goes on.
+// A function that returns within a second is not reported, and neither is one whose term continues.
 func TestFunctionThatReturnsInTimeIsNotReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &timedLog{}
@@ -157,7 +157,7 @@ func TestFunctionThatReturnsInTimeIsNotReported(t *testing.T) {
 	})
 }
 
-// The path is known as long as the znode may be there: an expired session has none.
+// The path is known as long as the znode may exist. An expired session has none.
 func TestPathIsEmptyOnceTheSessionHasExpired(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -178,7 +178,7 @@ func TestPathIsEmptyOnceTheSessionHasExpired(t *testing.T) {
 	})
 }
 
-// Whoever leaves an election says so once, and why.
+// A candidate that leaves an election logs that once, with the reason.
 func TestLeavingTheElectionIsLogged(t *testing.T) {
 	fail := func(context.Context, *recipes.Lease) error { return elections.ErrWork }
 	succeed := func(context.Context, *recipes.Lease) error { return nil }
@@ -255,8 +255,8 @@ func TestLeavingTheElectionIsLogged(t *testing.T) {
 	}
 }
 
-// A term that ends because its function has failed says so, in the log and to the traces. One that was ended before its
-// function failed was released.
+// A term that ends because its function failed is logged and traced as failed. A term that ended before its function
+// failed was released.
 func TestCauseOfATermWhoseFunctionHasFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		take  selector.TakeLeadership

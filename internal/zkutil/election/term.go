@@ -5,8 +5,10 @@ import (
 	"errors"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
 // AwaitTerm joins at the tail and blocks until the candidate leads. AwaitTerm fails when ctx ends, which must end with the session, and
@@ -18,8 +20,8 @@ func (c *Candidate) AwaitTerm(ctx context.Context) (*session.Entry, error) {
 	return c.repeatUntilTerm(ctx, c.joinQueue)
 }
 
-// AwaitTermAfter is Vacate and AwaitTerm, except after a term that a suspended connection has ended: such a term keeps its znode, and the
-// next term begins on the same znode if the znode still exists.
+// AwaitTermAfter is Vacate and AwaitTerm, except after a term that was ended by a suspended connection. Such a term keeps its
+// znode, and the next term begins on the same znode if the znode still exists.
 func (c *Candidate) AwaitTermAfter(ctx context.Context, ended *session.Entry) (*session.Entry, error) {
 	if !errors.Is(context.Cause(ended.Context()), zkutil.ErrSuspended) { //nolint:contextcheck // a term has a context of its own
 		c.Vacate(ended)
@@ -38,12 +40,12 @@ func (c *Candidate) AwaitTermAfter(ctx context.Context, ended *session.Entry) (*
 // joinQueue makes a single attempt to lead, with a new znode.
 func (c *Candidate) joinQueue(ctx context.Context, status *queue.WaitStatus) (*session.Entry, error) {
 	q := c.queue
-	place, err := q.TakePlace(ctx, q.ZnodeBytes(), true)
+	reservation, err := q.Reserve(ctx, q.ZnodeBytes(), true)
 	if err != nil {
 		return nil, err
 	}
-	defer place.End()
-	return q.JoinAndWait(ctx, place, true, status)
+	defer reservation.End()
+	return q.JoinAndWait(ctx, reservation, true, status)
 }
 
 // attemptFunc makes a single attempt to lead, and keeps status up to date meanwhile, unless status is nil.
@@ -72,70 +74,21 @@ func (c *Candidate) setYielding(cancel context.CancelCauseFunc) {
 	c.yielding = cancel
 }
 
-// repeatUntilTerm repeats attempt until an attempt succeeds. The traces show all attempts as a single acquisition.
+// repeatUntilTerm repeats attempt until an attempt succeeds: at the pace of the retry policy after failures that may pass, and at a slower
+// pace after refusals. The traces show all attempts as a single acquisition.
 func (c *Candidate) repeatUntilTerm(ctx context.Context, attempt attemptFunc) (*session.Entry, error) {
 	if c.isSteered() {
 		attempt = c.steered(attempt)
 	}
 	s := c.queue.Session
-	attemptCtx := session.WithLeftovers(ctx, &c.leftovers)
+	attemptCtx := leftovers.With(ctx, &c.leftovers)
 	acquisition, status := c.beginAcquisition(ctx)
-	s.Retain()
-	term, err := attempt(attemptCtx, status)
-	s.Release()
-	if err != nil {
-		term, err = c.repeatAfterFailure(ctx, attemptCtx, err, func(ctx context.Context) (*session.Entry, error) {
-			return attempt(ctx, status)
-		})
-	}
-	if err == nil {
-		c.recordRefusal(nil)
-		c.mu.Lock()
-		c.term = term
-		c.mu.Unlock()
-	}
-	endAcquisition(acquisition, status, term, err)
-	return term, err
-}
-
-// beginAcquisition begins an acquisition for the traces. Both results are nil without traces, and after the campaign, which only cleans
-// up by then.
-func (c *Candidate) beginAcquisition(ctx context.Context) (*session.Acquisition, *queue.WaitStatus) {
-	if ctx.Err() != nil {
-		return nil, nil
-	}
-	if a := c.queue.BeginAcquisitionIn(ctx, false, c.scope); a != nil {
-		return a, &queue.WaitStatus{}
-	}
-	return nil, nil
-}
-
-func endAcquisition(a *session.Acquisition, status *queue.WaitStatus, term *session.Entry, err error) {
-	switch {
-	case a == nil:
-		return
-	case err != nil:
-		a.SetAhead(status.Ahead)
-		a.Fail(err)
-	default:
-		a.SetAhead(status.Ahead)
-		a.Succeed(false, term)
-	}
-}
-
-// repeatAfterFailure is repeatUntilTerm after a first attempt that has failed: at the pace of the retry policy after failures that may
-// pass, and at a slower pace after refusals. repeatAfterFailure is a separate function, so that candidates that wait for hours in the
-// first attempt keep a small stack.
-func (c *Candidate) repeatAfterFailure(
-	ctx, attemptCtx context.Context, failure error, attempt func(context.Context) (*session.Entry, error),
-) (*session.Entry, error) {
-	s := c.queue.Session
-	policy := s.Retry().Patient()
+	policy := s.Config().Retry.Patient()
 	mayPass := func(err error) bool {
 		return !zkutil.IsRefused(err) && (zkutil.IsTransient(err) || errors.Is(err, zkutil.ErrContenderLost))
 	}
 	isRefused := func(err error) bool {
-		if !zkutil.IsRefused(err) || ctx.Err() != nil {
+		if zkutil.IsAny(err, zkutil.ErrClosed, zkutil.ErrSequenceExhausted) || ctx.Err() != nil {
 			return false
 		}
 		if c.recordRefusal(err) {
@@ -146,16 +99,42 @@ func (c *Candidate) repeatAfterFailure(
 	term, err := zkutil.RepeatWhile(attemptCtx, policy.AfterRefusals(), isRefused, func() (*session.Entry, error) {
 		s.Retain() // not during the pauses after refusals
 		defer s.Release()
-		return zkutil.RepeatWhile(attemptCtx, policy, mayPass, func() (*session.Entry, error) {
-			if latest := failure; latest != nil {
-				failure = nil
-				return nil, latest
-			}
-			return attempt(attemptCtx)
-		})
+		return zkutil.RepeatWhile(attemptCtx, policy, mayPass, func() (*session.Entry, error) { return attempt(attemptCtx, status) })
 	})
 	if errors.Is(err, zkutil.ErrClosed) {
 		<-ctx.Done() // ends right after Close; after the wait the caller sees a cancellation, not a refusal
 	}
+	if err == nil {
+		c.recordRefusal(nil)
+		c.mu.Lock()
+		c.term, c.position, c.holder = term, 0, nil
+		c.mu.Unlock()
+	}
+	endAcquisition(acquisition, status, term, err)
 	return term, err
+}
+
+// beginAcquisition begins an acquisition for the traces. Both results are nil without traces, and after the campaign, which only cleans
+// up by then.
+func (c *Candidate) beginAcquisition(ctx context.Context) (*trace.Acquisition, *queue.WaitStatus) {
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	if a := c.queue.BeginAcquisition(ctx, false, c.scope); a != nil {
+		return a, &queue.WaitStatus{}
+	}
+	return nil, nil
+}
+
+func endAcquisition(a *trace.Acquisition, status *queue.WaitStatus, term *session.Entry, err error) {
+	switch {
+	case a == nil:
+		return
+	case err != nil:
+		a.SetAhead(status.Ahead)
+		a.Fail(err)
+	default:
+		a.SetAhead(status.Ahead)
+		session.Succeed(a, false, term)
+	}
 }

@@ -14,15 +14,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// referee watches every term of an election, keeps what the leaders write to, and notes
-// what must not be.
+// referee watches every term of an election, stores the leaders' writes, and records violations.
 type referee struct {
 	began time.Time
 
 	mu       sync.Mutex // protects what is below
 	terms    []*term
-	changed  chan struct{} // closed and replaced when a term begins
-	doomed   map[string]bool
+	changed  chan struct{}           // closed and replaced when a term begins
+	harmed   map[string]judge.Excuse // by the paths of znodes
 	tokens   judge.Tokens[*term]
 	holders  judge.Holders[*term]
 	store    judge.Store // what the leaders write to
@@ -37,14 +36,14 @@ type term struct {
 	lease   *recipes.Lease
 	began   time.Time
 	rivals  []time.Time // when others began while it stood
-	working bool        // its work has not returned yet
-	loss    string      // what was done to it that the library can't prevent; "": nothing
+	working bool        // its work is still running
+	loss    string      // the action against it that the library can't prevent; "": none
 }
 
 func newReferee() *referee {
 	return &referee{
 		began: time.Now(), changed: make(chan struct{}),
-		doomed: map[string]bool{}, overlaps: map[string][]time.Duration{},
+		harmed: map[string]judge.Excuse{}, overlaps: map[string][]time.Duration{},
 	}
 }
 
@@ -70,21 +69,21 @@ func (j *referee) verdict() string {
 
 func (r *term) stands() bool { return r.lease.Context().Err() == nil }
 
-// lasts tells whether the next term has to wait. The work of a term that was released has to return first.
+// lasts reports whether the next term has to wait. The work of a released term has to return first.
 func (r *term) lasts() bool {
 	return r.stands() || r.working && errors.Is(context.Cause(r.lease.Context()), recipes.ErrReleased)
 }
 
-// isExcusedLocked reports whether no client can know in time that the term is over.
-func (j *referee) isExcusedLocked(r *term) bool { return j.doomed[r.lease.Path()] }
+// excuseLocked returns the excuse of a term.
+func (j *referee) excuseLocked(r *term) judge.Excuse { return j.harmed[r.lease.Path()] }
 
-// doom notes znodes that are about to go behind the back of their owners.
-func (j *referee) doom(how string, znodes ...string) {
+// harm records znodes that are about to be deleted without the knowledge of their owners.
+func (j *referee) harm(how string, excuse judge.Excuse, znodes ...string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.recordLocked("%s: %d znodes", how, len(znodes))
 	for _, znode := range znodes {
-		j.doomed[znode] = true
+		j.harmed[znode] = excuse
 	}
 	for _, r := range j.terms {
 		if r.stands() && slices.Contains(znodes, r.lease.Path()) {
@@ -118,17 +117,17 @@ func (j *referee) begin(c *contender, lease *recipes.Lease) *term {
 	r := &term{by: c, lease: lease, began: time.Now(), working: true}
 	j.recordLocked("%v: token %d", c, lease.FencingToken())
 	for _, other := range j.holders.Grant(r, (*term).lasts) {
-		excused := j.isExcusedLocked(other) || j.isExcusedLocked(r)
+		isExcused := j.excuseLocked(other) != judge.None || j.excuseLocked(r) != judge.None
 		switch {
-		case other.stands() && excused:
+		case other.stands() && isExcused:
 			other.rivals = append(other.rivals, r.began)
 		case other.stands():
 			j.fault("%v leads while %v does", c, other.by)
-		case !excused:
+		case !isExcused:
 			j.fault("%v leads while %v has not finished", c, other.by)
 		}
 	}
-	if before, grows := j.tokens.Grant(lease.FencingToken(), r); !grows && !j.isExcusedLocked(r) {
+	if before, grows := j.tokens.Grant(lease.FencingToken(), r); !grows && j.excuseLocked(r) == judge.None {
 		j.fault("%v: token %d after %d", c, lease.FencingToken(), before.lease.FencingToken())
 	}
 	j.terms = append(slices.DeleteFunc(j.terms, func(r *term) bool { return !r.working && !r.stands() }), r)
@@ -137,7 +136,7 @@ func (j *referee) begin(c *contender, lease *recipes.Lease) *term {
 	return r
 }
 
-// end measures how long a term has gone on beside another one.
+// end measures how long a term continues beside another one.
 func (j *referee) end(r *term) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,23 +146,22 @@ func (j *referee) end(r *term) {
 	}
 }
 
-// write is what a leader does to the guarded store, which refuses tokens that are older
-// than one that it has seen.
+// write is a leader's write to the guarded store, which refuses tokens older than one that it saw.
 func (j *referee) write(r *term) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if token := r.lease.FencingToken(); !j.store.Write(token) && r.stands() && !j.isExcusedLocked(r) {
+	if token := r.lease.FencingToken(); !j.store.Write(token) && r.stands() && j.excuseLocked(r) == judge.None {
 		j.fault("%v leads, but its token %d is older than %d", r.by, token, j.store.Highest())
 	}
 }
 
-// leader waits for a term that stands and that nothing was done to, other than before.
+// leader waits for a valid, unharmed term other than before.
 func (j *referee) leader(ctx context.Context, before *term) (*term, error) {
 	for {
 		j.mu.Lock()
 		changed := j.changed
 		for _, r := range j.terms {
-			if r != before && r.stands() && !j.isExcusedLocked(r) {
+			if r != before && r.stands() && j.excuseLocked(r) == judge.None {
 				j.mu.Unlock()
 				return r, nil
 			}

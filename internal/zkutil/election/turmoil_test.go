@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
@@ -27,7 +28,7 @@ var (
 	changes = flag.Int("changes", 500, "how many changes of the leader a turmoil forces, a fifth of that where there is one kind of participants")
 )
 
-// contender is one participant of a turmoil: a latch or a selector.
+// contender is one participant of a turmoil, a latch or a selector.
 type contender struct {
 	name      string
 	client    *recipes.Client
@@ -79,9 +80,9 @@ func aSelector(t *testing.T, j *referee, c *contender) {
 	c.start, c.close, c.interrupt = s.Start, s.Close, s.InterruptLeadership
 }
 
-// At no instant there are two leaders, whatever happens to twenty participants of five
-// clients, be they of one kind or of both on one path. Excepted is what no client can
-// know in time: there the overlap is measured, and the token decides.
+// At no instant there are two leaders, for all that happens to twenty participants of five clients, of one kind or of
+// both on one path. The exceptions are events that no client can know in time. For those, the overlap is measured,
+// and the token decides.
 func TestAtNoInstantTwoLeaders(t *testing.T) {
 	for name, kinds := range map[string][]kind{
 		"latches": {aLatch}, "selectors": {aSelector}, "both": {aLatch, aSelector}, "with priorities": {aSteeredLatch, aLatch, aSteeredLatch},
@@ -152,7 +153,7 @@ func (m *turmoil) run(n int) {
 	m.srv.Heal()
 }
 
-// next waits for the leader after the one before; it has to come in time.
+// next waits for the next leader, which has to lead in time.
 func (m *turmoil) next(before *term, after string) *term {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(m.t.Context(), elections.Timeout+elections.Tick+time.Second)
@@ -165,7 +166,7 @@ func (m *turmoil) next(before *term, after string) *term {
 	return leader
 }
 
-// force ends the leader's term in one of the ways that there are.
+// force ends the leader's term in one of several ways.
 func (m *turmoil) force(leader *term) (how string) {
 	c, session := leader.by, elections.SessionOf(leader.by.client)
 	switch m.rand.IntN(6) {
@@ -180,7 +181,7 @@ func (m *turmoil) force(leader *term) (how string) {
 		return "interrupt"
 	case 2:
 		known, _ := m.srv.Session(session)
-		m.referee.doom("expiry", known.Ephemerals...)
+		m.referee.harm("expiry", judge.SessionExpired, known.Ephemerals...)
 		m.slow(session)
 		m.srv.Expire(session)
 		return "expiry"
@@ -188,19 +189,19 @@ func (m *turmoil) force(leader *term) (how string) {
 		m.partition(session, elections.Timeout*2/3, elections.Timeout)
 		return "partition"
 	case 4:
-		m.referee.doom("deletion", leader.lease.Path())
+		m.referee.harm("deletion", judge.ZnodeDeleted, leader.lease.Path())
 		m.slow(session)
 		m.srv.Delete(leader.lease.Path())
 		return "deletion"
 	default:
-		m.referee.doom("wiped parent", elections.Paths(m.srv)...)
+		m.referee.harm("wiped parent", judge.ZnodeDeleted, elections.Paths(m.srv)...)
 		m.slow(session)
 		m.srv.Delete("/services")
 		return "wiped parent"
 	}
 }
 
-// slow makes a client hear what has happened to it up to a second later.
+// slow delays a client's notifications by up to a second.
 func (m *turmoil) slow(session int64) { m.partition(session, 0, time.Second) }
 
 // partition lasts for the time given, and some more. Past the deadline of the leader its

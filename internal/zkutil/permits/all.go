@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
@@ -16,9 +15,9 @@ import (
 // maxJoins bounds the contenders that acquireAll creates at a time.
 const maxJoins = 16
 
-// acquireAll acquires n holds without waiting for other contenders: all of them, or none. An error that matches ErrContenderLost means
-// that a znode of ours or our session is gone.
-func acquireAll(ctx context.Context, q *queue.Queue, place *budget.Reservation, n int) ([]*session.Entry, error) {
+// acquireAll acquires either all of n holds or none, without waiting for other contenders. An error that matches
+// ErrContenderLost means that a znode of ours is deleted, or our session is over.
+func acquireAll(ctx context.Context, q *queue.Queue, reservation *budget.Reservation, n int) ([]*session.Entry, error) {
 	entries, failures := make([]*session.Entry, n), make([]error, n)
 	slots := make(chan struct{}, maxJoins)
 	var joins sync.WaitGroup
@@ -26,51 +25,44 @@ func acquireAll(ctx context.Context, q *queue.Queue, place *budget.Reservation, 
 		slots <- struct{}{}
 		joins.Go(func() { // ends with its attempt; joined below
 			defer func() { <-slots }()
-			entries[i], failures[i] = q.JoinAndWait(ctx, place, false, nil)
+			entries[i], failures[i] = q.JoinAndWait(ctx, reservation, false, nil)
 		})
 	}
 	joins.Wait()
 	err := worstOf(failures)
 	if err == nil {
-		return entries, checkAll(ctx, q.Session, entries)
+		return entries, checkAll(ctx, entries)
 	}
-	leaveAll(ctx, q.Session, slices.DeleteFunc(entries, func(entry *session.Entry) bool { return entry == nil }))
+	leaveAll(ctx, slices.DeleteFunc(entries, func(entry *session.Entry) bool { return entry == nil }))
 	return nil, err
 }
 
-// checkAll fails if any of several holds has ended, and then leaves the other holds.
-func checkAll(ctx context.Context, s *session.Session, entries []*session.Entry) error {
+// checkAll fails if any of several holds is over, and then leaves the other holds.
+func checkAll(ctx context.Context, entries []*session.Entry) error {
 	for _, entry := range entries {
 		if !entry.Stands() {
-			leaveAll(ctx, s, entries)
+			leaveAll(ctx, entries)
 			return zkutil.ContenderLost(context.Cause(entry.Context())) //nolint:contextcheck // a hold has a context of its own
 		}
 	}
 	return nil
 }
 
-// leaveAll leaves holds, and waits until their znodes are gone, for as long as ctx lasts. The session deletes the znodes in the background
-// in any case.
-func leaveAll(ctx context.Context, s *session.Session, entries []*session.Entry) {
-	done := make(chan struct{})
-	if !s.Background(func(ctx context.Context) {
-		defer close(done)
-		var leaving sync.WaitGroup
-		for _, entry := range entries {
-			leaving.Go(func() { leave(ctx, s, entry) }) // bounded by the operation timeout; joined below
-		}
-		leaving.Wait()
-	}) {
-		return // the session has ended the holds
+// leaveAll leaves holds, and waits for the deletion of their znodes, for as long as ctx lasts. The deletes are sent before
+// leaveAll returns, also after the end of ctx, so that the session's next requests find none of the znodes in their way. A hold
+// that was lost earlier counts as left once its znode is deleted. The session logs and repeats deletions that fail.
+func leaveAll(ctx context.Context, entries []*session.Entry) {
+	leaving := make([]session.Leaving, len(entries))
+	for i, entry := range entries {
+		leaving[i] = entry.EndWhole()
 	}
-	select {
-	case <-done:
-	case <-ctx.Done():
+	for _, l := range leaving {
+		_ = l.Await(ctx.Done())
 	}
 }
 
-// worstOf returns the error that says most about the failure: an error that no other attempt would change, or else a lost contender, or
-// else ErrNotAcquired.
+// worstOf returns the most informative error: preferably one that no other attempt would change, then a lost contender, then
+// ErrNotAcquired.
 func worstOf(failures []error) error {
 	isOther := func(err error) bool {
 		return err != nil && !zkutil.IsAny(err, zkutil.ErrContenderLost, zkutil.ErrNotAcquired)
@@ -83,19 +75,4 @@ func worstOf(failures []error) error {
 		}
 	}
 	return nil
-}
-
-// leave leaves a hold, and waits until its znode is gone, even if the hold was lost earlier: otherwise the znode would be in the way of our
-// next contender. The session logs and repeats a deletion that fails.
-func leave(ctx context.Context, s *session.Session, entry *session.Entry) {
-	if err := entry.Leave(); err == nil || errors.Is(err, zkutil.ErrNodeNotDeleted) {
-		return
-	}
-	limit := time.NewTimer(s.Config().OperationTimeout)
-	defer limit.Stop()
-	select {
-	case <-entry.Vacate():
-	case <-limit.C:
-	case <-ctx.Done():
-	}
 }

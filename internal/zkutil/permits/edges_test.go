@@ -17,9 +17,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The connection is lost when the permit is taken and the turn is about to be passed on: the permit is returned in the same
-// instant, not when the deletion of the turn times out. The turn is deleted after the reconnect, and not before that does another
-// contender have it.
+// The connection is lost after the permit is taken, before the turn is passed on. The permit is returned in the same instant,
+// not when the deletion of the turn times out. The turn is deleted after the reconnect, and no other contender has it before
+// that.
 func TestPermitInHandIsReturnedWithoutAConnection(t *testing.T) {
 	for _, lost := range []zktest.Loss{zktest.RequestLost, zktest.ReplyLost} {
 		bubble.Run(t, func(b *bubble.Bubble) {
@@ -48,8 +48,8 @@ func TestPermitInHandIsReturnedWithoutAConnection(t *testing.T) {
 	}
 }
 
-// Permits are taken a few at a time. Others take their places meanwhile, more of them than are taken at a time: the request takes
-// none, at once, and leaves nothing.
+// Permits are taken a few at a time. Meanwhile others take more places than are taken at a time. The request takes none, at
+// once, and leaves nothing.
 func TestManyPermitsAreTakenByOthersMeanwhile(t *testing.T) {
 	for _, n := range []int{16, 17, 40} {
 		bubble.Run(t, func(b *bubble.Bubble) {
@@ -92,7 +92,7 @@ func TestManyPermits(t *testing.T) {
 	}
 }
 
-// The first permit changes hands while somebody waits for a permit in the second: the error names who has it now.
+// The first permit changes hands while a waiter waits for a permit in the second. The error names the current holder.
 func TestHolderOfTheLatestFirstPermit(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		first := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("one")).Acquire)
@@ -115,8 +115,9 @@ func TestHolderOfTheLatestFirstPermit(t *testing.T) {
 	})
 }
 
-// One waits for its turn, and then for a permit: the error is about the permit, not about who had the turn before.
-func TestHolderWhenTheTurnHasCome(t *testing.T) {
+// A request waits for its turn, and then for a permit. The error is about the permit, not about the earlier holder of
+// the turn.
+func TestWaitErrorNamesTheHolderOfThePermit(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		held := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 1).Acquire)
 		ahead, leave := context.WithCancel(b.Context())

@@ -3,6 +3,8 @@ package permits
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -13,14 +15,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
 // Pool is the permits of a semaphore: Curator's layout in two directories. A contender for permits first acquires Turn, which is a mutex,
 // and keeps the turn while waiting for room and taking its permits. So contenders are served in the order of their arrival, however many
 // permits each of them wants.
 //
-// The znodes of the permits alone decide who holds a permit: the contenders with the lowest numbers, as many as the limit says. So the
-// limit is kept even if a contender loses its turn and does not know of the loss yet.
+// Only the znodes of the permits decide who holds a permit. The holders are the contenders with the lowest numbers, as many as
+// the limit says. So the limit is kept even if a contender loses its turn and does not know of the loss yet.
 type Pool struct {
 	Turn  *queue.Queue // of the contenders for permits
 	Taken *queue.Queue // of the holders of permits; Acquire sets the rule
@@ -30,7 +33,21 @@ type Pool struct {
 // Limit is the number of permits.
 type Limit struct {
 	N       int
-	Changed *session.Watch // fires when N may have changed; nil: N never changes
+	Changed *session.Watch // fires when N may have changed; nil if N never changes
+}
+
+// ErrAboveLimit is matched by the error of a request for more permits than a shared limit.
+var ErrAboveLimit = errors.New("more permits than the shared limit")
+
+// aboveLimitError matches ErrAboveLimit and ErrNotAcquired.
+type aboveLimitError struct{ n, limit int }
+
+func (e aboveLimitError) Error() string {
+	return fmt.Sprintf("%d permits: more than the shared limit of %d", e.n, e.limit)
+}
+
+func (aboveLimitError) Is(target error) bool {
+	return target == ErrAboveLimit || target == zkutil.ErrNotAcquired
 }
 
 func (l Limit) mayHaveChanged() bool { return l.Changed != nil && l.Changed.HasFired() }
@@ -43,50 +60,90 @@ func (l Limit) changed() <-chan struct{} {
 	return l.Changed.Fired()
 }
 
-// UpTo returns the rule of permits: the first n contenders of the queue wait for nobody.
+// UpTo returns the rule of permits. The first n contenders of the queue do not wait.
 func UpTo(n int) queue.Rule {
 	return func(_ []queue.Contender, own int) int { return max(own-n, -1) }
 }
 
 // Acquire waits until n permits are free and no earlier contender waits, and takes all n permits, as a part of an acquisition, which the
 // caller has to end. After an error the caller has no permit. If ctx ends first, the error is an InterruptedError.
-func (p *Pool) Acquire(ctx context.Context, n int, mayWait bool, a *session.Acquisition) ([]*session.Entry, error) {
+func (p *Pool) Acquire(ctx context.Context, n int, mayWait bool, a *trace.Acquisition) ([]*session.Entry, error) {
 	s := p.Turn.Session
 	caller, startedAt := ctx, time.Now()
 	ctx, cancel := s.WhileOpen(ctx)
 	defer cancel()
 	s.Retain()
 	defer s.Release()
-	place, err := p.Turn.TakePlace(ctx, p.bytes(n), mayWait)
+	reservation, err := p.Turn.Reserve(ctx, p.bytes(n), mayWait)
 	if err != nil {
 		return nil, queue.Interrupted(caller, err, queue.WaitStatus{}, startedAt)
 	}
-	defer place.End()
+	defer reservation.End()
 	policy := s.Config().Retry
 	policy.MaxElapsed = 0 // because the time spent in the queue is no failure
 	isLost := func(err error) bool { return errors.Is(err, zkutil.ErrContenderLost) }
 	status := queue.NewWaitStatus(p.Turn, startedAt)
 	status.SetHolders(p.Taken)
 	entries, err := zkutil.RepeatWhile(ctx, policy, isLost, func() ([]*session.Entry, error) {
-		turn, err := p.Turn.JoinAndWait(ctx, place, mayWait, status)
-		if err != nil {
-			return nil, err
+		for {
+			entries, err := p.acquireOnce(ctx, reservation, n, mayWait, status)
+			if !mayWait || !errors.Is(err, ErrAboveLimit) {
+				return entries, err
+			}
+			if err := p.awaitLimit(ctx, n, status); err != nil {
+				return nil, err
+			}
 		}
-		status.Position, status.Holder = 1, queue.Participant{}
-		entries, err := p.takeInTurn(ctx, turn, place, n, mayWait, status)
-		if err == nil {
-			err = p.handOver(ctx, turn, entries)
-		}
-		if err != nil {
-			leaveAll(ctx, p.Turn.Session, []*session.Entry{turn}) // waits, so that our own turn is not in the way of our next request
-		}
-		return entries, err
 	})
 	a.SetAhead(status.Ahead)
 	return entries, queue.Interrupted(caller, err, *status, startedAt)
 }
 
-// handOver passes the turn on, and fails if the permits have been lost meanwhile.
+// acquireOnce joins the queue of the turn at the tail, and takes n permits in its turn. For more permits than the limit, the
+// error is ErrAboveLimit.
+func (p *Pool) acquireOnce(ctx context.Context, reservation *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
+	turn, err := p.Turn.JoinAndWait(ctx, reservation, mayWait, status)
+	if err != nil {
+		return nil, err
+	}
+	status.Position, status.Holder = 1, queue.Participant{}
+	entries, err := p.takeInTurn(ctx, turn, reservation, n, mayWait, status)
+	if err == nil {
+		err = p.handOver(ctx, turn, entries)
+	}
+	if err != nil {
+		leaveAll(ctx, []*session.Entry{turn}) // waits, so that our own turn is not in the way of our next request
+	}
+	return entries, err
+}
+
+// awaitLimit waits until the limit allows n permits. The request has no turn meanwhile, so that requests for fewer permits are served.
+func (p *Pool) awaitLimit(ctx context.Context, n int, status *queue.WaitStatus) error {
+	s := p.Turn.Session
+	status.Position = 0
+	for {
+		limit, err := p.Limit(ctx)
+		if err != nil || n <= limit.N {
+			s.ReleaseWatch(limit.Changed)
+			return err
+		}
+		status.SetReason(aboveLimitError{n, limit.N})
+		if s.MayWarnOf("above the limit: " + p.Turn.Dir) {
+			s.Log(slog.LevelWarn, "request exceeds the shared limit; waiting until the limit is raised", "path", p.Turn.Path, "permits", n, "limit", limit.N)
+		}
+		select {
+		case <-limit.changed():
+		case <-ctx.Done():
+			err = zkutil.Interrupted(ctx, nil)
+		}
+		s.ReleaseWatch(limit.Changed)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// handOver passes the turn on, and fails if the permits are lost meanwhile.
 func (p *Pool) handOver(ctx context.Context, turn *session.Entry, entries []*session.Entry) error {
 	p.passTurn(ctx, turn)
 	isOld := func(entry *session.Entry) bool { return time.Since(entry.GrantedAt()) > session.WatchOwnAfter }
@@ -96,8 +153,8 @@ func (p *Pool) handOver(ctx context.Context, turn *session.Entry, entries []*ses
 	return p.checkTaken(ctx, entries) // because a deletion since the grant may not be known yet
 }
 
-// passTurn leaves the turn after the permits are taken, and waits until the znode of the turn is gone, so that the znode is not in the way
-// of our next request. Without a connection passTurn does not wait: the permits are good meanwhile.
+// passTurn leaves the turn after the permits are taken, and waits for the deletion of the turn's znode, so that it does not
+// block our next request. Without a connection passTurn does not wait, because the permits are valid meanwhile.
 func (p *Pool) passTurn(ctx context.Context, turn *session.Entry) {
 	s := p.Turn.Session
 	ctx, stop := context.WithCancel(ctx)
@@ -117,64 +174,61 @@ func (p *Pool) passTurn(ctx context.Context, turn *session.Entry) {
 			}
 		}
 	}) {
-		return // the session has ended, and its holds with it
+		return // the session is over, and its holds with it
 	}
-	leaveAll(ctx, p.Turn.Session, []*session.Entry{turn})
+	leaveAll(ctx, []*session.Entry{turn})
 }
 
-// checkTaken fails if one of the permits has been lost. The session may not know of the loss yet, so checkTaken looks for the znodes.
+// checkTaken fails if one of the permits is lost. The session may not know of the loss yet, so checkTaken looks for the znodes.
 func (p *Pool) checkTaken(ctx context.Context, entries []*session.Entry) error {
 	taken, err := session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		leaveAll(ctx, p.Taken.Session, entries)
+		leaveAll(ctx, entries)
 		return err
 	}
 	for _, entry := range entries {
 		_, name := zkutil.Split(entry.Path())
 		if !slices.ContainsFunc(taken, func(c queue.Contender) bool { return c.Name == name }) {
-			leaveAll(ctx, p.Taken.Session, entries)
+			leaveAll(ctx, entries)
 			return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
 		}
 	}
-	return checkAll(ctx, p.Taken.Session, entries)
+	return checkAll(ctx, entries)
 }
 
-// takeInTurn takes n permits while the turn is held. After a loss of the turn somebody else may have the turn, and the error makes the
-// contender join again at the tail. The loss ends the wait, but no request under way: a caller that fails returns when its permits are
-// gone, including those of a lost turn.
-func (p *Pool) takeInTurn(ctx context.Context, turn *session.Entry, place *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
-	entries, err := p.awaitRoom(ctx, turn, place, n, mayWait, status)
+// takeInTurn takes n permits while the turn is held. After a loss of the turn another contender may have the turn, and the
+// error makes this one join again at the tail. The loss ends the wait, but no request in flight. A caller that fails returns
+// when its permits are deleted, including those of a lost turn.
+func (p *Pool) takeInTurn(ctx context.Context, turn *session.Entry, reservation *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
+	entries, err := p.awaitRoom(ctx, turn, reservation, n, mayWait, status)
 	loss := turn.Loss()
 	if loss == nil || ctx.Err() != nil || errors.Is(loss, zkutil.ErrClosed) {
 		return entries, err
 	}
-	leaveAll(ctx, p.Taken.Session, entries)
+	leaveAll(ctx, entries)
 	return nil, zkutil.ContenderLost(loss)
 }
 
-// awaitRoom waits until n permits are free, and takes n permits. The first look needs no watch. Before the wait, awaitRoom sets a watch and
-// looks again, because permits may have become free in between.
-func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, place *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
+// awaitRoom waits until n permits are free, and takes n permits. The first look needs no watch. Before the wait, awaitRoom sets
+// a watch and looks again, because permits may be released in between.
+func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, reservation *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
 	s := p.Taken.Session
 	limit, err := p.Limit(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var freed *session.Watch // fires when a permit was given back; nil: not set yet
+	var freed *session.Watch // fires when a permit was given back; nil if not set yet
 	defer func() {
 		s.ReleaseWatch(limit.Changed)
 		s.ReleaseWatch(freed)
 	}()
 	for {
 		now := s.Snapshot()
-		entries, missing, err := p.tryTake(ctx, place, n, limit.N, status)
+		entries, taken, err := p.take(ctx, reservation, n, limit.N, mayWait, status)
 		if !errors.Is(err, zkutil.ErrNotAcquired) {
 			return entries, err
 		}
-		if status.Ahead == 0 {
-			status.Ahead = missing
-		}
-		if !mayWait {
+		if err := recordMissing(n, max(1, len(taken)+n-limit.N), limit.N, mayWait, status); err != nil {
 			return nil, err
 		}
 		if freed != nil && !freed.HasFired() && !limit.mayHaveChanged() {
@@ -191,6 +245,52 @@ func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, place *budget
 			return nil, err
 		}
 	}
+}
+
+// take is tryTake. A request that may not wait for others waits for the permits that the session itself is deleting, if enough are free
+// without those.
+func (p *Pool) take(
+	ctx context.Context, reservation *budget.Reservation, n, limit int, mayWait bool, status *queue.WaitStatus,
+) (entries []*session.Entry, taken []queue.Contender, err error) {
+	departures := p.Taken.Session.NewDepartureWait()
+	isRefused := func(isDeparting func(name string) bool) bool {
+		stays := 0
+		for _, c := range taken {
+			if !isDeparting(c.Name) {
+				stays++
+			}
+		}
+		return stays+n > limit
+	}
+	for mayTryAgain := true; mayTryAgain; {
+		entries, taken, err = p.tryTake(ctx, reservation, n, limit, status)
+		if mayWait || !errors.Is(err, zkutil.ErrNotAcquired) || len(taken)+n <= limit {
+			return entries, taken, err
+		}
+		var failure error
+		if mayTryAgain, failure = departures.Await(ctx, isRefused); failure != nil {
+			return nil, nil, failure
+		}
+	}
+	return entries, taken, err
+}
+
+// recordMissing records why a request for n permits can't be served. An error means that the request must not wait in its turn: it may not
+// wait at all, or the limit forbids it, and it would keep smaller requests waiting. With a limit of 0 no request fits, so that the turn delays
+// no other contender.
+func recordMissing(n, missing, limit int, mayWait bool, status *queue.WaitStatus) error {
+	if status.Ahead == 0 {
+		status.Ahead = missing
+	}
+	why := zkutil.ErrNotAcquired
+	if n > limit {
+		why = aboveLimitError{n, limit}
+		status.SetReason(why)
+	}
+	if mayWait && (n <= limit || limit == 0) {
+		return nil
+	}
+	return why
 }
 
 // watchTaken returns a watch that fires when a permit was taken or given back.
@@ -247,21 +347,23 @@ func (p *Pool) readHolder(ctx context.Context, status *queue.WaitStatus) {
 	}
 }
 
-// tryTake takes n permits if n permits are free. Otherwise tryTake returns ErrNotAcquired and how many permits have to be given back first,
-// takes none, and records the first permit in status.
-func (p *Pool) tryTake(ctx context.Context, place *budget.Reservation, n, limit int, status *queue.WaitStatus) (entries []*session.Entry, missing int, err error) {
-	taken, err := session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
+// tryTake takes n permits if n permits are free. Otherwise tryTake returns ErrNotAcquired and the permits that were taken before, takes none,
+// and records the first permit in status.
+func (p *Pool) tryTake(
+	ctx context.Context, reservation *budget.Reservation, n, limit int, status *queue.WaitStatus,
+) (entries []*session.Entry, taken []queue.Contender, err error) {
+	taken, err = session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	if missing = len(taken) + n - limit; missing > 0 {
+	if len(taken)+n > limit {
 		p.recordFirst(taken, status)
-		return nil, missing, zkutil.ErrNotAcquired
+		return nil, taken, zkutil.ErrNotAcquired
 	}
 	q := *p.Taken
 	q.Rule = UpTo(limit)
-	entries, err = acquireAll(ctx, &q, place, n)
-	return entries, 1, err
+	entries, err = acquireAll(ctx, &q, reservation, n)
+	return entries, taken, err
 }
 
 // bytes returns the cost of n permits and of the turn in which the permits are taken. All these bytes are reserved before the turn, so that

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/permits"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -23,14 +24,14 @@ func TestUpTo(t *testing.T) {
 	require.Equal(t, 0, permits.UpTo(0)(nil, 0))
 }
 
-// permitsOf has a turn that no other client knows: as if each of them thought that it were first.
+// permitsOf has a turn unknown to other clients, as if each of them thought that it is first.
 func permitsOf(t *testing.T, srv *fixture.Ensemble, i, limit int) *permits.Pool {
 	t.Helper()
 	s := fixture.Connect(t, srv.Config(time.Hour))
-	taken := fixture.MutexOn(s, "/m/leases")
+	taken := fixture.MutexOn(s, "/m/leases").Queue
 	taken.Prefix, taken.Markers = queue.PermitMarker, []string{queue.PermitMarker}
 	return &permits.Pool{
-		Turn: fixture.MutexOn(s, fmt.Sprintf("/m/locks%d", i)), Taken: taken,
+		Turn: fixture.MutexOn(s, fmt.Sprintf("/m/locks%d", i)).Queue, Taken: taken,
 		Limit: func(context.Context) (permits.Limit, error) { return permits.Limit{N: limit}, nil },
 	}
 }
@@ -54,7 +55,7 @@ func TestNumbersKeepTheLimit(t *testing.T) {
 					if now := inside.Add(1); now > most.Load() {
 						most.Store(now)
 					}
-					fixture.Pause(time.Millisecond)
+					bubble.Pause(time.Millisecond)
 					inside.Add(-1)
 					err = errors.Join(err, entries[0].Leave())
 				}

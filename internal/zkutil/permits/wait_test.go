@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A permit that is given back wakes the first of those who wait, who passes its turn on to the second. The others send nothing and
-// are told nothing (Redisson 5762, 3573, 1104: lost wake-ups, and a herd).
+// A released permit wakes the first waiter, which passes its turn on to the second. The others send nothing and get no event
+// (Redisson 5762, 3573, 1104: lost wake-ups, and a herd).
 func TestReleaseWakesTheFirst(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		held := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(recipes.WithSessionTimeout(time.Hour)), 1).Acquire)
@@ -49,7 +49,8 @@ func TestReleaseWakesTheFirst(t *testing.T) {
 	})
 }
 
-// While one waits for its turn, others take and give permits back, wait and give up: it sends nothing meanwhile.
+// While one request waits for its turn, others acquire and release permits, wait and give up. It sends nothing
+// meanwhile.
 func TestWaiterIsLeftInPeace(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(recipes.WithSessionTimeout(time.Hour)), 3)
@@ -74,7 +75,8 @@ func TestWaiterIsLeftInPeace(t *testing.T) {
 	})
 }
 
-// The next one to be served says who has the first permit. That costs one read, and none in a wait of less than a second.
+// The next request to be served names the holder of the first permit. That costs one read, and none in a wait of less
+// than a second.
 func TestHolderInTheWaitErrorOfTheNext(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		held := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 1, semaphore.WithID("web 1")).Acquire)
@@ -109,7 +111,7 @@ func TestHolderInTheWaitErrorOfTheNext(t *testing.T) {
 	})
 }
 
-// A permit is given back while the one that waits has no connection: it hears of it.
+// A permit is released while the waiter has no connection. The waiter notices after the reconnect.
 func TestNoLostWakeUp(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		held := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 1).Acquire)
@@ -136,13 +138,13 @@ func TestNoLostWakeUp(t *testing.T) {
 		require.GreaterOrEqual(b, looks, 2)
 		require.Equal(b, start, time.Now(), "not when something else happens")
 		b.Release(lease)
-		<-held.Context().Done() // its own event may come after the waiter's
+		<-held.Context().Done() // its own event may follow the waiter's
 		require.ErrorIs(b, held.Release(), recipes.ErrNodeDeleted)
 	})
 }
 
-// A request has its permits, and loses them with the connection while it passes its turn on (StandardErrorPolicy). It begins again,
-// and its own turn of before is not in its way.
+// A request has its permits, and loses them with the connection while it passes its turn on (StandardErrorPolicy). It starts
+// again, and its earlier turn does not block it.
 func TestOwnTurnIsNotInTheWay(t *testing.T) {
 	const rounds = 10 // because the deletion and the next request race for the new connection
 	for name, pick := range map[string]func(s *semaphore.InterProcessSemaphore) func(context.Context) (*recipes.Lease, error){
@@ -179,8 +181,8 @@ func TestOwnTurnIsNotInTheWay(t *testing.T) {
 	}
 }
 
-// While a call waits for a server that does not answer, other calls on the same semaphore end when their contexts do (CURATOR-495:
-// a lock there is held over the retries).
+// While a call waits for a server that does not answer, other calls on the same semaphore end with their contexts. In
+// CURATOR-495, a lock is held during the retries.
 func TestCallsDoNotWaitForEachOther(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(recipes.WithSessionTimeout(time.Hour)), 2)
@@ -206,7 +208,7 @@ func TestCallsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Whoever waits for longer than a second knows the ID of the first holder, however often he is woken.
+// After more than a second, a waiter knows the ID of the first holder, for any number of wake-ups.
 func TestHolderIsKnownAmongReleases(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		holder := locks.SemaphoreOf(b, b.Client(), 5, semaphore.WithID("holder"))
@@ -230,7 +232,7 @@ func TestHolderIsKnownAmongReleases(t *testing.T) {
 	})
 }
 
-// A permit that is not ephemeral is given back by nobody.
+// A permit that is not ephemeral is never released.
 func TestWaitForAPermitThatIsNotEphemeral(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		const lasting = locks.Permits + "/lease-0000000000"
@@ -248,7 +250,8 @@ func TestWaitForAPermitThatIsNotEphemeral(t *testing.T) {
 	})
 }
 
-// The first permit changes while a request waits: its WaitError has the one that is first at the end, and nothing of the others.
+// The first permit changes while a request waits. Its WaitError has the one that is first at the end, and nothing of the
+// others.
 func TestHolderOfAWaitErrorIsThePresentOne(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		first := bubble.Acquire(b, locks.SemaphoreOf(b, b.Client(), 2, semaphore.WithID("first")).Acquire)

@@ -18,7 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// replaceDirectory deletes the lock's directory with all that is there, and makes another one whose next child gets a number.
+// replaceDirectory deletes the lock's directory with its contents, and creates another one whose next child has a given
+// number.
 func replaceDirectory(f *locks.Fixture, next int32) {
 	f.Srv.Delete(locks.Path)
 	f.Srv.Put(locks.Path, nil)
@@ -28,7 +29,7 @@ func replaceDirectory(f *locks.Fixture, next int32) {
 // acquireAndRelease acquires and releases the lock, and returns the number of the znode.
 func acquireAndRelease(f *locks.Fixture, client *recipes.Client) (number int32) {
 	f.Helper()
-	lease := locks.Acquire(f.T, f.Mutex(client))
+	lease := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 	require.NoError(f, lease.Release())
 	bubble.Pass(bubble.Moment)
 	return numberOf(f, lease)
@@ -41,8 +42,9 @@ func numberOf(f *locks.Fixture, lease *recipes.Lease) int32 {
 	return int32(number)
 }
 
-// A client whose right to read the directory was taken away does not get the lock that another client holds, however often it has tried
-// since, and although its znode has the number behind its latest one: the directory may have been replaced unheard.
+// A client that lost the permission to read the directory does not get the lock that another client holds, for any number of
+// attempts, and although its znode has the number after its latest one, because the directory may be replaced without an
+// event.
 func TestDirectoryReplacedAfterReadWasTaken(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		f.Srv.Put(locks.Path, nil) // no container, which the servers would remove between two acquisitions
@@ -64,14 +66,14 @@ func TestDirectoryReplacedAfterReadWasTaken(t *testing.T) {
 			}
 		}
 		replaceDirectory(f, last)
-		other := locks.Acquire(f.T, f.Mutex(f.Client()))
+		other := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		_, err = f.Mutex(client).TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
 		f.Stands(other)
 	})
 }
 
-// A client that was not told that the directory was replaced does not get the lock that another client holds.
+// A client that got no event of the replacement of the directory does not get the lock that another client holds.
 func TestDirectoryReplacedUnheard(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Troubled()
@@ -81,21 +83,21 @@ func TestDirectoryReplacedUnheard(t *testing.T) {
 		}
 		f.Srv.DropEvent(1, client.Conn().SessionID())
 		replaceDirectory(f, last)
-		other := locks.Acquire(f.T, f.Mutex(f.Client()))
+		other := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		_, err := f.Mutex(client).TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
 		f.Stands(other)
 	})
 }
 
-// Every acquisition lists the queue behind its create, however often the client has found nobody there.
+// Every acquisition lists the queue after its create, even if the client never found another contender there.
 func TestEveryAcquisitionListsTheQueue(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
 		acquireAndRelease(f, client)
 		for range 20 {
 			log := f.Srv.Observe()
-			require.NoError(f, locks.Acquire(f.T, f.Mutex(client)).Release())
+			require.NoError(f, bubble.Acquire(f.T, f.Mutex(client).Acquire).Release())
 			require.Equal(f, []zktest.Op{zktest.OpCreate2, zktest.OpGetChildren2, zktest.OpDelete}, bubble.Operations(log))
 			log.Stop()
 			bubble.Pass(bubble.Moment)
@@ -103,7 +105,7 @@ func TestEveryAcquisitionListsTheQueue(t *testing.T) {
 	})
 }
 
-// Whatever happens between the acquisitions of a client, it gets the lock if and only if nobody is ahead.
+// For all events between the acquisitions of a client, it gets the lock if and only if no contender is ahead.
 func TestAcquisitionsAmongStrangers(t *testing.T) {
 	for seed := range testkit.Shorter[uint64](200, 20) {
 		locks.Run(t, func(f *locks.Fixture) {
@@ -138,12 +140,12 @@ func intrude(f *locks.Fixture, r *rand.Rand, client, stranger *recipes.Client, l
 	switch r.IntN(8) {
 	case 0:
 	case 1:
-		locks.Acquire(f.T, m)
+		bubble.Acquire(f.T, m.Acquire)
 	case 2:
-		require.NoError(f, locks.Acquire(f.T, m).Release())
+		require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
 	case 3:
 		replaceDirectory(f, last+r.Int32N(3))
-		locks.Acquire(f.T, m)
+		bubble.Acquire(f.T, m.Acquire)
 	case 4:
 		replaceDirectory(f, last+r.Int32N(3))
 	case 5:
@@ -152,24 +154,24 @@ func intrude(f *locks.Fixture, r *rand.Rand, client, stranger *recipes.Client, l
 		f.CutAndReconnect(client)
 	case 7:
 		f.ExpireUnheard(client)
-		locks.Acquire(f.T, m)
+		bubble.Acquire(f.T, m.Acquire)
 	}
 	bubble.Pass(bubble.Moment)
 }
 
-// Two callers who come together are numbered one behind the other. The second one waits.
+// Two simultaneous callers get consecutive numbers. The second one waits.
 func TestTwoCallersOfOneClientTogether(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Troubled()
 		acquireAndRelease(f, client)
-		defer f.Srv.Delay(zktest.OpCreate2, time.Second)() // so that both have asked before either is answered
-		first, second := locks.Acquiring(f.Context(), f.Mutex(client)), locks.Acquiring(f.Context(), f.Mutex(client))
+		defer f.Srv.Delay(zktest.OpCreate2, time.Second)() // so that both requests are sent before the first answer
+		first, second := bubble.Start(f.Context(), f.Mutex(client).Acquire), bubble.Start(f.Context(), f.Mutex(client).Acquire)
 		bubble.Pass(10 * time.Second)
 		require.Equal(f, 1, len(first)+len(second))
 		if len(first) == 0 {
 			first, second = second, first
 		}
-		require.NoError(f, f.Granted(first).Release())
-		require.NoError(f, f.Granted(second).Release())
+		require.NoError(f, bubble.Granted(f, first).Release())
+		require.NoError(f, bubble.Granted(f, second).Release())
 	})
 }

@@ -1,30 +1,29 @@
 // Package queue is the queue of ephemeral-sequential znodes under every recipe.
 //
-// A [Queue] is a directory. Each [Contender] is a znode in it, to whose name the server has
-// appended a number; the order of the numbers is the order of the queue. A [Rule] decides which
-// predecessor a contender waits for: in a mutex, the contender directly ahead. A contender without such a
-// predecessor becomes a hold of its session.
+// A [Queue] is a directory. Each [Contender] is a znode in it whose name ends in a number that the server appended. The
+// order of the numbers is the order of the queue. A [Rule] decides which predecessor a contender waits for: in a mutex,
+// the contender directly ahead. A contender without such a predecessor becomes a hold of its session.
 //
 // # Promises
 //
-//   - Order: holds are granted in the order of the numbers, as far as the rule requires.
-//   - No herd: a waiter watches the znode of its predecessor and its own znode: the latter immediately if the waiter is
-//     next, else later. A deletion wakes a single waiter, whatever the length of the queue.
-//   - No leftovers: a call that fails has deleted its znode, or the session deletes the znode in the
-//     background until the deletion is confirmed.
-//   - No stale grant: the session grants a hold in a single step, which fails with ErrStale if anything
-//     may have changed since the queue was read. Then the waiter reads again.
-//   - A waiter whose znode is gone, with its session or by somebody's deletion, joins again at the
-//     tail, under the retry policy. A disconnect alone does not cost the position in the queue.
+//   - Order. Holds are granted in the order of the numbers, as far as the rule requires.
+//   - No herd. A waiter watches the znode of its predecessor, and its own znode immediately if it is next, else later.
+//     A deletion wakes a single waiter, however long the queue is.
+//   - No leftovers. The znode of a failed call is deleted. The session repeats the deletion in the background until it
+//     is confirmed.
+//   - No stale grant. The session grants a hold in a single step, which fails with ErrStale if anything may have
+//     changed since the waiter read the queue. Then the waiter reads again.
+//   - Rejoin. A waiter whose znode is deleted, by another client or with its session, joins again at the tail, under
+//     the retry policy. A disconnect alone does not cost the position in the queue.
 //
-// A contender can also get the number of a hold, see Queue.AcquireUnder. Such queues have
-// AlwaysList: their waiters list the queue again when the predecessor has gone.
+// A contender can also get the number of a hold (Queue.AcquireUnder). Such queues set AlwaysList, so that waiters list
+// the queue again once the predecessor is deleted.
 //
 // # Packages above
 //
-// Packages election, permits and cohort make attempts of their own. A place in the budget of the session comes first
-// (TakePlace). JoinAndWait makes one attempt with that place, AcquireInPlace repeats attempts until one succeeds, and Resume
-// goes on with a znode that the session has had before. A [WaitStatus] collects the facts about a wait for errors, traces and
+// Packages election, permits and cohort make attempts of their own. Each attempt starts with a reservation in the session's budget
+// (Reserve). JoinAndWait makes one attempt with that reservation, AcquireReserved repeats attempts until one succeeds, and Resume
+// continues with a znode that the session created earlier. A [WaitStatus] collects the facts about a wait for errors, traces and
 // warnings of slow waits. Waiters belong to this package alone.
 //
 // # Concurrency
@@ -39,8 +38,9 @@
 //
 //   - Creating the znode and reading the queue take a single round trip, because a server answers the requests of a
 //     session in their order.
-//   - The holder learns of a revocation from before the grant at the grant, or within 10 ms of the grant on a quick line.
-//     The same holds for the deletion of the znode by somebody else. See ownnode.go.
-//   - A second znode, of a create that was sent again and then executed twice, is found by its uuid and deleted.
-//   - When the only znode ahead has been deleted, its waiter is granted without another look at the queue.
+//   - If another client revokes the lease or deletes the znode before the grant, the holder learns of it at the grant, or
+//     within 10 ms of the grant on a quick line. See ownnode.go.
+//   - A second znode, of a create that was sent again and then executed twice, is found by its uuid and deleted: whenever the
+//     contender lists the queue, and once a session timeout after the create.
+//   - When the only znode ahead is deleted, its waiter is granted without another look at the queue.
 package queue

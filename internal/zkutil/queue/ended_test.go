@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The context of an ended hold never acquires again, also under a derived context and when another
-// contender holds the lock: the error is the cause of the hold's end.
+// The context of an ended hold never acquires again, also under a derived context and when another contender holds
+// the lock. The error is the cause of the hold's end.
 func TestEndedHoldNeverReenters(t *testing.T) {
 	for cause, end := range map[error]func(f *locks.Fixture, client *recipes.Client, lease *recipes.Lease){
 		recipes.ErrReleased:    func(f *locks.Fixture, _ *recipes.Client, lease *recipes.Lease) { require.NoError(f, lease.Release()) },
@@ -31,7 +31,7 @@ func endedHold(f *locks.Fixture, cause error, end func(f *locks.Fixture, client 
 	f.Helper()
 	client := f.Troubled()
 	m := f.Mutex(client)
-	lease := locks.Acquire(f.T, m)
+	lease := bubble.Acquire(f.T, m.Acquire)
 	inner, err := m.Acquire(context.WithoutCancel(lease.Context()))
 	require.NoError(f, err)
 	if cause == recipes.ErrReleased { //nolint:errorlint // a table's value
@@ -62,7 +62,7 @@ func endedHold(f *locks.Fixture, cause error, end func(f *locks.Fixture, client 
 		require.ErrorIs(f, err, recipes.ErrClosed)
 		return
 	}
-	next := locks.Acquire(f.T, m) // the same value works again, and is of no use to the old contexts
+	next := bubble.Acquire(f.T, m.Acquire) // the same value works again, and is of no use to the old contexts
 	require.Greater(f, next.FencingToken(), lease.FencingToken())
 	refused()
 	if cause != recipes.ErrReleased { //nolint:errorlint // a table's value

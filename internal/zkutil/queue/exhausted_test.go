@@ -27,12 +27,12 @@ func numbered(t *testing.T, next int32, opts ...recipes.Option) (*zktest.Server,
 	t.Helper()
 	srv := zktest.NewServer(t)
 	m := locks.MutexOn(t, testclient.Connect(t, srv, opts...), locks.Path)
-	require.NoError(t, locks.Acquire(t, m).Release())
+	require.NoError(t, bubble.Acquire(t, m.Acquire).Release())
 	srv.SetSequence(locks.Path, next)
 	return srv, m
 }
 
-// The last number that means anything is 2147483646; half way there the warnings begin.
+// The last meaningful number is 2147483646. The warnings begin half way.
 func TestLastSequenceNumbers(t *testing.T) {
 	const warning = "sequence numbers are running out"
 	for _, tc := range []struct {
@@ -77,8 +77,8 @@ func TestExhaustionWhileHeld(t *testing.T) {
 	for _, next := range []int32{math.MaxInt32, math.MinInt32, -100} {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv, m := numbered(t, math.MaxInt32-2)
-			holder := locks.Acquire(t, m)
-			waiting := locks.Acquiring(t.Context(), m)
+			holder := bubble.Acquire(t, m.Acquire)
+			waiting := bubble.Start(t.Context(), m.Acquire)
 			synctest.Wait()
 			srv.SetSequence(locks.Path, next)
 			for range 10 {
@@ -106,9 +106,9 @@ func TestForeignContenderPastTheEnd(t *testing.T) {
 	for _, name := range []string{"x-lock--2147483648", "x-lock--000000001", "x-lock-2147483647"} {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv, m := numbered(t, math.MaxInt32-3)
-			holder := locks.Acquire(t, m)
+			holder := bubble.Acquire(t, m.Acquire)
 			srv.Put(locks.Path+"/"+name, nil)
-			waiting := locks.Acquiring(t.Context(), m)
+			waiting := bubble.Start(t.Context(), m.Acquire)
 			bubble.Pass(time.Minute)
 			require.NoError(t, holder.Context().Err())
 			require.NoError(t, holder.Release())
@@ -124,18 +124,18 @@ func TestForeignContenderPastTheEnd(t *testing.T) {
 	}
 }
 
-// What the docs promise: the numbers start again when nobody uses the lock and the
-// server removes its directory. Tokens go on growing.
+// As the docs promise, the numbers restart when no client uses the lock and the server removes its directory. Tokens
+// keep growing.
 func TestNumbersStartAgain(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, m := numbered(t, math.MaxInt32-1)
-		last := locks.Acquire(t, m)
+		last := bubble.Acquire(t, m.Acquire)
 		require.NoError(t, last.Release())
 		_, err := m.Acquire(t.Context())
 		require.ErrorIs(t, err, recipes.ErrSequenceExhausted)
 		bubble.Pass(time.Minute)
 		srv.Reap()
-		lease := locks.Acquire(t, m)
+		lease := bubble.Acquire(t, m.Acquire)
 		require.True(t, strings.HasSuffix(lease.Path(), "lock-0000000000"), lease.Path())
 		require.Greater(t, lease.FencingToken(), last.FencingToken())
 		require.NoError(t, lease.Release())

@@ -18,10 +18,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// loseAnswers loses a fifth of the answers to an operation. Which ones follows from
-// the seed, and for each server from the requests that it gets.
+// loseAnswers loses a fifth of the answers to an operation. The seed and, for each server, its requests determine
+// which.
 func loseAnswers(srv *zktest.Server, op zktest.Op, seed uint64) (lost func() int) {
 	var mu sync.Mutex
 	n, dice := 0, map[string]*rand.Rand{}
@@ -135,7 +136,7 @@ func huntGhosts(t *testing.T, op zktest.Op, n int, seed uint64) {
 	lost := loseAnswers(srv, op, seed)
 	var mutexes []*mutex.InterProcessMutex
 	for i, server := range srv.Addrs() {
-		client := locks.Connect(t, srv, []string{server}, ghostTimeout)
+		client := zkclient.ConnectTo(t, srv, []string{server}, recipes.WithSessionTimeout(ghostTimeout))
 		mutexes = append(mutexes, locks.MutexOn(t, client, []string{"/locks/a", "/locks/b"}[i%2]))
 	}
 	for batch := range batches {

@@ -20,8 +20,8 @@ func countLists(requests *zktest.Log) int {
 	return requests.Count(zktest.OpGetChildren, zktest.OpGetChildren2)
 }
 
-// Waiters of one session hand the lock on without looking at the queue, whether they have waited for long or not, and
-// none is granted before the deletion of the znode ahead.
+// Waiters of one session hand the lock on without reading the queue, after short and long waits, and none is granted
+// before the deletion of the znode ahead.
 func TestWaitersOfOneSessionHandOnWithoutAList(t *testing.T) {
 	for _, waited := range []time.Duration{0, time.Minute} {
 		locks.Run(t, func(f *locks.Fixture) {
@@ -29,7 +29,7 @@ func TestWaitersOfOneSessionHandOnWithoutAList(t *testing.T) {
 			m := f.Mutex(f.Client())
 			lease, err := m.Acquire(f.Context())
 			require.NoError(f, err)
-			var waiting []<-chan locks.Result
+			var waiting []<-chan bubble.Outcome[*recipes.Lease]
 			for range waiters {
 				waiting = append(waiting, f.Waiting(f.Context(), m))
 			}
@@ -39,7 +39,7 @@ func TestWaitersOfOneSessionHandOnWithoutAList(t *testing.T) {
 				bubble.Pass(time.Millisecond)
 				before := lease.FencingToken()
 				require.NoError(f, lease.Release())
-				lease = f.Granted(next)
+				lease = bubble.Granted(f, next)
 				require.Greater(f, lease.FencingToken(), before)
 				require.Equal(f, lease.Path(), f.Contenders()[0])
 			}
@@ -53,7 +53,7 @@ func TestWaitersOfOneSessionHandOnWithoutAList(t *testing.T) {
 	}
 }
 
-// A znode that goes ahead of a waiter is no turn unless it was a hold: who was ahead of it is still there.
+// A waiter that gives up hands nothing on: contenders ahead of it are still queued.
 func TestWaiterThatGivesUpHandsNothingOn(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
@@ -64,27 +64,27 @@ func TestWaiterThatGivesUpHandsNothingOn(t *testing.T) {
 		third := f.Waiting(f.Context(), m)
 		bubble.Pass(time.Minute)
 		giveUp()
-		require.Error(f, f.Outcome(second).Err)
+		require.Error(f, bubble.Receive(f, second).Err)
 		bubble.Pass(time.Minute)
 		require.Len(f, f.Contenders(), 2)
 		require.Empty(f, third)
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(third).Release())
+		require.NoError(f, bubble.Granted(f, third).Release())
 	})
 }
 
-// requireAhead checks that a waiter waits for as long as a lease is held, and is granted once that is released.
-func requireAhead(f *locks.Fixture, lease *recipes.Lease, waiter <-chan locks.Result) {
+// requireAhead requires that a waiter waits as long as a lease is held, and is granted after its release.
+func requireAhead(f *locks.Fixture, lease *recipes.Lease, waiter <-chan bubble.Outcome[*recipes.Lease]) {
 	f.Helper()
 	bubble.Pass(time.Minute)
 	require.Empty(f, waiter)
 	f.Stands(lease)
 	require.NoError(f, lease.Release())
-	require.NoError(f, f.Granted(waiter).Release())
+	require.NoError(f, bubble.Granted(f, waiter).Release())
 }
 
-// A waiter whose own znode was deleted by somebody else does not take its turn, although it learns of the end of the
-// hold ahead: its successor is granted.
+// A waiter whose own znode was deleted by another client does not take its turn, although it learns of the end of the
+// hold ahead. Its successor is granted.
 func TestDeletedWaiterIsHandedNothing(t *testing.T) {
 	for _, waited := range []time.Duration{0, time.Minute} {
 		locks.Run(t, func(f *locks.Fixture) {
@@ -96,13 +96,13 @@ func TestDeletedWaiterIsHandedNothing(t *testing.T) {
 			bubble.Pass(waited)
 			f.Srv.Delete(f.Contenders()[1])
 			require.NoError(f, lease.Release())
-			requireAhead(f, f.Granted(third), second)
+			requireAhead(f, bubble.Granted(f, third), second)
 		})
 	}
 }
 
-// A waiter that learns of the end of the hold ahead before the answer to the read of its own znode takes no turn
-// with a znode that is gone.
+// A waiter that learns of the end of the hold ahead before the answer to the read of its own znode takes no turn with
+// a deleted znode.
 func TestHandedOnBeforeTheOwnZnodeIsKnown(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
@@ -113,15 +113,14 @@ func TestHandedOnBeforeTheOwnZnodeIsKnown(t *testing.T) {
 		fourth := f.Waiting(f.Context(), f.Mutex(f.Client()))
 		f.Srv.Delay(zktest.OpGetData, time.Second, client.Conn().SessionID())
 		require.NoError(f, lease.Release())
-		lease = f.Granted(second)
+		lease = bubble.Granted(f, second)
 		f.Srv.Delete(f.Contenders()[1])
 		require.NoError(f, lease.Release())
-		requireAhead(f, f.Granted(fourth), third)
+		requireAhead(f, bubble.Granted(f, fourth), third)
 	})
 }
 
-// A waiter that reads its own znode no more, because its successor watches it, learns of a revocation that came before
-// that.
+// A waiter that no longer reads its own znode, because its successor watches it, learns of an earlier revocation.
 func TestRevocationThatTheSuccessorHasRead(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
@@ -132,14 +131,14 @@ func TestRevocationThatTheSuccessorHasRead(t *testing.T) {
 		_, err = client.Conn().Set(f.Contenders()[2], []byte("__REVOKE__"), -1)
 		require.NoError(f, err)
 		fourth := f.Waiting(f.Context(), m)
-		for _, next := range []<-chan locks.Result{second, third} {
+		for _, next := range []<-chan bubble.Outcome[*recipes.Lease]{second, third} {
 			require.NoError(f, lease.Release())
-			lease = f.Granted(next)
+			lease = bubble.Granted(f, next)
 		}
 		bubble.Pass(bubble.Moment)
 		require.True(f, locks.IsRevoked(lease))
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(fourth).Release())
+		require.NoError(f, bubble.Granted(f, fourth).Release())
 	})
 }
 
@@ -156,8 +155,8 @@ func runBefore(f *locks.Fixture, op zktest.Op, client *recipes.Client, fn func()
 	f.Cleanup(remove)
 }
 
-// A waiter behind a hold of another session is granted without another look at the queue, if nobody else is ahead:
-// by the event, or because it asks for the watch when the hold has gone.
+// A waiter behind a hold of another session is granted without reading the queue again, if no other contender is
+// ahead. It learns of the end by the event, or because it requests the watch after the deletion.
 func TestTurnBehindTheOnlyOneAhead(t *testing.T) {
 	for _, isTooLate := range []bool{false, true} {
 		locks.Run(t, func(f *locks.Fixture) {
@@ -168,13 +167,13 @@ func TestTurnBehindTheOnlyOneAhead(t *testing.T) {
 				runBefore(f, zktest.OpGetData, client, func() { f.Srv.Delete(lease.Path()) })
 			}
 			requests := f.Srv.Observe()
-			acquired := locks.Acquiring(f.Context(), f.Mutex(client))
+			acquired := bubble.Start(f.Context(), f.Mutex(client).Acquire)
 			if !isTooLate {
 				synctest.Wait()
 				require.Empty(f, acquired)
 				require.NoError(f, lease.Release())
 			}
-			next := f.Granted(acquired)
+			next := bubble.Granted(f, acquired)
 			require.Equal(f, 1, countLists(requests), "behind the create")
 			require.Equal(f, 2, requests.Count(zktest.OpGetData), "the znode ahead, and the own one")
 			f.Stands(next)
@@ -183,26 +182,27 @@ func TestTurnBehindTheOnlyOneAhead(t *testing.T) {
 	}
 }
 
-// One that asks for the watch when the hold has gone, and whose own znode has gone before that, takes no turn: its
-// successor is granted.
+// A waiter that requests the watch after the end of the hold, and whose own znode was deleted before that, takes no
+// turn. Its successor is granted.
 func TestTurnOfADeletedWaiterBehindTheOnlyOneAhead(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
 		lease, err := f.Mutex(f.Client()).Acquire(f.Context())
 		require.NoError(f, err)
-		successor := make(chan (<-chan locks.Result), 1)
+		successor := make(chan (<-chan bubble.Outcome[*recipes.Lease]), 1)
 		runBefore(f, zktest.OpGetData, client, func() {
 			own := f.Contenders()[1]
 			successor <- f.Waiting(f.Context(), f.Mutex(f.Client()))
 			f.Srv.Delete(own)
 			f.Srv.Delete(lease.Path())
 		})
-		second := locks.Acquiring(f.Context(), f.Mutex(client))
-		requireAhead(f, f.Granted(<-successor), second)
+		second := bubble.Start(f.Context(), f.Mutex(client).Acquire)
+		requireAhead(f, bubble.Granted(f, <-successor), second)
 	})
 }
 
-// One that finds its neighbour gone when it asks for the watch takes no turn while somebody ahead of that holds the lock.
+// A waiter that finds its neighbour deleted when it requests the watch takes no turn while a contender ahead of that
+// holds the lock.
 func TestTurnOfOneWhoseNeighbourGivesUp(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
@@ -210,8 +210,8 @@ func TestTurnOfOneWhoseNeighbourGivesUp(t *testing.T) {
 		require.NoError(f, err)
 		second := f.Waiting(f.Context(), f.Mutex(f.Client()))
 		runBefore(f, zktest.OpGetData, client, func() { f.Srv.Delete(f.Contenders()[1]) })
-		third := locks.Acquiring(f.Context(), f.Mutex(client))
+		third := bubble.Start(f.Context(), f.Mutex(client).Acquire)
 		requireAhead(f, lease, third)
-		require.NoError(f, f.Granted(second).Release()) // it has joined again
+		require.NoError(f, bubble.Granted(f, second).Release()) // it joined again
 	})
 }

@@ -2,31 +2,36 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/shared"
 )
 
 // HolderAfter is how long a wait has to last before the waiter reads the holder for the WaitError. Most waits are shorter, and cost no
 // read.
 const HolderAfter = time.Second
 
-// holderReads are the reads of who is first in a queue. All waiters of a session share them.
+// holderReads has the latest read of a holder in a queue. All waiters of a session share it.
 type holderReads struct {
 	mu     sync.Mutex // protects latest
 	latest *holderRead
 }
 
-// holderRead is one listing of a queue, and one read of the first contender.
+// holderRead is a read of the contender that was first at a look. If that contender left, the read lists the queue and reads the
+// contender that is first now.
 type holderRead struct {
+	path    string // of the contender that was first
 	beganAt time.Time
 	done    chan struct{} // closed when the fields below are set
 
-	queue  []Contender
+	queue  []Contender // nil if the contender still exists
 	holder Participant
 	err    error
 }
@@ -34,24 +39,26 @@ type holderRead struct {
 // holderKey is the key of the holderReads of a queue in its session.
 type holderKey struct{ dir, prefix string }
 
-// readHolder returns the latest read, if that began within HolderAfter, and otherwise a new one.
+// readHolder returns the latest read, if that is of the same contender and began within HolderAfter, and otherwise a new one.
 func (w *waiter) readHolder() *holderRead {
-	w.status.reads = session.Share(w.s, holderKey{w.q.Dir, w.q.Prefix}, func() *holderReads { return &holderReads{} })
-	reads := w.status.reads
+	w.status.reads = shared.Value(w.s.Shared(), holderKey{w.q.Dir, w.q.Prefix}, func() *holderReads { return &holderReads{} })
+	reads, path := w.status.reads, w.status.Holder.Path
 	reads.mu.Lock()
 	defer reads.mu.Unlock()
-	if reads.latest != nil && time.Since(reads.latest.beganAt) < HolderAfter {
-		return reads.latest
+	if latest := reads.latest; latest != nil && latest.path == path && time.Since(latest.beganAt) < HolderAfter {
+		return latest
 	}
-	read, q := &holderRead{beganAt: time.Now(), done: make(chan struct{})}, w.q
+	read, q := &holderRead{path: path, beganAt: time.Now(), done: make(chan struct{})}, w.q
 	reads.latest = read
 	isRunning := w.s.Background(func(ctx context.Context) { // ends with its requests; joined by the session
 		defer close(read.done)
-		if read.queue, read.err = q.ListContenders(ctx); read.err != nil || len(read.queue) == 0 {
-			return
-		}
-		path := zkutil.Join(q.Dir, read.queue[0].Name)
 		n, err := q.Session.ReadPeer(ctx, path)
+		if errors.Is(err, zk.ErrNoNode) {
+			if read.queue, err = q.ListContenders(ctx); err == nil && len(read.queue) > 0 {
+				path = zkutil.Join(q.Dir, read.queue[0].Name)
+				n, err = q.Session.ReadPeer(ctx, path)
+			}
+		}
 		read.holder, read.err = ParticipantOf(path, n), err
 	})
 	if !isRunning {
@@ -79,8 +86,7 @@ func (s *WaitStatus) untilHolder() time.Duration {
 }
 
 // readHolderIfDue reads who is first, so that a WaitError can name the holder from any position. After a failure the holder stays
-// unknown. The next look at the queue is not affected. Waiters that join again after a lost session share a read that the first of them
-// makes at once, and that shows the others only the queue before they joined: they read again later, together.
+// unknown. The next look at the queue is not affected.
 func (w *waiter) readHolderIfDue(ctx context.Context) {
 	status := w.status
 	if status.untilHolder() > 0 {
@@ -93,13 +99,16 @@ func (w *waiter) readHolderIfDue(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	own, isListed := slices.BinarySearchFunc(read.queue, w.self, Contender.compare)
-	switch {
-	case read.err != nil:
-	case !isListed: // the read of another waiter may have begun before our znode was there
-		status.holderAt = time.Now().Add(HolderAfter)
-	case own > 0:
-		status.Position, status.Holder = own+1, read.holder
-		w.q.reportStatus(*status)
+	if read.err != nil {
+		return
 	}
+	if read.queue != nil {
+		own, isListed := slices.BinarySearchFunc(read.queue, w.self, Contender.compare)
+		if !isListed || own == 0 {
+			return // the next look shows it, too
+		}
+		status.Position = own + 1
+	}
+	status.Holder = read.holder
+	w.q.reportStatus(*status)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// A lock named after a key that somebody else chooses must not block the lock above it.
+// A lock named after a key that another party chooses must not block the lock above it.
 func TestPathWithTheNameOfAContenderIsRefused(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		const contender = "_c_8e3b5d3e-5b0c-4c7e-9c3b-0a2b4c6d8e0f-lock-0000000000"
@@ -30,21 +30,21 @@ func TestPathWithTheNameOfAContenderIsRefused(t *testing.T) {
 		for _, key := range []string{"block-0000000012", "lock-1", "lock-", "lock-0000000000x"} {
 			m, err := mutex.New(client, locks.Path+"/"+key)
 			require.NoError(f, err, key)
-			require.NoError(f, locks.Acquire(f.T, m).Release())
+			require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
 		}
-		require.NoError(f, locks.Acquire(f.T, f.Mutex(client)).Release(), "the lock above")
+		require.NoError(f, bubble.Acquire(f.T, f.Mutex(client).Acquire).Release(), "the lock above")
 
 		_, err := mutex.New(f.Client(recipes.WithNamespace("team/lock-0000000000")), locks.Path)
 		require.ErrorIs(f, err, recipes.ErrInvalidPath)
 	})
 }
 
-// A znode of another program, with a name that only ends as that of a contender, is no contender.
+// A znode of another program, whose name only ends like a contender's, is no contender.
 func TestForeignWordsBeforeTheMarker(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		f.Srv.Put(locks.Path+"/block-0000000012", nil)
 		f.Srv.Put(locks.Path+"/_c_x_lock-0000000000", nil)
-		lease := locks.Acquire(f.T, f.Mutex(f.Client()))
+		lease := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		participants, err := f.Mutex(f.Client()).Participants(f.Context())
 		require.NoError(f, err)
 		require.Len(f, participants, 1)
@@ -52,8 +52,8 @@ func TestForeignWordsBeforeTheMarker(t *testing.T) {
 	})
 }
 
-// Nobody can hold a lock behind a znode that is not ephemeral, so that is said wherever somebody may look. Once it is
-// deleted, the lock goes on.
+// No contender can hold a lock behind a znode that is not ephemeral, so all places where users look report that. Once
+// it is deleted, the lock works.
 func TestWaitForAZnodeThatIsNotEphemeral(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		const lasting = locks.Path + "/lock-0000000000"
@@ -83,37 +83,37 @@ func TestWaitForAZnodeThatIsNotEphemeral(t *testing.T) {
 		require.True(f, participants[0].NotEphemeral)
 		require.False(f, participants[1].NotEphemeral)
 		f.Srv.Delete(lasting)
-		require.NoError(f, f.Granted(waiting).Release())
+		require.NoError(f, bubble.Granted(f, waiting).Release())
 	})
 }
 
-// The waiter directly behind such a znode knows of it, although others are ahead; those behind that waiter do not. When the znode
-// has gone, the waiter does not go on to blame it.
+// The waiter directly behind such a znode knows of it, although others are ahead; those behind that waiter do not. After the
+// deletion of the znode, the waiter no longer blames it.
 func TestWaitForAZnodeInTheMiddleThatIsNotEphemeral(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
-		first := locks.Acquire(f.T, f.Mutex(f.Client()))
+		first := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		number := first.Path()[len(first.Path())-10:]
 		lasting := locks.Path + "/x-lock-" + number // the same number, and behind by its name
 		f.Srv.Put(lasting, nil)
 		require.Less(f, first.Path(), lasting)
-		wait := func(limit time.Duration) <-chan locks.Result {
+		wait := func(limit time.Duration) <-chan bubble.Outcome[*recipes.Lease] {
 			ctx, cancel := context.WithTimeout(f.Context(), limit)
 			f.Cleanup(cancel)
 			return f.Waiting(ctx, f.Mutex(f.Client()))
 		}
 		directly, behind, later := wait(time.Minute), wait(time.Minute/2), wait(time.Hour)
-		got := f.Outcome(directly)
+		got := bubble.Receive(f, directly)
 		require.ErrorIs(f, got.Err, recipes.ErrNotEphemeral)
 		require.ErrorContains(f, got.Err, lasting)
 		waitError, _ := zkutil.AsType[*recipes.WaitError](got.Err)
 		require.Equal(f, 3, waitError.Position)
 		require.Equal(f, first.Path(), waitError.Holder.Path)
-		got = f.Outcome(behind)
+		got = bubble.Receive(f, behind)
 		require.ErrorIs(f, got.Err, context.DeadlineExceeded)
 		require.NotErrorIs(f, got.Err, recipes.ErrNotEphemeral)
 		bubble.Pass(time.Minute)
 		f.Srv.Delete(lasting)
-		got = f.Outcome(later)
+		got = bubble.Receive(f, later)
 		require.ErrorIs(f, got.Err, context.DeadlineExceeded)
 		require.NotErrorIs(f, got.Err, recipes.ErrNotEphemeral, "it waits for the holder now")
 		require.NoError(f, first.Release())

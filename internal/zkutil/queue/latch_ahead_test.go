@@ -26,8 +26,8 @@ func refuseToShow(srv *zktest.Server, path string) (allow func()) {
 	})
 }
 
-// A server that refuses to let the latch watch the znode ahead is told once, however often the
-// latch tries, and is over only when the latch really watches.
+// A server's refusal to let the latch watch the znode ahead is reported once, for any number of attempts, and cleared
+// only when the latch really watches.
 func TestRefusalToWatchTheZnodeAheadIsTold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -43,14 +43,14 @@ func TestRefusalToWatchTheZnodeAheadIsTold(t *testing.T) {
 		}
 		require.Len(t, elections.Taken(errs), 1)
 		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
-		require.Zero(t, strings.Count(log.String(), "leader latch has recovered"), log.String())
+		require.Zero(t, strings.Count(log.String(), "leader latch recovered"), log.String())
 		require.False(t, elections.IsDecided(l))
 
 		allow()
 		bubble.Pass(time.Minute)
 		require.NoError(t, l.Err())
 		require.True(t, elections.IsDecided(l))
-		require.Equal(t, 1, strings.Count(log.String(), "leader latch has recovered"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "leader latch recovered"), log.String())
 		require.NoError(t, first.Close())
 		elections.Await(t, l)
 		require.Empty(t, elections.Taken(errs))

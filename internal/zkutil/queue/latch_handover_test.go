@@ -12,14 +12,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A handover is one deletion and its event: the follower does not look at the queue once more, however short
-// a time it has waited.
+// A handover is one deletion and its event. The follower does not read the queue once more, even after a short wait.
 func TestHandoverTakesOneRequest(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		first, _ := elections.Lead(t, testclient.Connect(t, srv))
 		second := elections.StartLatch(t, testclient.Connect(t, srv))
-		synctest.Wait() // no time goes by
+		synctest.Wait() // no time passes
 		requests := srv.Observe()
 		require.NoError(t, first.Close())
 		elections.Await(t, second)

@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A latch that the server refuses goes on, with pauses, until it is allowed to lead.
+// A latch that the server refuses keeps trying, with pauses, until it is allowed to lead.
 func TestRefusedLatchLeadsOnceItMay(t *testing.T) {
 	for name, c := range map[string]struct {
 		op      zktest.Op
@@ -49,8 +49,8 @@ func TestRefusedLatchLeadsOnceItMay(t *testing.T) {
 	}
 }
 
-// A latch that may not read its own znode leads, because it has made it. It says that it can't hear of a
-// revocation, and a deletion of the znode ends its term all the same.
+// A latch that may not read its own znode leads, because it created the znode. It logs that it can't notice a
+// revocation. A deletion of the znode ends its term even so.
 func TestLatchThatMayNotRead(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -59,7 +59,7 @@ func TestLatchThatMayNotRead(t *testing.T) {
 		l, term := elections.Lead(t, testclient.Connect(t, srv, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
 		bubble.Pass(time.Minute)
 		require.NoError(t, term.Context().Err())
-		require.Contains(t, log.String(), "own znode can't be read")
+		require.Contains(t, log.String(), "can't read own znode")
 		srv.Delete(term.Path())
 		bubble.Pass(elections.Timeout)
 		require.ErrorIs(t, context.Cause(term.Context()), recipes.ErrNodeDeleted)

@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A latch knows its own id and znode while it waits, and finds itself among the participants.
+// A waiting latch knows its own id and znode, and finds itself among the participants.
 func TestOwnIDAndPath(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -42,7 +42,7 @@ func TestOwnIDAndPath(t *testing.T) {
 	})
 }
 
-// Participants come with token and time, and a revocation is not taken for an id.
+// Participants have token and time, and a revocation does not look like an id.
 func TestParticipantsTellTokenTimeAndRevocation(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -22,7 +23,7 @@ func (q *Queue) CheckLayout(ctx context.Context) error {
 	_, err := session.Repeat(ctx, q.Session, func() (struct{}, error) {
 		other, err := session.ListChildren(ctx, q.Session, q.Dir, "layout of "+q.Recipe, q.findOther)
 		if err == nil && other != "" {
-			err = fmt.Errorf("%w: %s", zkutil.ErrOtherLayout, zkutil.Printable(zkutil.Join(q.Dir, other)))
+			err = otherLayout(zkutil.Join(q.Dir, other))
 		}
 		return struct{}{}, err
 	})
@@ -30,6 +31,20 @@ func (q *Queue) CheckLayout(ctx context.Context) error {
 		return nil
 	}
 	return Interrupted(caller, err, WaitStatus{}, startedAt)
+}
+
+// warnOfOther logs that a list shows a contender of a recipe whose znodes this queue does not see. It is a warning and not an error, because
+// this queue ignores every child that is no contender of its own: one stray znode, which any client can make, must not take a lock out of service.
+// Curator filters no children, so that such a znode can block its locks.
+func (q *Queue) warnOfOther(children []string) {
+	if other := q.findOther(children); other != "" && q.Session.MayWarnOf("other layout: "+q.Dir) {
+		q.Session.Log(slog.LevelWarn, "another kind of lock uses this path; the two do not exclude each other", "path", q.Path, "znode", zkutil.Join(q.Dir, other))
+	}
+}
+
+// otherLayout returns ErrOtherLayout for a znode.
+func otherLayout(path string) error {
+	return fmt.Errorf("%w: %s", zkutil.ErrOtherLayout, zkutil.Printable(path))
 }
 
 // findOther returns a child that is a contender of a recipe with other markers, or "" if no child is.

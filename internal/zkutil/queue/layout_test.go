@@ -1,15 +1,19 @@
 package queue_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 func TestMarkersOfContenders(t *testing.T) {
@@ -43,5 +47,28 @@ func TestCheckLayout(t *testing.T) {
 		srv.Delete("/m/x-lock-0000000007")
 		srv.Put("/m/x\u202e-lock-0000000009", nil) // other programs choose the names
 		require.ErrorContains(t, readWrite.CheckLayout(t.Context()), `: "/m/x\u202e-lock-0000000009"`)
+	})
+}
+
+// A mutex ignores the contenders of another kind of lock, unlike Curator's, and says so: once a minute.
+func TestMutexBesideAnotherLayoutIsLogged(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		log := &testkit.Log{}
+		read, _ := locks.ReadWrite(f.Bubble, f.Client())
+		reader := bubble.Acquire(f, read.Acquire)
+		m := f.Mutex(f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn))))
+		line := `level=WARN msg="another kind of lock uses this path; the two do not exclude each other" path=` + locks.Path + ` znode=` + reader.Path()
+		for range 3 {
+			require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
+		}
+		require.Equal(f, []string{line}, locks.TakeLog(log))
+		bubble.Pass(time.Minute)
+		require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
+		require.Equal(f, []string{line}, locks.TakeLog(log))
+		require.NoError(f, reader.Release())
+		f.Srv.Put(locks.Path+"/config", nil)
+		bubble.Pass(time.Minute)
+		require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
+		require.Empty(f, locks.TakeLog(log))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -34,13 +35,13 @@ func TestReconnectDuringASharedListing(t *testing.T) {
 			_, _ = session.ListChildren(t.Context(), s, q.Dir, q.Prefix, func(children []string) []queue.Contender {
 				if listings.Add(1) == 2 {
 					srv.Disconnect()
-					fixture.Pause(2 * time.Second)
+					bubble.Pause(2 * time.Second)
 				}
 				return queue.ParseContenders(children, q.Markers)
 			})
 		}()
 		synctest.Wait()
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		require.EqualValues(t, 2, listings.Load())
 		require.Len(t, srv.Dialled(), 2)
 		require.Equal(t, 1, looks, "not at the listing that was shared")
@@ -49,41 +50,41 @@ func TestReconnectDuringASharedListing(t *testing.T) {
 	})
 }
 
-// The same when the waiter looks again, as one does on an adopted connection after each create.
-func TestReconnectDuringASharedLook(t *testing.T) {
-	const slow = time.Second
+// A free lock is not granted from a look that a reconnect overtook. The waiter looks again on the new connection, without a watch on its
+// own znode that could fire.
+func TestReconnectDuringTheLookOfAFreeLock(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
-		s, _ := fixture.Adopt(t, srv, 6*time.Second)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.Put("/m", nil)
 		q := fixture.MutexOn(s, "/m")
+		reconnect := func() {
+			srv.Disconnect()
+			bubble.Pause(2 * time.Second)
+		}
+		var listings atomic.Int32 // parsed in the goroutine, and in one of the session's
 		looks := 0
 		q.Rule = func(_ []queue.Contender, own int) int {
-			looks++
+			if looks++; looks == 1 { // makes the waiter look again, and share a listing with the goroutine
+				reconnect()
+				srv.Once(zktest.OpGetChildren2, zktest.Fault{Delay: time.Second})
+				go func() { // ends with the listing that the waiter shares
+					_, _ = session.ListChildren(t.Context(), s, q.Dir, q.Prefix, func(children []string) []queue.Contender {
+						if listings.Add(1) == 2 {
+							reconnect()
+						}
+						return queue.ParseContenders(children, q.Markers)
+					})
+				}()
+				synctest.Wait()
+			}
 			return own - 1
 		}
-		var listings atomic.Int32
-		list := func() {
-			_, _ = session.ListChildren(t.Context(), s, q.Dir, q.Prefix, func(children []string) []queue.Contender {
-				if listings.Add(1) == 3 {
-					fixture.Pause(slow / 2) // the own znode has been read by then
-					srv.Disconnect()
-					fixture.Pause(2 * time.Second)
-				}
-				return queue.ParseContenders(children, q.Markers)
-			})
-		}
-		defer srv.Delay(zktest.OpGetChildren2, slow)()
-		go list() // both end with their listings; the create's is the second
-		fixture.Pass(slow / 2)
-		turn := fixture.AcquireLater(t.Context(), q)
-		fixture.Pass(slow)
-		go list()
-		got := <-turn
-		require.NoError(t, got.Err)
-		require.Len(t, srv.Dialled(), 2)
-		require.Equal(t, 2, looks, "granted by what another connection has told")
-		require.NoError(t, got.Entry.Leave())
+		e := bubble.Acquire(t, q.Acquire)
+		require.EqualValues(t, 2, listings.Load())
+		require.Len(t, srv.Dialled(), 3)
+		require.Equal(t, 3, looks, "granted from the look before the reconnect")
+		require.NoError(t, e.Leave())
 	})
 }
 
@@ -103,8 +104,8 @@ func TestSharedListingShowsTheNewContender(t *testing.T) {
 					return queue.ParseContenders(children, q.Markers)
 				})
 			}()
-			fixture.Pass(slow - before)
-			e := fixture.Acquire(t, q)
+			bubble.Pass(slow - before)
+			e := bubble.Acquire(t, q.Acquire)
 			require.Equal(t, 1, srv.Log.Count(zktest.OpCreate2))
 			require.Equal(t, 2, srv.Log.Count(zktest.OpGetChildren2))
 			require.NoError(t, e.Leave())

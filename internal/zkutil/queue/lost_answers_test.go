@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A client leaves a server that loses the answers to a create and to the list behind it, and goes on answering pings. Answers come
-// in the order of the requests, so that of a ping shows that the others are lost.
+// A client leaves a server that loses the answers to a create and to its list, and still answers pings. Answers arrive in the
+// order of the requests, so the answer to a ping shows that the others are lost.
 func TestLostAnswersBesideAnsweredPings(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
@@ -29,8 +29,8 @@ func TestLostAnswersBesideAnsweredPings(t *testing.T) {
 	})
 }
 
-// A client leaves a server that loses the answer to the first of two credentials that are presented again, and goes on answering pings: all requests
-// wait for the second.
+// A client leaves a server that loses the answer to the first of two credentials that are presented again, and still answers
+// pings, because all requests wait for the second.
 func TestLostAnswerToACredential(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client(recipes.WithAuth("digest", []byte("ann:secret")), recipes.WithAuth("digest", []byte("bob:secret")))

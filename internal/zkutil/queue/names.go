@@ -13,7 +13,9 @@ import (
 
 // Markers stand before the number in the names of contenders: of our recipes, Curator's locks, zk.Lock, Curator's LeaderLatch
 // and kazoo's locks. See lastMarker for where a marker counts.
-var Markers = []string{"lock-", "latch-", "__lock__"} //nolint:gochecknoglobals // a constant list
+var Markers = []string{"lock-", latchMarker, "__lock__"} //nolint:gochecknoglobals // a constant list
+
+const latchMarker = "latch-"
 
 // PermitMarker stands before the number in the names of a semaphore's permits.
 const PermitMarker = "lease-"
@@ -30,7 +32,7 @@ var ReadWriteMarkers = []string{ReadMarker, WriteMarker} //nolint:gochecknogloba
 // Contender is a child of a queue's directory that takes part in the queue.
 type Contender struct {
 	Name     string // of the child, without the directory
-	sequence string // the number that the server has appended: ten digits, or a minus and digits
+	sequence string // the number that the server appended: ten digits, or a minus and digits
 	number   int64  // sequence as a number, if sequence is ten digits; else -1
 }
 
@@ -53,11 +55,11 @@ func (c Contender) HasMarker(marker string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(c.Name, c.sequence), marker)
 }
 
-// HasNumberOf reports whether two contenders have the same number: see Queue.AcquireUnder.
+// HasNumberOf reports whether two contenders have the same number (see Queue.AcquireUnder).
 func (c Contender) HasNumberOf(other Contender) bool { return c.sequence == other.sequence }
 
-// sequenceOf returns the number at the end of a child's name: the text after the last marker, if that text is ten digits, or a
-// minus and digits. A child with any other name is no contender.
+// sequenceOf returns the number at the end of a child's name. It is the text after the last marker, if that text is ten
+// digits, or a minus and digits. A child with any other name is no contender.
 func sequenceOf(name string, markers []string) (string, bool) {
 	end := -1
 	for _, marker := range markers {
@@ -146,4 +148,10 @@ func checkSequence(sequence string) (isExhausted, isRunningOut bool) {
 		return true, true
 	}
 	return false, n >= 1<<30
+}
+
+// SequenceOf returns the number in the name of a contender whose znodes have marker before the number, and false for any other name.
+// SequenceOf serves readers that take no part in a queue.
+func SequenceOf(name, marker string) (sequence string, ok bool) {
+	return sequenceOf(name, []string{marker})
 }

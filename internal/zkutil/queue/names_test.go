@@ -158,7 +158,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// A refusal is the same whichever znode of ours it names.
+// A refusal is the same with the name of any of our znodes.
 func TestSameFailure(t *testing.T) {
 	refusal := func(what, znode string) error { return fmt.Errorf("%s /e/%s: %w", what, znode, zk.ErrNoAuth) }
 	first, second := "_c_00000000-0000-4000-8000-000000000001-latch-0000000001", "_c_00000000-0000-4000-8000-000000000002-latch-0000000022"

@@ -25,7 +25,7 @@ func (q *Queue) readLeader(ctx context.Context) (Participant, error) {
 			return Participant{}, err
 		}
 		n, err := q.Session.ReadPeer(ctx, path)
-		if !errors.Is(err, zk.ErrNoNode) { // otherwise the contender has just left
+		if !errors.Is(err, zk.ErrNoNode) { // otherwise the contender just left
 			return ParticipantOf(path, n), err
 		}
 	}
@@ -43,9 +43,9 @@ func (q *Queue) readFirstPath(ctx context.Context) (string, error) {
 	return zkutil.Join(q.Dir, queue[0].Name), nil
 }
 
-// Observe sends the first contender, as convert returns it, and again whenever another contender has become the first; for an
-// empty queue the zero Participant. A slow reader misses outdated values. Observe closes the channel when ctx or the session
-// ends.
+// Observe sends the first contender, converted by convert, and again whenever another contender becomes the first. For an
+// empty queue it sends the zero Participant. A slow reader misses outdated values. Observe closes the channel when ctx or
+// the session ends.
 func Observe[P any](ctx context.Context, q *Queue, convert func(Participant) P) <-chan P {
 	leaders := make(chan P)
 	if !q.Session.Background(func(context.Context) {
@@ -94,7 +94,7 @@ func observe[P any](ctx context.Context, q *Queue, leaders chan<- P, convert fun
 	}
 }
 
-// watchedLeader is the first contender, with a watch that fires when another contender may have become the first.
+// watchedLeader is the first contender, with a watch that fires when another contender may be the first.
 type watchedLeader struct {
 	leader Participant
 	watch  *session.Watch
@@ -115,7 +115,7 @@ func (q *Queue) repeatWatchLeader(ctx context.Context) (watchedLeader, error) {
 }
 
 func (q *Queue) reportObserveRefused(err error) {
-	q.Session.Log(slog.LevelWarn, "the leader can't be observed: trying again", "path", q.Dir, "err", err)
+	q.Session.Log(slog.LevelWarn, "can't observe the leader; retrying", "path", q.Dir, "err", err)
 	if q.OnObserveRefused != nil {
 		q.OnObserveRefused(err)
 	}
@@ -129,7 +129,7 @@ func (q *Queue) watchLeader(ctx context.Context) (watchedLeader, error) {
 	if path != "" {
 		n, w, err := q.Session.ReadWatchPeer(ctx, path)
 		if errors.Is(err, zk.ErrNoNode) {
-			return q.watchLeader(ctx) // the contender has just left
+			return q.watchLeader(ctx) // the contender just left
 		}
 		return watchedLeader{ParticipantOf(path, n), w}, err
 	}
@@ -137,11 +137,12 @@ func (q *Queue) watchLeader(ctx context.Context) (watchedLeader, error) {
 	if err != nil {
 		return watchedLeader{}, err
 	}
-	if path, err = q.readFirstPath(ctx); err == nil && path != "" {
-		err = zkutil.ErrStale // because a contender has come before the watch was set
+	if path, err = q.readFirstPath(ctx); err == nil && path == "" {
+		return watchedLeader{watch: w}, nil
 	}
+	q.Session.ReleaseWatch(w)
 	if err != nil {
-		q.Session.ReleaseWatch(w)
+		return watchedLeader{}, err
 	}
-	return watchedLeader{watch: w}, err
+	return q.watchLeader(ctx) // a contender joined before the watch was set
 }

@@ -25,7 +25,7 @@ func watching(t *testing.T, srv *zktest.Server) (*recipes.Client, <-chan recipes
 	return client, elections.NewLatch(t, client).Observe(t.Context())
 }
 
-func TestObserveTellsWhoLeadsAndEachChange(t *testing.T) {
+func TestObserveReportsTheLeaderAndEachChange(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		_, seen := watching(t, srv)
@@ -44,6 +44,42 @@ func TestObserveTellsWhoLeadsAndEachChange(t *testing.T) {
 		require.Equal(t, []string{""}, elections.Told(seen))
 		require.Equal(t, []string{""}, elections.Told(late), "who has not read for a while misses what is outdated")
 	})
+}
+
+// A leader whose znode is created between two requests of the observation is seen at once, without a pause of the retry policy.
+func TestObserverSeesALeaderThatJoinsMeanwhile(t *testing.T) {
+	for name, joinBefore := range map[string]zktest.Op{
+		"before the watch on the directory":   zktest.OpExists,
+		"before the watch on its first child": zktest.OpGetChildren2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				other := srv.OpenSession(time.Hour)
+				client := testclient.Connect(t, srv, recipes.WithRetryPolicy(recipes.RetryPolicy{InitialInterval: time.Minute, MaxInterval: time.Minute}))
+				if joinBefore == zktest.OpGetChildren2 {
+					srv.Seed(zktest.Znode{Path: elections.Path})
+				}
+				requests := 0
+				srv.Inject(func(r zktest.Request) zktest.Fault {
+					if r.Op == joinBefore && r.Path == elections.Path {
+						requests++
+						if requests == 1 && joinBefore == zktest.OpExists || requests == 2 && joinBefore == zktest.OpGetChildren2 {
+							srv.Seed(zktest.Znode{Path: elections.Path + "/latch-0000000000", Data: []byte("a"), Session: other})
+						}
+					}
+					return zktest.Fault{}
+				})
+				began := time.Now()
+				require.Equal(t, "a", (<-elections.NewLatch(t, client).Observe(t.Context())).ID)
+				require.Equal(t, began, time.Now())
+				require.NotZero(t, requests)
+				log := srv.Observe()
+				bubble.Pass(3 * testclient.SessionTimeout)
+				require.Zero(t, log.Count(zktest.OpExists, zktest.OpGetChildren2), "the directory is no longer watched")
+			})
+		})
+	}
 }
 
 func TestSlowObserverGetsTheNewest(t *testing.T) {
@@ -177,7 +213,7 @@ func TestObserverIsPatient(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Put(elections.Path+"/somebody-latch-0000000000", []byte("a"))
 		srv.Stop()
-		l := elections.NewLatch(t, elections.Adopt(t, srv))
+		l := elections.NewLatch(t, elections.Open(t, srv))
 		seen := l.Observe(t.Context())
 		bubble.Pass(time.Minute)
 		values, closed := elections.Collect(seen)
@@ -203,7 +239,7 @@ func TestObserverIsPatient(t *testing.T) {
 	})
 }
 
-// Observers that come and go leave one watch on a path between them.
+// Any number of former observers leave a single watch on a path.
 func TestObserversLeaveNoWatchesBehind(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, srv *zktest.Server){
 		"leader":     func(t *testing.T, srv *zktest.Server) { t.Helper(); elections.Lead(t, testclient.Connect(t, srv)) },

@@ -14,16 +14,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Participant is a contender with the content of its znode. If the znode may not be read, the Participant has the path and the
-// facts that the server tells without the right to read.
+// Participant is a contender with the content of its znode. If the client may not read the znode, the Participant has only the
+// path and the facts that the server shows without the right to read.
 type Participant struct {
 	Path       string
 	Data       []byte
 	Token      int64     // czxid
 	Priority   int       // in the name; 0 without one
 	Created    time.Time // by the clock of the server that led the ensemble at the creation
-	IsAdmitted bool      // waits for nobody, as far as the queue shows. Set by Participants alone
-	IsLasting  bool      // the znode is not ephemeral, and stays until somebody deletes the znode
+	IsAdmitted bool      // the queue shows no contender to wait for. Set by Participants alone
+	IsLasting  bool      // the znode is not ephemeral, and exists until a client deletes it
 }
 
 // ParticipantOf returns the contender at path, given the content of its znode.
@@ -60,7 +60,7 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make([]Participant, len(queue)) // without a path: the contender has left
+	found := make([]Participant, len(queue)) // without a path if the contender left
 	failures := make([]error, len(queue))
 	slots := make(chan struct{}, maxReads)
 	var readers sync.WaitGroup
@@ -80,8 +80,8 @@ func (q *Queue) Participants(ctx context.Context) ([]Participant, error) {
 
 func (q *Queue) isShown(c Contender) bool { return !q.ShowOwn || c.HasMarker(q.Prefix) }
 
-// admitted returns the participants that have not left, and marks the participants that the rule admits. found[i] was read from
-// queue[i], unless queue[i] is not shown.
+// admitted returns the participants that still exist, and marks those that the rule admits. found[i] was read from queue[i],
+// unless queue[i] is not shown.
 func (q *Queue) admitted(queue []Contender, found []Participant) []Participant {
 	var present []Contender
 	var shown []Participant
@@ -97,7 +97,7 @@ func (q *Queue) admitted(queue []Contender, found []Participant) []Participant {
 	return shown
 }
 
-// readParticipant returns the zero Participant, and no error, for a contender that has left.
+// readParticipant returns the zero Participant, and no error, for a contender that no longer exists.
 func (q *Queue) readParticipant(ctx context.Context, contender Contender) (Participant, error) {
 	path := zkutil.Join(q.Dir, contender.Name)
 	n, err := session.Repeat(ctx, q.Session, func() (session.Node, error) { return q.Session.ReadPeer(ctx, path) })

@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A path that nobody has used has no participants, and asking makes nothing.
+// An unused path has no participants, and asking creates nothing.
 func TestParticipantsOfAMissingPath(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		participants, err := locks.MutexOn(f.T, f.Client(), "/missing/deep/er").Participants(f.Context())
@@ -57,7 +57,7 @@ func TestParticipantsErrorIsOneLine(t *testing.T) {
 func TestEmptyIDIsNotNil(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
-		lease := locks.Acquire(f.T, f.Mutex(client, mutex.WithID("")))
+		lease := bubble.Acquire(f.T, f.Mutex(client, mutex.WithID("")).Acquire)
 		none, err := client.Conn().Create(locks.Path+"/none", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(f, err)
 		data, _, err := client.Conn().Get(none)
@@ -76,7 +76,7 @@ func TestEmptyIDIsNotNil(t *testing.T) {
 func TestDefaultID(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		participants, err := m.Participants(f.Context())
 		require.NoError(f, err)
 		require.Len(f, participants, 1)
@@ -93,7 +93,7 @@ func TestNamespaceInPaths(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client(recipes.WithNamespace("all/team")))
 		const full = "/all/team" + locks.Path
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		require.True(f, strings.HasPrefix(lease.Path(), full+"/_c_"), lease.Path())
 		participants, err := m.Participants(f.Context())
 		require.NoError(f, err)
@@ -119,7 +119,7 @@ func TestLockOnTheRoot(t *testing.T) {
 			"/_c_":       f.Client(),
 		} {
 			m := locks.MutexOn(f.T, client, "/")
-			lease := locks.Acquire(f.T, m)
+			lease := bubble.Acquire(f.T, m.Acquire)
 			require.True(f, strings.HasPrefix(lease.Path(), root), lease.Path())
 			participants, err := m.Participants(f.Context())
 			require.NoError(f, err)
@@ -131,7 +131,7 @@ func TestLockOnTheRoot(t *testing.T) {
 	})
 }
 
-// Those who come and go while the list is taken neither fail it nor appear twice.
+// Contenders that join and leave during the listing neither make it fail nor appear twice.
 func TestParticipantsWhileTheyChange(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		reader := f.Mutex(f.Troubled())

@@ -10,20 +10,35 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
 // Rule decides which predecessor the contender at index own of a queue waits for. A rule returns the index of the predecessor, or
 // −1 if the contender may proceed.
 //
 // A rule must not change the queue, and must depend on the contenders before own alone. It is also asked about the part of a queue
-// that begins behind a predecessor, as if those ahead had left. A rule that has let own proceed must do so
-// for as long as contenders before own only leave: the session grants a hold without reading the queue again, because newcomers
-// join behind. Only AcquireUnder puts a newcomer ahead of contenders that wait for outer, and outer stays in the queue for as long
-// as such a newcomer can come.
+// that begins behind a predecessor, as if those ahead did not exist. A rule that lets own proceed must do so for as long as
+// contenders before own only leave, because the session grants a hold without reading the queue again, and newcomers join behind.
+// Only AcquireUnder puts a newcomer ahead of contenders that wait for outer, and outer stays in the queue as long as such a
+// newcomer can join.
 type Rule func(queue []Contender, own int) int
 
 // Exclusive is the rule of a mutex: each contender waits for the contender directly ahead.
 func Exclusive(_ []Contender, own int) int { return own - 1 }
+
+// ReadWrite is the rule of a read-write lock. A writer waits for the contender directly ahead, a reader for the nearest writer ahead.
+// Contenders with the same number are a writer and the readers that its owner acquired under the write lock; such contenders do not
+// wait for each other.
+func ReadWrite(queue []Contender, own int) int {
+	self := queue[own]
+	isWriter := self.HasMarker(WriteMarker)
+	for i := own - 1; i >= 0; i-- {
+		if ahead := queue[i]; (isWriter || ahead.HasMarker(WriteMarker)) && !ahead.HasNumberOf(self) {
+			return i
+		}
+	}
+	return -1
+}
 
 // Queue is a queue of ephemeral-sequential znodes in one directory. A Queue is immutable and safe for concurrent use.
 type Queue struct {
@@ -34,23 +49,25 @@ type Queue struct {
 	Dir     string   // absolute path of the parent, namespace included
 	Prefix  string   // of our znodes' names, after the uuid
 	Markers []string // text before the number in the names of contenders; IsContender and recipes/inspect have to know a new one, too
-	Data    []byte   // of our znodes; nil: the session's id
+	Data    []byte   // of our znodes; nil for the session's id
 	Rule    Rule
-	// IsSteered marks a queue whose prefix has a priority: see SteeredPrefix.
+	// IsSteered marks a queue whose prefix has a priority (see SteeredPrefix).
 	IsSteered bool
 	MaxHold   time.Duration // of a hold, whose contexts end then; 0: none
-	KeepNode  bool          // the znode of a hold stays when the hold ends, until Entry.Vacate
-	// AlwaysList marks a queue in which a contender can come ahead of a waiter: see AcquireUnder. The session grants no waiter
-	// without a listing from after the end of its predecessor. (A waiter without a predecessor need not list again: a contender that
-	// comes ahead raises the counter of the directory, as all contenders do.)
+	SlowHold  time.Duration // after which a hold is logged, unless the client has its own time; 0: never
+	KeepNode  bool          // the znode of a hold outlives the hold, until Entry.Vacate
+	NoWait    bool          // Entry.Leave returns once the deletion of the znode is sent
+	// AlwaysList marks a queue in which a contender can join ahead of a waiter (see AcquireUnder). The session grants a waiter
+	// nothing without a listing made after the end of its predecessor. (A waiter without a predecessor need not list again, because
+	// a contender that joins ahead raises the counter of the directory, as all contenders do.)
 	AlwaysList bool
 	ShowOwn    bool // Participants returns only contenders with the same prefix
 
 	// The functions below may be nil, and must not block.
 
-	// OnWaiting is called when a waiter has set a watch on its predecessor, with ErrNotEphemeral if the predecessor is not
-	// ephemeral, else with nil.
-	OnWaiting func(lasting error)
+	// OnWaiting is called after a waiter set a watch on its predecessor, with the position of the waiter and the predecessor. why is
+	// ErrNotEphemeral if the predecessor is not ephemeral, ErrOtherLayout if it is a contender of another recipe, and otherwise nil.
+	OnWaiting func(position int, predecessor Participant, why error)
 	// OnJoined is called with the path of a new znode of ours, and with "" when the contender gives the znode up.
 	OnJoined func(path string)
 	// OnStatus is called in an Acquire or TryAcquire whenever the queue was read.
@@ -76,9 +93,9 @@ func (q *Queue) HoldKey() session.HoldKey {
 	return session.HoldKey{Session: q.Session, Dir: q.Dir, Recipe: q.Recipe}
 }
 
-// Reenter enters the hold that ctx carries for this queue. Both results are nil if ctx carries no such hold. If the hold has ended,
-// the error is the cause, because a context that was made for a hold must not enter another hold. If only ctx has ended, the error
-// is an InterruptedError.
+// Reenter enters the hold that ctx carries for this queue. Both results are nil if ctx carries no such hold. If the hold ended, the
+// error is the cause, because a context that was made for a hold must not enter another hold. If only ctx ended, the error is an
+// InterruptedError.
 func (q *Queue) Reenter(ctx context.Context) (*session.Entry, error) {
 	hold := session.HoldOf(ctx, q.HoldKey())
 	if hold == nil {
@@ -103,81 +120,102 @@ func (q *Queue) Refuse(ctx context.Context, refusal error) error {
 }
 
 // BeginAcquisition begins an acquisition for the traces. The caller has to end the acquisition with the result that the caller of
-// the recipe gets.
-func (q *Queue) BeginAcquisition(ctx context.Context, isTry bool) *session.Acquisition {
-	return q.BeginAcquisitionIn(ctx, isTry, 0)
+// the recipe gets. scope is that of a candidate, which contains the functions of the user; 0 for all others.
+func (q *Queue) BeginAcquisition(ctx context.Context, isTry bool, scope zkutil.Scope) *trace.Acquisition {
+	return q.Session.BeginAcquisition(ctx, trace.Subject{Recipe: q.Recipe, Name: q.Name, Path: q.Path, Try: isTry}, scope)
 }
 
-// BeginAcquisitionIn is BeginAcquisition for a candidate, whose scope contains the functions of the user.
-func (q *Queue) BeginAcquisitionIn(ctx context.Context, isTry bool, scope zkutil.Scope) *session.Acquisition {
-	return session.BeginAcquisition(ctx, q.Session, session.AcquireStart{Recipe: q.Recipe, Name: q.Name, Path: q.Path, Try: isTry}, scope)
+// ZnodeBytes returns the bytes that a znode of ours takes from the budget of the session.
+func (q *Queue) ZnodeBytes() int { return session.BytesOf(q.Dir, q.Prefix) }
+
+// Reserve reserves bytes for contenders in the budget of the session. A caller that may wait does so inside
+// this process, without a znode, behind all earlier callers.
+func (q *Queue) Reserve(ctx context.Context, bytes int, mayWait bool) (*budget.Reservation, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, zkutil.EndOf(ctx)
+	case mayWait:
+		return q.Session.Reserve(ctx, q.Dir, bytes)
+	default:
+		return q.Session.Budget().TryReserve(q.Dir, bytes)
+	}
 }
 
-// Acquire blocks until the call's turn comes, and returns the hold, entered once. After an error the znode of the attempt is gone or
-// being deleted. If ctx ends first, the error is an InterruptedError.
-func (q *Queue) Acquire(ctx context.Context) (*session.Entry, error) {
-	return q.AcquireTraced(ctx, true, nil)
-}
-
-// TryAcquire is Acquire without the wait for a predecessor. If a predecessor exists, TryAcquire deletes its own znode, waits for
-// the end of the deletion, and returns ErrNotAcquired.
-func (q *Queue) TryAcquire(ctx context.Context) (*session.Entry, error) {
-	return q.AcquireTraced(ctx, false, nil)
-}
-
-// AcquireTraced is Acquire or TryAcquire as a part of an acquisition, which the caller has to end.
-func (q *Queue) AcquireTraced(ctx context.Context, mayWait bool, a *session.Acquisition) (*session.Entry, error) {
+// Acquire blocks until it is the call's turn, and returns the hold, entered once. With mayWait false, it waits for no predecessor. If a
+// predecessor exists, Acquire then deletes its own znode, waits for the end of the deletion, and returns ErrNotAcquired. After any error
+// the znode of the attempt is deleted or being deleted. If ctx ends first, the error is an InterruptedError. The caller has to end the
+// acquisition a, which may be nil.
+func (q *Queue) Acquire(ctx context.Context, mayWait bool, a *trace.Acquisition) (*session.Entry, error) {
 	startedAt := time.Now()
-	status := NewWaitStatus(q, startedAt)
 	q.Session.Retain()
-	place, err := q.TakePlace(ctx, q.ZnodeBytes(), mayWait)
+	defer q.Session.Release()
+	w, ctx := q.takeFrom(ctx)
+	if w != nil {
+		return q.acquire(ctx, w.reservation, startedAt, mayWait, a, w)
+	}
+	reservation, err := q.Reserve(ctx, q.ZnodeBytes(), mayWait)
 	if err != nil {
-		q.Session.Release()
 		return nil, Interrupted(ctx, err, WaitStatus{}, startedAt)
 	}
-	entry, err := q.JoinAndWait(ctx, place, mayWait, status)
-	if err != nil {
-		entry, err = q.joinAgain(ctx, place, mayWait, status, startedAt, err)
+	return q.AcquireReserved(ctx, reservation, startedAt, mayWait, a)
+}
+
+// AcquireReserved is Acquire after Reserve, for a call that began at startedAt. AcquireReserved ends the reservation.
+func (q *Queue) AcquireReserved(
+	caller context.Context, reservation *budget.Reservation, startedAt time.Time, mayWait bool, a *trace.Acquisition,
+) (*session.Entry, error) {
+	return q.acquire(caller, reservation, startedAt, mayWait, a, nil)
+}
+
+// acquire is AcquireReserved. joined, unless nil, is the contender of the first attempt, from a basket.
+func (q *Queue) acquire(
+	caller context.Context, reservation *budget.Reservation, startedAt time.Time, mayWait bool, a *trace.Acquisition, joined *waiter,
+) (entry *session.Entry, err error) {
+	defer reservation.End()
+	status := NewWaitStatus(q, startedAt)
+	if joined == nil {
+		entry, err = q.JoinAndWait(caller, reservation, mayWait, status)
+	} else {
+		joined.status = status
+		if entry, err = joined.awaitHold(caller); err != nil {
+			joined.basket.Leave() // the next attempt may have to wait
+		}
 	}
-	place.End()
-	q.Session.Release()
+	if err != nil {
+		ctx, cancel := q.Session.WhileOpen(caller)
+		defer cancel()
+		policy := q.Session.Config().Retry
+		policy.MaxElapsed = 0 // because the time spent in the queue is no failure
+		isLost := func(err error) bool { return errors.Is(err, zkutil.ErrContenderLost) }
+		entry, err = zkutil.RepeatAfter(ctx, policy, isLost, err, func() (*session.Entry, error) {
+			return q.JoinAndWait(ctx, reservation, mayWait, status)
+		})
+		err = Interrupted(caller, err, *status, startedAt)
+	}
 	a.SetAhead(status.Ahead)
 	return entry, err
 }
 
-// joinAgain makes further attempts after an attempt whose contender was lost. joinAgain is a separate function, so that callers
-// that wait for hours in the first attempt keep a small stack.
-func (q *Queue) joinAgain(
-	caller context.Context, place *budget.Reservation, mayWait bool, status *WaitStatus, startedAt time.Time, failure error,
-) (*session.Entry, error) {
-	ctx, cancel := q.Session.WhileOpen(caller)
-	defer cancel()
-	policy := q.Session.Retry()
-	policy.MaxElapsed = 0 // because the time spent in the queue is no failure
-	isLost := func(err error) bool { return errors.Is(err, zkutil.ErrContenderLost) }
-	entry, err := zkutil.RepeatAfter(ctx, policy, isLost, failure, func() (*session.Entry, error) {
-		return q.JoinAndWait(ctx, place, mayWait, status)
-	})
-	return entry, Interrupted(caller, err, *status, startedAt)
-}
-
-// JoinAndWait makes a single attempt: the new contender joins at the tail and waits for the hold. JoinAndWait keeps status up to
-// date meanwhile, unless status is nil.
-func (q *Queue) JoinAndWait(ctx context.Context, place *budget.Reservation, mayWait bool, status *WaitStatus) (*session.Entry, error) {
+// JoinAndWait makes a single attempt. The new contender joins at the tail and waits for the hold. Meanwhile JoinAndWait updates
+// status, unless status is nil.
+func (q *Queue) JoinAndWait(ctx context.Context, reservation *budget.Reservation, mayWait bool, status *WaitStatus) (*session.Entry, error) {
 	w := &waiter{q: q, s: q.Session, mayWait: mayWait, status: status}
-	if err := q.Session.RunShortTask(ctx, func(ctx context.Context) error { return w.joinTail(ctx, place) }); err != nil {
+	if !mayWait {
+		w.departures = w.s.NewDepartureWait()
+	}
+	if err := w.joinTail(status.WarnInOutage(ctx, q), reservation); err != nil {
 		return nil, err
 	}
 	return w.awaitHold(ctx)
 }
 
-// Resume waits for the turn of a znode that the session has created earlier. First Resume proves the session, however long the proof
-// takes. Otherwise the term could be granted on an older proof, and be lost with that proof before the client notices the next
-// suspension. The attempts of the retry policy are not counted here, because the policy is for later failures.
+// Resume waits for the turn of a znode that the session created earlier. It first proves the session, however long the proof takes.
+// Otherwise the term could be granted on an older proof, and be lost with that proof before the client notices the next suspension.
+// The attempts of the retry policy are not counted here, because the policy is for later failures.
 func (q *Queue) Resume(ctx context.Context, path string, status *WaitStatus) (*session.Entry, error) {
 	s, w := q.Session, &waiter{q: q, s: q.Session, mayWait: true, status: status}
 	w.setPath(path)
-	_, err := zkutil.RepeatWhile(ctx, s.Retry().Patient(), zkutil.IsTransient, func() (struct{}, error) {
+	_, err := zkutil.RepeatWhile(ctx, s.Config().Retry.Patient(), zkutil.IsTransient, func() (struct{}, error) {
 		if err := s.AwaitConnected(ctx); err != nil {
 			return struct{}{}, err
 		}
@@ -192,30 +230,36 @@ func (q *Queue) Resume(ctx context.Context, path string, status *WaitStatus) (*s
 	return w.awaitHold(ctx)
 }
 
-// joinTail creates the znode of a waiter at the tail of the queue, reads the queue right behind the create, and looks at the queue.
-// An error of the look is left to awaitHold.
-func (w *waiter) joinTail(ctx context.Context, place *budget.Reservation) error {
+// joinTail creates the znode of a waiter at the tail of the queue, and reads the queue right behind the create.
+func (w *waiter) joinTail(ctx context.Context, reservation *budget.Reservation) error {
 	q, s := w.q, w.s
-	created, err := session.CreateAndList(ctx, s, place, q.Dir, q.Prefix, q.data(), q.parse)
+	created, err := session.CreateAndList(ctx, s, reservation, q.Dir, q.Prefix, q.data(), q.parse)
+	if errors.Is(err, zkutil.ErrUnsupported) {
+		return err // it names the operation, which may be the list
+	}
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	w.setPath(created.Path)
-	isExhausted, isRunningOut := checkSequence(w.self.sequence)
-	if isRunningOut {
-		s.Log(slog.LevelWarn, "sequence numbers are running out: remove the parent znode while nobody uses it", "path", q.Dir, "znode", created.Path)
-	}
-	if isExhausted {
+	if w.setCreated(created) {
 		s.RemoveLater(ctx, created.Path)
 		return zkutil.ErrSequenceExhausted
 	}
-	w.token, w.owner, w.epoch = created.Token, created.Owner, created.Epoch
+	q.reportJoined(w.path)
+	return nil
+}
+
+// setCreated gives a new waiter its znode. isExhausted means that the numbers of the queue have run out.
+func (w *waiter) setCreated(created session.Created[[]Contender]) (isExhausted bool) {
+	w.setPath(created.Path)
+	isExhausted, isRunningOut := checkSequence(w.self.sequence)
+	if isRunningOut {
+		w.s.Log(slog.LevelWarn, "sequence numbers are running out; remove the parent znode while no client uses it", "path", w.q.Dir, "znode", created.Path)
+	}
+	w.token, w.owner, w.epoch, w.birth = created.Token, created.Owner, created.Epoch, created.Birth
 	if created.Owner != 0 {
 		w.joined = created.List
 	}
-	q.reportJoined(w.path)
-	w.failure, w.hasLooked = w.look(ctx), true
-	return nil
+	return isExhausted
 }
 
 func (q *Queue) reportJoined(path string) {
@@ -236,7 +280,7 @@ func (q *Queue) ListContenders(ctx context.Context) ([]Contender, error) {
 	return session.ListChildren(ctx, q.Session, q.Dir, q.Prefix, q.parse)
 }
 
-// ListAndWatch returns the queue, and a watch that fires when a contender has come or gone. The caller has to release the watch.
+// ListAndWatch returns the queue, and a watch that fires when a contender joins or leaves. The caller has to release the watch.
 // ListAndWatch repeats the request under the retry policy.
 func (q *Queue) ListAndWatch(ctx context.Context) (contenders []Contender, watch *session.Watch, err error) {
 	watch, err = session.Repeat(ctx, q.Session, func() (*session.Watch, error) {
@@ -246,4 +290,10 @@ func (q *Queue) ListAndWatch(ctx context.Context) (contenders []Contender, watch
 	return contenders, watch, err
 }
 
-func (q *Queue) parse(children []string) []Contender { return parseContenders(children, q.Markers) }
+func (q *Queue) parse(children []string) []Contender {
+	contenders := parseContenders(children, q.Markers)
+	if len(contenders) < len(children) {
+		q.warnOfOther(children)
+	}
+	return contenders
+}

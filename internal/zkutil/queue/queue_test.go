@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -21,7 +23,7 @@ func TestTryAcquireLeavesNothing(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		start := time.Now()
 		_, err := q.TryAcquire(t.Context())
 		require.ErrorIs(t, err, zkutil.ErrNotAcquired)
@@ -40,7 +42,7 @@ func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s, other := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
-			holder := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
+			holder := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
 			srv.Delay(zktest.OpAny, 100*time.Millisecond)
 			time.AfterFunc(time.Second, func() { _ = holder.Leave() })
 			ctx, cancel := context.WithTimeout(t.Context(), at)
@@ -51,23 +53,23 @@ func TestCancelAtEveryStepOfAcquire(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			}
-			fixture.Pass(time.Until(time.Now().Truncate(time.Second).Add(3 * time.Second)))
+			bubble.Pass(time.Until(time.Now().Truncate(time.Second).Add(3 * time.Second)))
 			require.Empty(t, srv.Children("/m"), "cancelled at %v", at)
 		})
 	}
 }
 
-// Waiters are granted in the order of their znodes; one release wakes one of them.
+// Waiters are granted in the order of their znodes. One release wakes one of them.
 func TestFIFOAndNoHerd(t *testing.T) {
 	requestsPerHandoff := func(waiters int) (perHandoff float64) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(time.Hour))
 			q := fixture.MutexOn(s, "/m")
-			e := fixture.Acquire(t, q)
-			var turns []<-chan fixture.Granted
+			e := bubble.Acquire(t, q.Acquire)
+			var turns []<-chan bubble.Outcome[*session.Entry]
 			for range waiters {
-				turns = append(turns, fixture.AcquireLater(t.Context(), q))
+				turns = append(turns, bubble.Start(t.Context(), q.Acquire))
 				synctest.Wait()
 			}
 			fixture.Settle()
@@ -75,7 +77,7 @@ func TestFIFOAndNoHerd(t *testing.T) {
 			for _, turn := range turns {
 				last := e
 				require.NoError(t, last.Leave())
-				e = (<-turn).Entry
+				e = (<-turn).Lease
 				require.Greater(t, e.Token(), last.Token())
 				synctest.Wait()
 			}
@@ -84,23 +86,23 @@ func TestFIFOAndNoHerd(t *testing.T) {
 		})
 		return perHandoff
 	}
-	// The delete alone: the next waiter is of the same session.
+	// Only the delete, because the next waiter is of the same session.
 	for _, waiters := range []int{1, 8, 256} {
 		require.InDelta(t, float64(waiters), requestsPerHandoff(waiters)*float64(waiters), 0.1)
 	}
 }
 
-// A waiter that gives up in the middle: its successor takes over whom it watched.
+// A waiter in the middle gives up. Its successor then watches the znode that it watched.
 func TestWaiterInTheMiddleLeaves(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		ctx, cancel := context.WithCancel(t.Context())
-		middle := fixture.AcquireLater(ctx, q)
+		middle := bubble.Start(ctx, q.Acquire)
 		synctest.Wait()
-		last := fixture.AcquireLater(t.Context(), q)
+		last := bubble.Start(t.Context(), q.Acquire)
 		synctest.Wait()
 		cancel()
 		require.ErrorIs(t, (<-middle).Err, context.Canceled)
@@ -109,7 +111,7 @@ func TestWaiterInTheMiddleLeaves(t *testing.T) {
 		require.NoError(t, e.Leave())
 		got := <-last
 		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
@@ -122,20 +124,20 @@ func TestForeignChildren(t *testing.T) {
 		for _, name := range []string{"config", "_c_x", "lock-", "__x", "lock-abc", "_c_-lock-12"} {
 			srv.Put("/m/"+name, nil)
 		}
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 
 		for _, name := range []string{
 			"_c_0123456789abcdef0123456789abcdef-lock-0000000000",     // zk.Lock
 			"0123456789abcdef0123456789abcdef__lock__0000000000",      // kazoo
 			"_c_8e3b5d3e-5b0c-4c7e-9c3b-0a2b4c6d8e0f-lock-0000000000", // Curator
-			"-lock--000000001", // a counter that went over
+			"-lock--000000001", // an overflown counter
 		} {
 			srv.Put("/m/"+name, nil)
 			_, err := fixture.MutexOn(s, "/m").TryAcquire(t.Context())
 			require.ErrorIs(t, err, zkutil.ErrNotAcquired, name)
 			srv.Delete("/m/" + name)
 		}
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 	})
 }
 
@@ -147,7 +149,7 @@ func TestParticipants(t *testing.T) {
 		none, err := q.Participants(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, none, "of a missing directory")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		for i := range 40 {
 			srv.Put(fmt.Sprintf("/m/x-lock-%010d", 100-i), []byte(fmt.Sprint(100-i)))
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// faults has the n-th request of an operation meet the n-th fault, and those behind the last one the last. It returns how many
-// requests there were.
+// faults makes the n-th request of an operation meet the n-th fault, and all later requests the last one. It returns the
+// number of requests.
 func faults(b *bubble.Bubble, op zktest.Op, faults ...zktest.Fault) (count func() int) {
 	n := 0
 	remove := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -33,8 +33,8 @@ func faults(b *bubble.Bubble, op zktest.Op, faults ...zktest.Fault) (count func(
 	}
 }
 
-// Two faults meet the create of a downgrade: the first loses its answer, the second refuses the next attempt. Whatever they are,
-// the znode that the first attempt has made is deleted, and the writer goes on.
+// Two faults meet the create of a downgrade. The first loses its answer, the second refuses the next attempt. For all pairs,
+// the znode of the first attempt is deleted, and the writer continues.
 func TestDowngradeIsRefusedAfterALostAnswer(t *testing.T) {
 	for name, lost := range map[string]zktest.Loss{"lost answer": zktest.ReplyLost, "lost request": zktest.RequestLost} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestDowngradeEndsWithItsWriter(t *testing.T) {
 	}
 }
 
-// A downgrade that fails leaves no entry of the write lock: its release lets the next one in at once.
+// A failed downgrade leaves no entry of the write lock. Its release lets the next contender in at once.
 func TestFailedDowngradeKeepsNoEntry(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())
@@ -149,7 +149,7 @@ func TestParticipantsBesideManyOfTheOther(t *testing.T) {
 	}
 }
 
-// The text right before the number decides whether a contender reads or writes, whatever else its name contains.
+// The text right before the number decides whether a contender reads or writes. The rest of its name does not matter.
 func TestMarkerIsThatBeforeTheNumber(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, write := locks.ReadWrite(b, b.Client())

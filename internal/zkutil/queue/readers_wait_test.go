@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// crowd starts n acquisitions, each by a client of its own, which wait in this order.
+// crowd starts n acquisitions of separate clients, which wait in this order.
 func crowd(b *bubble.Bubble, n int, pick func(read, write *rwlock.Lock) *rwlock.Lock) []<-chan bubble.Outcome[*recipes.Lease] {
 	b.Helper()
 	var waiting []<-chan bubble.Outcome[*recipes.Lease]
@@ -25,8 +25,8 @@ func crowd(b *bubble.Bubble, n int, pick func(read, write *rwlock.Lock) *rwlock.
 	return waiting
 }
 
-// The release of a writer wakes the readers that it admits, without a request of theirs, and nobody else. A writer is overtaken by
-// none of the readers that have queued after it.
+// The release of a writer wakes only the readers that it admits, without a request of theirs. No reader that queued after a
+// writer overtakes it.
 func TestReleaseWakesThoseItAdmits(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		_, write := locks.ReadWrite(b, b.Client(recipes.WithSessionTimeout(time.Hour)))
@@ -51,7 +51,7 @@ func TestReleaseWakesThoseItAdmits(t *testing.T) {
 	})
 }
 
-// A reader sends no request while other readers come and go.
+// A reader sends no request while other readers arrive and leave.
 func TestReadersDoNotDisturbEachOther(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		_, write := locks.ReadWrite(b, b.Client(recipes.WithSessionTimeout(time.Hour)))
@@ -70,12 +70,12 @@ func TestReadersDoNotDisturbEachOther(t *testing.T) {
 	})
 }
 
-// A writer that waits for readers is woken by the one that it watches, and by no other: once if they leave in the order in which
-// they came. Whoever is behind the writer is not woken at all.
+// A writer that waits for readers is woken only by the one that it watches, once if they leave in the order of arrival.
+// Contenders behind the writer are not woken at all.
 func TestWriterIsWokenByTheReaderThatItWatches(t *testing.T) {
 	const readers = 5
 	for name, c := range map[string]struct{ first, step, looks int }{
-		"the first one leaves first": {0, 1, 1}, "the last one leaves first": {readers - 1, -1, readers + readers - 2}, // behind another one, it looks who is first
+		"the first one leaves first": {0, 1, 1}, "the last one leaves first": {readers - 1, -1, readers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(b *bubble.Bubble) {
@@ -106,8 +106,8 @@ func TestWriterIsWokenByTheReaderThatItWatches(t *testing.T) {
 	}
 }
 
-// looksAlone is how often a client has listed the queue, while the others have sent nothing but deletions, heartbeats, and the
-// reads by which waiters make sure that they have been told everything. Whoever is woken lists the queue.
+// looksAlone counts a client's listings of the queue, while the others send nothing but deletions, heartbeats, and the reads
+// that check for missed events. A woken waiter lists the queue.
 func looksAlone(b *bubble.Bubble, log *zktest.Log, client *recipes.Client) (looks int) {
 	b.Helper()
 	for _, r := range log.Requests() {
@@ -122,7 +122,7 @@ func looksAlone(b *bubble.Bubble, log *zktest.Log, client *recipes.Client) (look
 	return looks
 }
 
-// A reader waits for writers with lower numbers alone (kazoo 649: it waits for a later one, which waits for the reader).
+// A reader waits only for writers with lower numbers (kazoo 649: it waits for a later one, which waits for the reader).
 func TestLaterWriterDoesNotBlockAReader(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		_, write := locks.ReadWrite(b, b.Client())
@@ -137,7 +137,7 @@ func TestLaterWriterDoesNotBlockAReader(t *testing.T) {
 	})
 }
 
-// A writer between two readers gives up: the reader behind it goes ahead, if nobody else is in the way.
+// A writer between two readers gives up. The reader behind it is granted, if no other contender blocks it.
 func TestWriterGivesUp(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		read, _ := locks.ReadWrite(b, b.Client())
@@ -157,7 +157,8 @@ func TestWriterGivesUp(t *testing.T) {
 	})
 }
 
-// Our znode is deleted, or our session expires, while we wait: a new znode at the tail (CURATOR-307: an index error there).
+// Our znode is deleted, or our session expires, while we wait. We join again at the tail. In CURATOR-307, this is an
+// index error.
 func TestLostPosition(t *testing.T) {
 	for name, pick := range map[string]func(read, write *rwlock.Lock) *rwlock.Lock{"reader": locks.Reading, "writer": locks.Writing} {
 		for _, isExpiry := range []bool{false, true} {
@@ -186,7 +187,7 @@ func TestLostPosition(t *testing.T) {
 	}
 }
 
-// A loss is told with its cause, to each of the two leases of a downgrade on its own, and poisons nothing.
+// Each of the two leases of a downgrade reports a loss with its cause, and the loss poisons nothing.
 func TestLoss(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		client := b.Troubled()

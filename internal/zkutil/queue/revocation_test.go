@@ -23,7 +23,7 @@ func TestRevoke(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		listener, calls := locks.Revocations()
 		m := f.Mutex(f.Client(), listener)
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		inner, err := m.Acquire(lease.Context())
 		require.NoError(f, err)
 		revoker := revoke.New(f.Client())
@@ -41,27 +41,27 @@ func TestRevoke(t *testing.T) {
 		f.Stands(lease)
 		require.Equal(f, []string{lease.Path()}, f.Contenders(), "still held")
 
-		// Once more: the listener is called once a hold.
+		// Once more, because the listener is called once per hold.
 		require.NoError(f, revoker.AttemptRevoke(f.Context(), lease.Path()))
 		for _, l := range []*recipes.Lease{late, inner, lease} {
 			require.NoError(f, l.Release())
 		}
 		require.Empty(f, f.Contenders())
-		next := locks.Acquire(f.T, m)
+		next := bubble.Acquire(f.T, m.Acquire)
 		require.False(f, locks.IsRevoked(next))
 		require.NoError(f, revoker.AttemptRevoke(f.Context(), next.Path()))
-		f.RequireRevocation(calls, next) // one call too many of the former hold would come before it
+		f.RequireRevocation(calls, next) // a superfluous call for the former hold would precede it
 		require.NoError(f, next.Release())
 		synctest.Wait()
 		require.Empty(f, calls)
 
-		last := locks.Acquire(f.T, m)
+		last := bubble.Acquire(f.T, m.Acquire)
 		require.NoError(f, last.Release())
 		require.False(f, locks.IsRevoked(last), "its end is no request")
 	})
 }
 
-// TestRevokeWhileWaiting: Curator misses the request that came before the grant.
+// TestRevokeWhileWaiting revokes before the grant, which Curator misses.
 func TestRevokeWhileWaiting(t *testing.T) {
 	for name, fault := range map[string]func(f *locks.Fixture, client *recipes.Client){
 		"undisturbed": func(*locks.Fixture, *recipes.Client) {},
@@ -75,7 +75,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 			locks.Run(t, func(f *locks.Fixture) {
 				listener, calls := locks.Revocations()
 				client := f.Troubled()
-				holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+				holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 				done := f.Waiting(f.Context(), f.Mutex(client, listener))
 				place := f.Contenders()[1]
 				log := f.Srv.Observe()
@@ -86,7 +86,7 @@ func TestRevokeWhileWaiting(t *testing.T) {
 				require.Empty(f, done, "the revoked waiter")
 				require.Positive(f, log.Count(zktest.OpGetData), "the revocation is read before the grant")
 				require.NoError(f, holder.Release())
-				lease := f.Granted(done)
+				lease := bubble.Granted(f, done)
 				require.Equal(f, place, lease.Path())
 				require.True(f, locks.IsRevoked(lease))
 				f.RequireRevocation(calls, lease)
@@ -105,20 +105,20 @@ func TestRevokeDuringOutage(t *testing.T) {
 		m := f.Mutex(f.Troubled(), listener)
 		revoker := revoke.New(f.Client())
 
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		done := f.Waiting(f.Context(), m)
 		place := f.Contenders()[1]
 		over := f.Outage()
 		require.NoError(f, revoker.AttemptRevoke(f.Context(), place))
 		require.NoError(f, holder.Release())
 		over()
-		lease := f.Granted(done)
+		lease := bubble.Granted(f, done)
 		require.Equal(f, place, lease.Path())
 		require.True(f, locks.IsRevoked(lease))
 		f.RequireRevocation(calls, lease)
 		require.NoError(f, lease.Release())
 
-		lease = locks.Acquire(f.T, m)
+		lease = bubble.Acquire(f.T, m.Acquire)
 		over = f.Outage()
 		require.NoError(f, revoker.AttemptRevoke(f.Context(), lease.Path()))
 		require.False(f, locks.IsRevoked(lease))
@@ -141,7 +141,7 @@ func TestRevocationListenerPanics(t *testing.T) {
 			panic("listener of " + lease.Path())
 		}))
 		for range 2 {
-			lease := locks.Acquire(f.T, m)
+			lease := bubble.Acquire(f.T, m.Acquire)
 			require.NoError(f, revoke.New(client).AttemptRevoke(f.Context(), lease.Path()))
 			f.RequireRevocation(calls, lease)
 			f.Stands(lease)
@@ -156,10 +156,10 @@ func TestRevocationListenerReleases(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		released := make(chan error, 1)
 		m := f.Mutex(f.Client(), mutex.WithRevocationListener(func(lease *recipes.Lease) { released <- lease.Release() }))
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		next := f.Waiting(f.Context(), f.Mutex(f.Client()))
 		require.NoError(f, revoke.New(f.Client()).AttemptRevoke(f.Context(), lease.Path()))
-		require.NoError(f, f.Granted(next).Release())
+		require.NoError(f, bubble.Granted(f, next).Release())
 		require.NoError(f, <-released)
 		require.ErrorIs(f, context.Cause(lease.Context()), recipes.ErrReleased)
 		require.ErrorIs(f, lease.Release(), recipes.ErrNotHeld)
@@ -167,10 +167,10 @@ func TestRevocationListenerReleases(t *testing.T) {
 	})
 }
 
-func TestRevokeOfGoneZnode(t *testing.T) {
+func TestRevokeOfDeletedZnode(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Client()
-		lease := locks.Acquire(f.T, f.Mutex(client))
+		lease := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 		require.NoError(f, lease.Release())
 		revoker := revoke.New(client)
 		require.NoError(f, revoker.AttemptRevoke(f.Context(), lease.Path()))
@@ -178,7 +178,7 @@ func TestRevokeOfGoneZnode(t *testing.T) {
 	})
 }
 
-// TestRevokeOfOtherZnodes: a typo must not overwrite somebody's data.
+// TestRevokeOfOtherZnodes requires that a typo does not overwrite other data.
 func TestRevokeOfOtherZnodes(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		const root = "/root"
@@ -211,12 +211,12 @@ func TestRevokeOfOtherZnodes(t *testing.T) {
 	})
 }
 
-// TestLogOfARevocation has one line for a lease, whatever the number of requests.
+// TestLogOfARevocation requires one line per lease, for any number of requests.
 func TestLogOfARevocation(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
 		client := f.Client(recipes.WithID("web-1"), recipes.WithLogger(log.Logger(slog.LevelInfo)))
-		lease := locks.Acquire(f.T, f.Mutex(client))
+		lease := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 		locks.TakeLog(log)
 		bubble.Pass(time.Minute)
 		revoker := revoke.New(f.Client())

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -19,13 +20,13 @@ func TestRevocationOfAHolder(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, peer := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		called := 0
 		e.OnRevoked(s.Callbacks(), func() { called++ })
 		for range 3 { // repeating it changes nothing
 			require.NoError(t, queue.Revoke(t.Context(), peer, e.Path()))
-			fixture.Pass(toldWithin)
-			require.True(t, fixture.IsClosed(e.Revoked()))
+			bubble.Pass(toldWithin)
+			require.True(t, bubble.IsClosed(e.Revoked()))
 		}
 		require.NoError(t, e.Context().Err(), "it is still held")
 		require.NoError(t, e.Leave())
@@ -34,21 +35,21 @@ func TestRevocationOfAHolder(t *testing.T) {
 	})
 }
 
-// Of several holds that follow each other quickly each is looked after in time, those that have ended in between aside.
+// Of several holds in quick succession, each current one is checked in time, but not those that ended in between.
 func TestRevocationOfYoungHolders(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, peer := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
 		var held []*session.Entry
 		for _, path := range []string{"/a", "/b", "/c", "/d"} {
-			held = append(held, fixture.Acquire(t, fixture.MutexOn(s, path)))
-			fixture.Pass(session.WatchOwnAfter * 2 / 3)
+			held = append(held, bubble.Acquire(t, fixture.MutexOn(s, path).Acquire))
+			bubble.Pass(session.WatchOwnAfter * 2 / 3)
 		}
 		require.NoError(t, held[1].Leave())
 		for _, e := range slices.Delete(held, 1, 2) {
 			require.NoError(t, queue.Revoke(t.Context(), peer, e.Path()))
-			fixture.Pass(toldWithin)
-			require.True(t, fixture.IsClosed(e.Revoked()), e.Path())
+			bubble.Pass(toldWithin)
+			require.True(t, bubble.IsClosed(e.Revoked()), e.Path())
 			require.NoError(t, e.Leave())
 		}
 	})
@@ -64,10 +65,10 @@ func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(30*time.Second))
 			q := fixture.MutexOn(s, "/m")
-			e := fixture.Acquire(t, q)
-			turn := fixture.AcquireLater(t.Context(), q)
+			e := bubble.Acquire(t, q.Acquire)
+			turn := bubble.Start(t.Context(), q.Acquire)
 			synctest.Wait()
-			fixture.Pass(waited)
+			bubble.Pass(waited)
 			for _, name := range srv.Children("/m") {
 				if path := "/m/" + name; path != e.Path() {
 					require.NoError(t, queue.Revoke(t.Context(), s, path))
@@ -77,12 +78,12 @@ func TestRevocationOfAWaiterIsSeenWhenItIsGranted(t *testing.T) {
 			require.NoError(t, e.Leave())
 			got := <-turn
 			require.NoError(t, got.Err)
-			fixture.Pass(toldWithin)
-			require.True(t, fixture.IsClosed(got.Entry.Revoked()), "waited %v", waited)
+			bubble.Pass(toldWithin)
+			require.True(t, bubble.IsClosed(got.Lease.Revoked()), "waited %v", waited)
 			called := make(chan struct{})
-			got.Entry.OnRevoked(s.Callbacks(), func() { close(called) })
+			got.Lease.OnRevoked(s.Callbacks(), func() { close(called) })
 			<-called
-			require.NoError(t, got.Entry.Leave())
+			require.NoError(t, got.Lease.Leave())
 		})
 	}
 }
@@ -93,14 +94,14 @@ func TestRevocationDuringAnOutage(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(30*time.Second))
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			fixture.Settle() // it has a watch
 			srv.Stop(srv.A)
 			synctest.Wait()
 			srv.Put(e.Path(), []byte(session.Revocation))
 			srv.Restart(srv.A)
-			fixture.Pass(3 * time.Second)
-			require.True(t, fixture.IsClosed(e.Revoked()))
+			bubble.Pass(3 * time.Second)
+			require.True(t, bubble.IsClosed(e.Revoked()))
 			require.NoError(t, e.Leave())
 		})
 	}
@@ -110,21 +111,21 @@ func TestOtherDataIsNoRevocation(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		fixture.Settle()
 		for _, data := range []string{"", "__REVOKE__ ", "__revoke__", "me"} {
 			srv.Put(e.Path(), []byte(data))
 			synctest.Wait()
-			require.False(t, fixture.IsClosed(e.Revoked()), data)
+			require.False(t, bubble.IsClosed(e.Revoked()), data)
 		}
-		srv.Put(e.Path(), []byte(session.Revocation)) // the watch has been set again each time
+		srv.Put(e.Path(), []byte(session.Revocation)) // the watch is set again each time
 		synctest.Wait()
-		require.True(t, fixture.IsClosed(e.Revoked()))
+		require.True(t, bubble.IsClosed(e.Revoked()))
 		require.NoError(t, e.Leave())
 	})
 }
 
-func TestRevokeOfWhatIsGoneOrNoContender(t *testing.T) {
+func TestRevokeOfADeletedZnodeOrNoContender(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))

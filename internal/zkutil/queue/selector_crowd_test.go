@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// One leader steps down: one participant wakes up, however many there are.
+// When a leader steps down, one participant wakes up, for any number of participants.
 func TestNoHerd(t *testing.T) {
 	const changes = 10
 	crowd := testkit.Shorter(450, 200) // no more of one client wait with a znode than 500
@@ -57,8 +57,8 @@ func TestNoHerd(t *testing.T) {
 	}
 }
 
-// A thousand participants lose their session at once: they come back, in few requests each.
-func TestCrowdComesBackFromALoss(t *testing.T) {
+// A thousand participants lose their session at once. They join again, with few requests each.
+func TestCrowdRejoinsAfterALoss(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		const n = 300

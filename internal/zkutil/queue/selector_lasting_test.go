@@ -16,7 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Nobody leads behind a znode that is not ephemeral. The selector next to it reports that once, to the handler or to the log.
+// No candidate leads behind a znode that is not ephemeral. The selector next to it reports that once, to the handler or to
+// the log.
 func TestSelectorReportsAZnodeThatIsNotEphemeral(t *testing.T) {
 	for name, hasHandler := range map[string]bool{"handler": true, "log": false} {
 		t.Run(name, func(t *testing.T) {

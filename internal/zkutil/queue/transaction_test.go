@@ -21,15 +21,15 @@ func delayEvents(f *locks.Fixture, client *recipes.Client) {
 	f.Srv.SetBandwidth(500, client.Conn().SessionID())
 }
 
-// A user closes the zk.Conn of a client, of which one goroutine holds the lock and others wait. The server deletes all their znodes in
-// one transaction, and tells of the holder's first. The leases have ended before the request leaves, and no waiter gets one.
+// A user closes the zk.Conn of a client, of which one goroutine holds the lock and others wait. The server deletes all their
+// znodes in one transaction, and reports the holder's first. The leases end before the request is sent, and no waiter gets one.
 func TestUserClosesTheConnection(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client, other := f.Troubled(), f.Client()
-		lease := locks.Acquire(f.T, f.Mutex(client))
+		lease := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 		inner, err := f.Mutex(client).Acquire(lease.Context())
 		require.NoError(f, err)
-		waiting := []<-chan locks.Result{f.Waiting(f.Context(), f.Mutex(client)), f.Waiting(f.Context(), f.Mutex(client))}
+		waiting := []<-chan bubble.Outcome[*recipes.Lease]{f.Waiting(f.Context(), f.Mutex(client)), f.Waiting(f.Context(), f.Mutex(client))}
 		next := f.Waiting(f.Context(), f.Mutex(other))
 		delayEvents(f, client)
 		var isStanding atomic.Bool // when the server got the request
@@ -40,12 +40,12 @@ func TestUserClosesTheConnection(t *testing.T) {
 			return zktest.Fault{}
 		})
 		client.Conn().Close()
-		successor := f.Granted(next)
+		successor := bubble.Granted(f, next)
 		require.False(f, isStanding.Load(), "a lease has outlived the request that closes its session")
 		require.ErrorIs(f, f.Cause(lease), recipes.ErrClosed)
 		require.ErrorIs(f, f.Cause(inner), recipes.ErrClosed)
 		for _, w := range waiting {
-			require.ErrorIs(f, f.Outcome(w).Err, recipes.ErrClosed)
+			require.ErrorIs(f, bubble.Receive(f, w).Err, recipes.ErrClosed)
 		}
 		_, err = f.Mutex(client).Acquire(lease.Context())
 		require.ErrorIs(f, err, recipes.ErrClosed)
@@ -58,16 +58,16 @@ func TestUserClosesTheConnection(t *testing.T) {
 }
 
 // A third party deletes the znodes of a holder and of the next waiter in one transaction, the holder's first. The waiter may be
-// granted the lock between the two events. Its lease ends with the second one, as one of the same client that stood before.
+// granted the lock between the two events. Its lease ends with the second one, like an older lease of the same client.
 func TestTransactionDeletesHolderAndWaiter(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client, other := f.Troubled(), f.Client()
-		holder := locks.Acquire(f.T, f.Mutex(other))
+		holder := bubble.Acquire(f.T, f.Mutex(other).Acquire)
 		next := f.Waiting(f.Context(), f.Mutex(client))
 		own := f.Contenders()[1]
 		beside, err := mutex.New(client, "/locks/b")
 		require.NoError(f, err)
-		standing := locks.Acquire(f.T, beside)
+		standing := bubble.Acquire(f.T, beside.Acquire)
 		bubble.Pass(bubble.Moment) // it is watched
 		ends := locks.EndOf(standing)
 		delayEvents(f, client)
@@ -77,9 +77,9 @@ func TestTransactionDeletesHolderAndWaiter(t *testing.T) {
 			&zk.DeleteRequest{Path: standing.Path(), Version: -1},
 		)
 		require.NoError(f, err)
-		granted := f.Granted(next)
+		granted := bubble.Granted(f, next)
 		require.Equal(f, own, granted.Path())
-		at, cause := locks.Ended(f.T, granted)
+		at, cause := bubble.Ended(f.T, granted)
 		require.ErrorIs(f, cause, recipes.ErrNodeDeleted)
 		require.False(f, at.After(<-ends), "a lease that stood before has ended earlier")
 		synctest.Wait()

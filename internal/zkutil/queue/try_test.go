@@ -15,18 +15,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// A try at a held lock fails at once, and its znode is gone when it returns.
+// A try at a held lock fails at once, and its znode is deleted when it returns.
 func TestTryHeld(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		holder := f.Mutex(f.Client())
-		lease := locks.Acquire(f.T, holder)
+		lease := bubble.Acquire(f.T, holder.Acquire)
 		for name, m := range map[string]*mutex.InterProcessMutex{"same value": holder, "other client": f.Mutex(f.Client())} {
 			for range 10 {
 				_, err := m.TryAcquire(f.Context())
 				require.ErrorIs(f, err, recipes.ErrNotAcquired, name)
 				var failed *recipes.OpError
 				require.ErrorAs(f, err, &failed, name)
-				require.Equal(f, &recipes.OpError{Op: "mutex: try acquire", Path: locks.Path, Err: recipes.ErrNotAcquired}, failed, name)
+				require.Equal(f, "mutex: try acquire", failed.Op, name)
+				require.Equal(f, locks.Path, failed.Path, name)
+				wait, isWait := failed.Err.(*recipes.WaitError) //nolint:errorlint // directly below the OpError
+				require.True(f, isWait, name)
+				require.Equal(f, recipes.ErrNotAcquired, wait.Err, name)
+				require.Equal(f, 2, wait.Position, name)
+				require.Equal(f, lease.Path(), wait.Holder.Path, name)
 				require.Len(f, f.Contenders(), 1, name)
 			}
 		}
@@ -43,12 +49,12 @@ func TestTryHeld(t *testing.T) {
 func TestTryBehindAWaiter(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
-		first := locks.Acquire(f.T, m)
+		first := bubble.Acquire(f.T, m.Acquire)
 		waiter := f.Waiting(f.Context(), m)
 		require.NoError(f, first.Release())
 		_, err := f.Mutex(f.Client()).TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
-		require.NoError(f, f.Granted(waiter).Release())
+		require.NoError(f, bubble.Granted(f, waiter).Release())
 		require.Empty(f, f.Contenders())
 	})
 }
@@ -94,7 +100,7 @@ func TestTryStorm(t *testing.T) {
 	})
 }
 
-// tryOnce holds the lock for a tenth of a moment, unless somebody else has it.
+// tryOnce holds the lock for a tenth of a moment, unless another client has it.
 func tryOnce(ctx context.Context, m *mutex.InterProcessMutex, section *judge.Section) error {
 	lease, err := m.TryAcquire(ctx)
 	if errors.Is(err, recipes.ErrNotAcquired) {

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -12,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A second znode with our own uuid is ours, ahead of the first or behind it: no contender waits for
-// it, and it is deleted. The znodes of others stay.
+// A second znode with our own uuid is ours, ahead of the first or behind it. No contender waits for it, and it is
+// deleted. Other clients' znodes stay.
 func TestTwinIsRemoved(t *testing.T) {
 	for where, sequence := range map[string]string{"ahead": "0000000003", "behind": "0000000009"} {
 		t.Run(where, func(t *testing.T) {
@@ -41,17 +43,17 @@ func TestTwinIsRemoved(t *testing.T) {
 					}
 					return zktest.Fault{}
 				})
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-				fixture.Pass(time.Second)
+				turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(time.Second)
 				mu.Lock()
 				defer mu.Unlock()
 				require.NotEmpty(t, twin)
 				require.NotEmpty(t, turn, "it waits for itself")
 				got := <-turn
 				require.NoError(t, got.Err)
-				require.NotEqual(t, "/m/"+twin, got.Entry.Path())
+				require.NotEqual(t, "/m/"+twin, got.Lease.Path())
 				require.Len(t, slices.DeleteFunc(srv.Log.Requests(zktest.OpDelete), func(r zktest.Request) bool { return r.Path != "/m/"+twin }), 1)
-				require.NoError(t, got.Entry.Leave())
+				require.NoError(t, got.Lease.Leave())
 				require.Equal(t, []string{stranger}, srv.Children("/m"))
 			})
 		})
@@ -64,8 +66,8 @@ func TestTwinIsRemovedOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		other, s := fixture.TwoClients(t, srv, 6*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 		synctest.Wait()
 		queue := srv.Children("/m")
 		own := queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
@@ -81,14 +83,57 @@ func TestTwinIsRemovedOnce(t *testing.T) {
 		})
 		for range 20 { // each time the waiter reads the queue
 			srv.Disconnect()
-			fixture.Pass(100 * time.Millisecond)
+			bubble.Pass(100 * time.Millisecond)
 		}
 		require.Less(t, refusals.Load(), int32(20), "the pauses of one deletion grow: it was asked for by each look")
 		remove()
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
-		fixture.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
+		require.NoError(t, got.Lease.Leave())
+		bubble.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
+	})
+}
+
+// A create that is executed after the grant, because it was repeated and the repetition was granted, leaves no znode that would
+// block the others for the life of the session.
+func TestTwinAfterTheGrantIsRemoved(t *testing.T) {
+	for _, isReleased := range []bool{false, true} {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			holder, other := fixture.TwoClients(t, srv, 6*time.Second)
+			srv.Once(zktest.OpCreate2, zktest.Fault{Lost: zktest.RequestLost})
+			held := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+			own := srv.Children("/m")[0]
+			bubble.Pass(2 * time.Second)
+			srv.Put("/m/"+fixture.TwinOf(own, "0000000007"), nil)
+			if isReleased {
+				require.NoError(t, held.Leave())
+			}
+			bubble.Pass(6 * time.Second)
+			if !isReleased {
+				require.Equal(t, []string{own}, srv.Children("/m"))
+				require.NoError(t, held.Leave())
+			}
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire).Leave())
+			require.Empty(t, srv.Children("/m"))
+		})
+	}
+}
+
+// Repeated creates leave no goroutine that waits for late twins, because a cut may affect thousands of waiters.
+func TestLateTwinsTakeNoGoroutine(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(time.Minute))
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
+		fixture.Settle()
+		before := runtime.NumGoroutine()
+		for range 20 {
+			srv.Once(zktest.OpCreate2, zktest.Fault{Lost: zktest.RequestLost})
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
+		}
+		fixture.Settle()
+		require.LessOrEqual(t, runtime.NumGoroutine(), before)
 	})
 }

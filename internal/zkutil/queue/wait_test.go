@@ -26,7 +26,7 @@ func named(t *testing.T, srv *zktest.Server, id string) *mutex.InterProcessMutex
 	return m
 }
 
-// An Acquire that its context ended says how far it came.
+// An Acquire ended by its context reports its progress.
 func TestWaitError(t *testing.T) {
 	for name, end := range map[string]struct {
 		context func(ctx context.Context) (context.Context, context.CancelFunc)
@@ -44,8 +44,8 @@ func TestWaitError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := zktest.NewServer(t)
-				holder := locks.Acquire(t, named(t, srv, "web 1"))
-				second := locks.Acquiring(t.Context(), named(t, srv, "web 2"))
+				holder := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
+				second := bubble.Start(t.Context(), named(t, srv, "web 2").Acquire)
 				bubble.Pass(10 * time.Millisecond)
 				ctx, cancel := end.context(t.Context())
 				defer cancel()
@@ -72,7 +72,7 @@ func TestWaitError(t *testing.T) {
 func TestWaitErrorText(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		holder := locks.Acquire(t, named(t, srv, "web 1"))
+		holder := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := named(t, srv, "web 2").Acquire(ctx)
@@ -80,7 +80,7 @@ func TestWaitErrorText(t *testing.T) {
 	})
 }
 
-// Without a look at the queue nothing is known of it, but that the wait has ended.
+// Without a listing, only the end of the wait is known.
 func TestWaitErrorWithoutAServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -99,13 +99,13 @@ func TestWaitErrorWithoutAServer(t *testing.T) {
 	})
 }
 
-// A context that has ended already gives a WaitError as well, from each of the calls that acquire:
-// without a hold, and with one, which is not entered once more.
+// An ended context results in a WaitError as well, from each acquiring call, without a hold and with one, which is
+// not re-entered.
 func TestWaitErrorOfAnEndedContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		m := named(t, srv, "web 1")
-		lease := locks.Acquire(t, m)
+		lease := bubble.Acquire(t, m.Acquire)
 		for name, parent := range map[string]context.Context{"first": t.Context(), "re-entry": lease.Context()} {
 			late, cancel := context.WithTimeout(parent, time.Second)
 			defer cancel()
@@ -143,7 +143,7 @@ func TestWaitErrorOfAnEndedContext(t *testing.T) {
 	})
 }
 
-// A try that no server answers is bounded by its context, and says that nothing was acquired.
+// A try without an answer of any server is bounded by its context, and reports that nothing was acquired.
 func TestWaitErrorOfATry(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -159,8 +159,7 @@ func TestWaitErrorOfATry(t *testing.T) {
 	})
 }
 
-// What ends otherwise is no WaitError: a try that finds another holder, the end of the client, a
-// context of an ended hold, and a deadline inside the function of Do.
+// The end of the client, a context of an ended hold, and a deadline inside the function of Do are no WaitError.
 func TestNoWaitError(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -180,17 +179,15 @@ func TestNoWaitError(t *testing.T) {
 		require.Equal(t, context.DeadlineExceeded, err)
 		none(err)
 
-		lease := locks.Acquire(t, m)
-		_, err = named(t, srv, "web 2").TryAcquire(t.Context())
-		none(err)
+		lease := bubble.Acquire(t, m.Acquire)
 		require.NoError(t, lease.Release())
-		_, err = m.Acquire(lease.Context()) // whose hold has ended, and with it the context
+		_, err = m.Acquire(lease.Context()) // whose hold is over, and with it the context
 		require.ErrorIs(t, err, recipes.ErrReleased)
 		none(err)
-		locks.Acquire(t, m)
+		bubble.Acquire(t, m.Acquire)
 
 		client := testclient.Connect(t, srv)
-		waiter := locks.Acquiring(t.Context(), locks.MutexOn(t, client, "/locks/a"))
+		waiter := bubble.Start(t.Context(), locks.MutexOn(t, client, "/locks/a").Acquire)
 		bubble.Pass(time.Second)
 		require.NoError(t, client.Close())
 		err = (<-waiter).Err
@@ -199,23 +196,27 @@ func TestNoWaitError(t *testing.T) {
 	})
 }
 
-// The position is that of the last look: it moves up with the queue.
+// The position is that of the last listing. It moves up with the queue.
 func TestWaitErrorAfterTheQueueMoved(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first := locks.Acquire(t, named(t, srv, "web 1"))
-		second := locks.Acquiring(t.Context(), named(t, srv, "web 2"))
+		first := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
+		second := bubble.Start(t.Context(), named(t, srv, "web 2").Acquire)
+		bubble.Pass(time.Second)
+		leaving, leave := context.WithCancel(t.Context())
+		third := bubble.Start(leaving, named(t, srv, "web 3").Acquire)
 		bubble.Pass(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		third := locks.Acquiring(ctx, named(t, srv, "web 3"))
+		fourth := bubble.Start(ctx, named(t, srv, "web 4").Acquire)
 		bubble.Pass(time.Second)
-		srv.Disconnect() // after which everybody looks again
+		srv.Disconnect()
 		bubble.Pass(time.Second)
 		require.NoError(t, first.Release())
 		holder := (<-second).Lease
-		srv.Disconnect()
-		err := (<-third).Err
+		leave() // after which the one behind looks again
+		require.Error(t, (<-third).Err)
+		err := (<-fourth).Err
 		wait, ok := zkutil.AsType[*recipes.WaitError](err)
 		require.True(t, ok)
 		require.Equal(t, 2, wait.Position)
@@ -224,21 +225,20 @@ func TestWaitErrorAfterTheQueueMoved(t *testing.T) {
 	})
 }
 
-// What a waiter has read of the holder is that of its latest look: when it moves up to another holder, it does not go on to
-// show the one before.
+// A waiter shows the holder of its latest read. When it moves up to another holder, it no longer shows the earlier one.
 func TestHolderOfAWaitErrorIsThatOfTheLatestLook(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first := locks.Acquire(t, named(t, srv, "first"))
-		second := locks.Acquiring(t.Context(), named(t, srv, "second"))
+		first := bubble.Acquire(t, named(t, srv, "first").Acquire)
+		second := bubble.Start(t.Context(), named(t, srv, "second").Acquire)
 		bubble.Pass(10 * time.Millisecond)
 		thirdCtx, leave := context.WithCancel(t.Context())
-		third := locks.Acquiring(thirdCtx, named(t, srv, "third"))
+		third := bubble.Start(thirdCtx, named(t, srv, "third").Acquire)
 		bubble.Pass(10 * time.Millisecond)
-		last := func(limit time.Duration) <-chan locks.Result {
+		last := func(limit time.Duration) <-chan bubble.Outcome[*recipes.Lease] {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			t.Cleanup(cancel)
-			return locks.Acquiring(ctx, named(t, srv, "last"))
+			return bubble.Start(ctx, named(t, srv, "last").Acquire)
 		}
 		waiting := last(time.Minute)
 		bubble.Pass(10 * time.Millisecond)
@@ -249,7 +249,7 @@ func TestHolderOfAWaitErrorIsThatOfTheLatestLook(t *testing.T) {
 		}
 		require.NoError(t, first.Release())
 		holder := (<-second).Lease
-		leave() // the last one looks again: it is directly behind the holder now
+		leave() // the last one lists again, because it is directly behind the holder now
 		require.ErrorIs(t, (<-third).Err, context.Canceled)
 		got := wait()
 		require.Equal(t, 2, got.Position)
@@ -259,17 +259,17 @@ func TestHolderOfAWaitErrorIsThatOfTheLatestLook(t *testing.T) {
 	})
 }
 
-// TestWaitErrorNamesTheHolderFromEveryPosition: all waiters of a client share one read, which comes after a second.
+// TestWaitErrorNamesTheHolderFromEveryPosition requires that all waiters of a client share one read, after a second.
 func TestWaitErrorNamesTheHolderFromEveryPosition(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		holder := locks.Acquire(t, named(t, srv, "web 1"))
+		holder := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
 		client := testclient.Connect(t, srv)
-		var waiting []<-chan locks.Result
+		var waiting []<-chan bubble.Outcome[*recipes.Lease]
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		for range 5 {
-			waiting = append(waiting, locks.Acquiring(ctx, locks.MutexOn(t, client, "/locks/a")))
+			waiting = append(waiting, bubble.Start(ctx, locks.MutexOn(t, client, "/locks/a").Acquire))
 			bubble.Pass(10 * time.Millisecond)
 		}
 		bubble.Pass(100 * time.Millisecond)
@@ -287,18 +287,45 @@ func TestWaitErrorNamesTheHolderFromEveryPosition(t *testing.T) {
 	})
 }
 
-// When the holder has gone by then, the next one is named, and the position is the present one.
+// Waiters without an event send no list. They read the znode of the holder, from the list of their join, once for all of them.
+func TestLongWaitsSendNoList(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		holder := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
+		client := testclient.Connect(t, srv)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		waiting := make([]<-chan bubble.Outcome[*recipes.Lease], 20)
+		for i := range waiting {
+			waiting[i] = bubble.Start(ctx, locks.MutexOn(t, client, "/locks/a").Acquire)
+		}
+		bubble.Pass(100 * time.Millisecond)
+		log := srv.Observe()
+		bubble.Pass(2 * time.Second)
+		reads := slices.DeleteFunc(log.Requests(zktest.OpGetData), func(r zktest.Request) bool { return r.Path != holder.Path() })
+		require.LessOrEqual(t, len(reads), 1, "a read for all of them")
+		for _, waiter := range waiting {
+			wait, ok := zkutil.AsType[*recipes.WaitError]((<-waiter).Err)
+			require.True(t, ok)
+			require.Equal(t, "web 1", wait.Holder.ID)
+		}
+		require.Zero(t, log.Count(zktest.OpGetChildren2), "lists after the joins")
+		require.NoError(t, holder.Release())
+	})
+}
+
+// If the holder's znode is deleted by then, the next one is named, with the current position.
 func TestWaitErrorNamesTheHolderOfTheSecond(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		first := locks.Acquire(t, named(t, srv, "web 1"))
-		second := locks.Acquiring(t.Context(), named(t, srv, "web 2"))
+		first := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
+		second := bubble.Start(t.Context(), named(t, srv, "web 2").Acquire)
 		bubble.Pass(10 * time.Millisecond)
-		third := locks.Acquiring(t.Context(), named(t, srv, "web 3"))
+		third := bubble.Start(t.Context(), named(t, srv, "web 3").Acquire)
 		bubble.Pass(10 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		fourth := locks.Acquiring(ctx, named(t, srv, "web 4"))
+		fourth := bubble.Start(ctx, named(t, srv, "web 4").Acquire)
 		bubble.Pass(500 * time.Millisecond)
 		require.NoError(t, first.Release())
 		holder := (<-second).Lease
@@ -312,18 +339,18 @@ func TestWaitErrorNamesTheHolderOfTheSecond(t *testing.T) {
 	})
 }
 
-// Waiters that have lost their session join again. The read of the holder that the first of them makes is older than the znodes of the
-// others, who do not find themselves in it: they are named the holder all the same.
+// Waiters that lost their session join again. The first one's read of the holder is older than the znodes of the others, who do
+// not find themselves in it. They still name the holder.
 func TestWaitErrorNamesTheHolderAfterALostSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		holder := locks.Acquire(t, named(t, srv, "web 1"))
+		holder := bubble.Acquire(t, named(t, srv, "web 1").Acquire)
 		client := testclient.Connect(t, srv)
-		var waiting []<-chan locks.Result
+		var waiting []<-chan bubble.Outcome[*recipes.Lease]
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		for range 5 {
-			waiting = append(waiting, locks.Acquiring(ctx, locks.MutexOn(t, client, "/locks/a")))
+			waiting = append(waiting, bubble.Start(ctx, locks.MutexOn(t, client, "/locks/a").Acquire))
 			bubble.Pass(10 * time.Millisecond)
 		}
 		bubble.Pass(2 * time.Second)

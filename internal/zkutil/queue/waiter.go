@@ -10,6 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/departures"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
@@ -21,27 +23,34 @@ type waiter struct {
 	path string
 	self Contender
 
-	mayWait   bool  // for a predecessor
-	hasLooked bool  // the result of a look at the queue is not used yet
-	failure   error // of the look
+	basket      *Basket             // whose contenders must not stay while this waiter waits; nil: none
+	reservation *budget.Reservation // of a waiter of the basket
 
-	joined []Contender // the queue right behind the create of the znode; nil: not read, or used already
+	mayWait    bool            // for a predecessor
+	departures departures.Wait // unless mayWait
+	listed     []Contender     // the latest queue, unless mayWait
 
-	epoch     uint64         // of the connection when the queue was last read
-	owner     int64          // session of the own znode; 0: not known yet
-	token     int64          // czxid of the own znode
-	outer     *session.Entry // of the hold whose number the znode has; nil: the znode has its own number
-	ownWatch  *session.Watch // on the own znode; nil: none was set yet
-	isRevoked bool           // a peer has asked for the lease
-	twins     []Contender    // other znodes with our uuid, which are being deleted
+	joined []Contender // the queue right behind the create of the znode; nil if not read, or used already
+
+	epoch       uint64         // of the connection when the queue was last read
+	owner       int64          // session of the own znode; 0 if not known yet
+	token       int64          // czxid of the own znode
+	birth       session.Birth  // of the own znode
+	outer       *session.Entry // of the hold whose number the znode has; nil if the znode has its own number
+	ownWatch    *session.Watch // on the own znode; nil: none was set yet
+	isRevoked   bool           // a peer asked for the lease
+	isAnnounced bool           // the log has the wait of this candidate
+	twins       []Contender    // other znodes with our uuid, which are being deleted
 
 	blocker      string // path of the predecessor to wait for, as the rule decides; "": none
+	isDoubted    bool   // the blocker replaced another one, which may have held the lock that only this server still shows as taken
 	blockerWatch *session.Watch
-	settling     *time.Timer // until doDue has work: the watch on the own znode, a warning, a read of the holder; nil: no work is pending
+	settling     *time.Timer // until doDue sets the watch on the own znode, warns or reads the holder; nil if no work is pending
 	position     position
+	ahead        int // how many were ahead at the latest look
 
-	status    *WaitStatus // nil: nobody asks for the status
-	settledAt time.Time   // when the wait for the blocker counts as long: see settlingTime
+	status     *WaitStatus // nil if no caller needs the status
+	longWaitAt time.Time   // when the wait for the blocker counts as long (see farFromTurn)
 }
 
 // setPath gives a new waiter the path of its znode, which is still unread.
@@ -52,15 +61,13 @@ func (w *waiter) setPath(path string) {
 }
 
 // awaitHold blocks until the rule lets the waiter proceed, and makes the znode a hold. awaitHold returns ErrNotAcquired if the waiter
-// would have to wait and may not. After an error the waiter has left the queue.
+// would have to wait and may not. After an error the waiter is no longer in the queue.
 func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 	defer w.releaseBlocker()
-	for ; ; w.hasLooked = false {
-		if !w.hasLooked {
-			w.failure = w.lookInShortTask(ctx)
-		}
-		if w.failure != nil {
-			return w.giveUp(ctx, w.failure)
+	looking := w.status.WarnInOutage(ctx, w.q) // not for the grant, whose hold keeps the values of its context
+	for {
+		if err := w.look(looking); err != nil {
+			return w.giveUp(ctx, err)
 		}
 		if w.blockerWatch != nil {
 			w.expectOwnHold()
@@ -87,34 +94,74 @@ func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) 
 	return nil, why
 }
 
-func (w *waiter) lookInShortTask(ctx context.Context) error {
-	return w.s.RunShortTask(ctx, w.look)
-}
-
 // look reads the queue, and watches the blocker if the rule names a blocker. look returns ErrNotAcquired if the waiter has a blocker and
-// may not wait. If look leaves no watch, our turn has come.
+// may not wait, except for contenders that the session itself is deleting. If look leaves no watch, it is our turn.
 func (w *waiter) look(ctx context.Context) error {
+	if isKept, err := w.keepBlocker(ctx); isKept || err != nil {
+		return err
+	}
 	for {
 		if w.blockerWatch == nil || !w.blockerWatch.IsGone() {
 			w.position.turn = turnAtListing
 		}
 		w.releaseBlocker()
-		if err := w.refresh(ctx); err != nil || w.blocker == "" {
+		_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refresh(ctx) })
+		if err != nil || w.blocker == "" {
 			return err
 		}
+		w.basket.Leave()
 		if !w.mayWait {
-			return zkutil.ErrNotAcquired
+			if err := w.awaitDeparture(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		watch, err := w.watchBlocker(ctx)
 		if !errors.Is(err, zk.ErrNoNode) {
 			w.blockerWatch = watch
 			return err
 		}
-		if w.position.hasOnlyBlocker() && w.s.TellsEveryEvent() && w.knowsOwnNode() {
+		if (sight{position: w.position, isBlockerGone: true, knowsOwn: w.knowsOwnNode()}).isTurn() {
 			w.position = w.position.advanced()
-			return nil // see takeTurn
+			return nil
 		}
 	}
+}
+
+// awaitDeparture returns nil if another look may not show a blocker, and otherwise ErrNotAcquired or the error of the wait.
+func (w *waiter) awaitDeparture(ctx context.Context) error {
+	mayLookAgain, err := w.departures.Await(ctx, w.isRefused)
+	if err == nil && !mayLookAgain {
+		return zkutil.ErrNotAcquired
+	}
+	return err
+}
+
+// isRefused reports whether the rule names a blocker without the contenders that are departing.
+func (w *waiter) isRefused(isDeparting func(name string) bool) bool {
+	queue := slices.DeleteFunc(slices.Clone(w.listed), func(c Contender) bool { return c != w.self && isDeparting(c.Name) })
+	own, _ := slices.BinarySearchFunc(queue, w.self, Contender.compare)
+	return w.q.Rule(queue, own) >= 0
+}
+
+// keepBlocker watches the blocker again after a reconnect, and reports whether it still exists. All waiters of a lock reconnect at once
+// when a server stops. If each listed the queue then, the lists together would grow with the square of the queue. So waiters that are not
+// next list it only once their blocker is deleted, and take no turn without that list (turnAtListing). The own znode is read as late as
+// after any other look that does not show the turn near.
+func (w *waiter) keepBlocker(ctx context.Context) (isKept bool, err error) {
+	now := w.s.Snapshot()
+	isReconnect := w.epoch != now.Epoch && w.owner == now.ID
+	if !isReconnect || w.blockerWatch == nil || w.blockerWatch.IsGone() || w.position.isTurnNear() {
+		return false, nil
+	}
+	w.releaseBlocker()
+	w.position.turn, w.ownWatch = turnAtListing, nil
+	watch, err := w.watchBlocker(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	w.blockerWatch, w.epoch = watch, now.Epoch
+	return err == nil, err
 }
 
 func (w *waiter) releaseBlocker() {
@@ -124,17 +171,12 @@ func (w *waiter) releaseBlocker() {
 
 // refresh looks at the queue, and at the own znode if the znode may have changed.
 func (w *waiter) refresh(ctx context.Context) error {
-	_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refreshOnce(ctx) })
-	return err
-}
-
-func (w *waiter) refreshOnce(ctx context.Context) error {
 	now := w.s.Snapshot()
 	if w.owner != 0 && w.owner != now.ID {
 		return zkutil.ContenderLost(zkutil.ErrSessionLost)
 	}
-	queue, err := w.takeJoined(now.Epoch), error(nil)
-	if queue == nil {
+	queue, err := w.joined, error(nil)
+	if w.joined = nil; queue == nil || w.epoch != now.Epoch {
 		queue, err = w.readNodeAndQueue(ctx, now.Epoch)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -153,18 +195,9 @@ func (w *waiter) refreshOnce(ctx context.Context) error {
 	return nil
 }
 
-// takeJoined returns the queue right behind the create of the znode, the first time; nil afterwards and on another connection.
-func (w *waiter) takeJoined(epoch uint64) []Contender {
-	joined := w.joined
-	if w.joined = nil; w.epoch != epoch {
-		return nil
-	}
-	return joined
-}
-
-// readNodeAndQueue sends all its requests before the first wait for an answer. The own znode is read only if nothing is known of the
-// znode, or its watch has fired: the queue shows whether the znode exists. If the answer is likely to show that our turn has come,
-// readNodeAndQueue also sends the proof for the grant.
+// readNodeAndQueue sends all its requests before the first wait for an answer. The own znode is read only if it was never read, or
+// if its watch fired or is from before a reconnect. The queue already shows whether it exists. If the answer probably shows our
+// turn, readNodeAndQueue also sends the proof for the grant.
 func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64) ([]Contender, error) {
 	if w.position.isTurnNear() && w.epoch == epoch {
 		defer w.s.StartProof(ctx, w.path)()
@@ -193,6 +226,7 @@ func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) er
 		return err
 	}
 	w.ownWatch, w.owner, w.token = watch, n.Stat.EphemeralOwner, n.Stat.Czxid
+	w.birth.Ctime = n.Stat.Ctime
 	if w.outer != nil {
 		w.token = w.outer.Token()
 	}
@@ -200,9 +234,9 @@ func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) er
 	return nil
 }
 
-// withoutTwins returns the queue without the other znodes that carry our uuid, and has the session delete such twins. A twin comes from
-// a create that was sent again after its answer was lost: the search found no znode, and the first request was executed later. A waiter that
-// waited for its own twin would wait forever.
+// withoutTwins returns the queue without the other znodes that carry our uuid, and has the session delete such twins. A twin is left by a
+// create that was sent again after its answer was lost. The search found no znode, and the server executed the first request later. A
+// waiter that waited for its own twin would wait forever.
 func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contender {
 	uuid := zkutil.ProtectionOf(w.self.Name)
 	isTwin := func(c Contender) bool { return uuid != "" && c != w.self && zkutil.ProtectionOf(c.Name) == uuid }
@@ -217,7 +251,7 @@ func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contende
 		case !slices.Contains(w.twins, c):
 			w.twins = append(w.twins, c)
 			path := zkutil.Join(w.q.Dir, c.Name)
-			w.s.Log(slog.LevelWarn, "one create has made two znodes: deleting the other", "znode", path)
+			w.s.Log(slog.LevelWarn, "one create made two znodes; deleting the other", "znode", path)
 			w.s.RemoveTwin(ctx, w.path, path)
 		}
 	}
@@ -225,56 +259,69 @@ func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contende
 }
 
 // awaitBlocker blocks until the blocker, the own znode or the connection may have changed. isOurTurn reports that the waiter needs no
-// other look at the queue: see takeTurn.
+// other look at the queue (see takeTurn).
 func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
 	w.recordBlocker()
-	w.settledAt = time.Now().Add(w.settlingTime())
+	w.longWaitAt = time.Now().Add(farFromTurn)
 	defer w.endSettling()
 	for {
 		now := w.s.Snapshot()
 		switch {
 		case now.IsClosing:
 			return false, zkutil.ErrClosed
-		case w.epoch != now.Epoch, w.owner != now.ID: // after a mere disconnect the waiter goes on
+		case w.epoch != now.Epoch, w.owner != now.ID: // after a mere disconnect the waiter keeps waiting
 			return false, nil
 		case w.settling == nil:
 			w.settling = w.newTimer()
 		}
-		switch w.sleep(ctx, now.Changed) {
-		case byBlocker:
+		var settled <-chan time.Time
+		if w.settling != nil {
+			settled = w.settling.C
+		}
+		ownChanged, heldHere := w.ownChanged()
+		select {
+		case <-w.blockerWatch.Fired():
 			return w.takeTurn(ctx)
-		case byOwnNode:
+		case <-ownChanged:
 			return false, nil
-		case byHold:
+		case <-heldHere:
 			w.endSettling()
 			if err := w.watchOwnNode(ctx); err != nil {
 				return false, err
 			}
-		case bySettling:
-			w.settling = nil // the timer has fired
+		case <-settled:
+			w.settling = nil
 			if err := w.doDue(ctx); err != nil {
 				return false, err
 			}
-		case byConnection:
-		case byContext:
+		case <-now.Changed:
+		case <-ctx.Done():
 			return false, zkutil.Interrupted(ctx, nil)
 		}
 	}
 }
 
-// claimHold makes the znode a hold: see Session.Grant.
+// endSettling stops the timer, if the waiter has a timer.
+func (w *waiter) endSettling() {
+	if w.settling != nil {
+		w.settling.Stop()
+		w.settling = nil
+	}
+}
+
+// claimHold makes the znode a hold (see Session.Grant).
 func (w *waiter) claimHold(ctx context.Context) (*session.Entry, error) {
 	return w.s.Grant(ctx, session.Claim{
-		Key: w.q.HoldKey(), Path: w.path, Token: w.token, Owner: w.owner, Own: w.ownWatch, Epoch: w.epoch,
-		IsRevoked: w.isRevoked, IsFirst: w.position.isFirst, MaxHold: w.q.MaxHold, KeepNode: w.q.KeepNode, UserPath: w.q.Path, Data: w.q.Data,
+		Key: w.q.HoldKey(), Path: w.path, Token: w.token, Owner: w.owner, Birth: w.birth, Own: w.ownWatch, Epoch: w.epoch,
+		IsRevoked: w.isRevoked, IsFirst: w.position.isFirst, MaxHold: w.q.MaxHold, SlowHold: w.q.SlowHold, KeepNode: w.q.KeepNode, NoWait: w.q.NoWait, UserPath: w.q.Path, Data: w.q.Data,
 	})
 }
 
-// leaveQueue deletes the znode in the background. For a TryAcquire that was not granted, leaveQueue waits until the znode is gone; after
-// other failures no time or no znode is left.
+// leaveQueue deletes the znode in the background. For a TryAcquire that was not granted, leaveQueue waits until the znode is deleted.
+// After other failures no time or no znode is left.
 func (w *waiter) leaveQueue(ctx context.Context, why error) {
 	if errors.Is(why, zkutil.ErrContenderLost) {
-		w.s.Budget().Free(w.path) // so that the place is free for the next attempt
+		w.s.Budget().Free(w.path) // so that the bytes are free for the next attempt
 	}
 	removed := w.s.RemoveLater(ctx, w.path)
 	if !errors.Is(why, zkutil.ErrNotAcquired) {

@@ -40,8 +40,8 @@ type YieldKind string
 // The kinds of requests. Stay is the opposite of the others: it asks the contender not to yield to contenders up to Target.
 const (
 	YieldToPriority YieldKind = "priority" // the other contender's priority is higher
-	YieldToTransfer YieldKind = "transfer" // somebody has asked for the other contender
-	Stay            YieldKind = "stay"     // somebody has asked for this contender
+	YieldToTransfer YieldKind = "transfer" // a client asked for the other contender
+	Stay            YieldKind = "stay"     // a client asked for this contender
 )
 
 // Yield is a request to a steered contender: to let another contender go ahead, by leaving its position and

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
@@ -32,38 +33,38 @@ func TestHeartbeatEverySixthWhileHeld(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(timeout))
 			start := time.Now()
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-			fixture.Pass(2*timeout + timeout/12)
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+			bubble.Pass(2*timeout + timeout/12)
 			require.Equal(t, every(timeout/6, timeout/6, 12), fixture.Times(srv.Log.Requests(zktest.OpMulti), start))
 			for _, r := range srv.Log.Requests(zktest.OpMulti) {
 				require.Equal(t, e.Path(), r.Path, "the heartbeat checks a znode of ours")
 			}
 			require.NoError(t, e.Leave())
 			held := len(srv.Log.Requests(zktest.OpMulti))
-			fixture.Pass(5 * timeout)
+			bubble.Pass(5 * timeout)
 			require.Len(t, srv.Log.Requests(zktest.OpMulti), held, "heartbeat of an idle session")
 		})
 	}
 }
 
-// A waiter commits nothing. What proves its session is sent when its turn comes, and its heartbeats begin with its hold.
+// A waiter commits nothing. The proof of its session is sent at its turn, and its heartbeats begin with its hold.
 func TestNoHeartbeatWhileAwaited(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
-		fixture.Pass(10*timeout + timeout/7)
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
+		bubble.Pass(10*timeout + timeout/7)
 		require.Empty(t, requestsOf(srv, waiter, time.Time{}, zktest.OpMulti))
 		start := time.Now()
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.Equal(t, start.Add(2*timeout/3), got.Entry.TrustedUntil())
-		fixture.Pass(timeout + timeout/12)
+		require.Equal(t, start.Add(2*timeout/3), got.Lease.TrustedUntil())
+		bubble.Pass(timeout + timeout/12)
 		require.Equal(t, every(0, timeout/6, 7), fixture.Times(requestsOf(srv, waiter, start, zktest.OpMulti), start))
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
@@ -73,18 +74,18 @@ func TestHeartbeatAtTheGrantOnAnOldProof(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		holder, waiter := fixture.Connect(t, srv.Config(timeout)), fixture.Connect(t, srv.Config(timeout))
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
 		start := time.Now()
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
-		fixture.Pass(timeout * 5 / 16) // of 2T/3
+		turn := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
+		bubble.Pass(timeout * 5 / 16) // of 2T/3
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
 		synctest.Wait()
 		require.Equal(t, every(timeout*5/16, 0, 1), fixture.Times(requestsOf(srv, waiter, start, zktest.OpMulti), start))
-		fixture.Pass(timeout)
-		require.NoError(t, got.Entry.Context().Err())
-		require.NoError(t, got.Entry.Leave())
+		bubble.Pass(timeout)
+		require.NoError(t, got.Lease.Context().Err())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
@@ -93,11 +94,11 @@ func TestOneHeartbeatForAllHoldsOfASession(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		for _, dir := range []string{"/a", "/b", "/c"} {
-			e := fixture.Acquire(t, fixture.MutexOn(s, dir))
+			e := bubble.Acquire(t, fixture.MutexOn(s, dir).Acquire)
 			defer func() { require.NoError(t, e.Leave()) }()
 		}
 		start := time.Now()
-		fixture.Pass(5500 * time.Millisecond)
+		bubble.Pass(5500 * time.Millisecond)
 		require.Equal(t, every(time.Second, time.Second, 5), fixture.Times(srv.Log.Requests(zktest.OpMulti), start))
 	})
 }
@@ -106,7 +107,7 @@ func TestNoHeartbeatWhileIdle(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		fixture.Connect(t, srv.Config(6*time.Second))
-		fixture.Pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.Empty(t, srv.Log.Requests(zktest.OpMulti))
 	})
 }
@@ -116,17 +117,17 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		srv.Put("/other", nil)
 		for range 100 {
-			fixture.Pass(900 * time.Millisecond)
-			_, err := s.Ask(t.Context(), wire.Request{Op: proto.OpSetData, Path: "/other", Version: -1})
+			bubble.Pass(900 * time.Millisecond)
+			_, err := s.Request(t.Context(), wire.Request{Op: proto.OpSetData, Path: "/other", Version: -1})
 			require.NoError(t, err)
 			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
 		}
 		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 15*trust.AuditsPerTimeout)
 		written := time.Now()
-		fixture.Pass(1100 * time.Millisecond)
+		bubble.Pass(1100 * time.Millisecond)
 		beats := srv.Log.Requests(zktest.OpMulti)
 		require.Equal(t, written.Add(time.Second), beats[len(beats)-1].Time)
 		require.NoError(t, e.Leave())
@@ -138,24 +139,24 @@ func TestRefusedWriteProvesNothing(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		proven := e.TrustedUntil()
-		fixture.Pass(500 * time.Millisecond)
-		_, err := s.Ask(t.Context(), wire.Request{Op: proto.OpDelete, Path: "/none", Version: -1})
+		bubble.Pass(500 * time.Millisecond)
+		_, err := s.Request(t.Context(), wire.Request{Op: proto.OpDelete, Path: "/none", Version: -1})
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.Equal(t, proven, e.TrustedUntil())
 		require.NoError(t, e.Leave())
 	})
 }
 
-// A read proves nothing: a server that is cut off answers it.
+// A read proves nothing, because a server that is cut off answers it.
 func TestReadProvesNothing(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		proven := e.TrustedUntil()
-		fixture.Pass(500 * time.Millisecond)
+		bubble.Pass(500 * time.Millisecond)
 		_, err := fixture.MutexOn(s, "/m").Participants(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, proven, e.TrustedUntil())
@@ -163,18 +164,17 @@ func TestReadProvesNothing(t *testing.T) {
 	})
 }
 
-// The znode that the heartbeat checks may be gone: then its hold ends, and the next
-// heartbeat checks another.
+// The znode that the heartbeat checks may be deleted. Then its hold ends, and the next heartbeat checks another.
 func TestHeartbeatMissesOurZnode(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(10 * time.Millisecond)
-		srv.DropEvent(1, fixture.SessionID(s)) // as if the server had lost the watch
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(10 * time.Millisecond)
+		srv.DropEvent(1, fixture.SessionID(s)) // as if the server lost the watch
 		srv.Delete(e.Path())
 		start := time.Now()
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
 		require.InDelta(t, time.Second, at.Sub(start), float64(20*time.Millisecond))
 		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)

@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -23,42 +25,42 @@ func TestCutOfAHolderOnServersThatResumeNoSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
 		fixture.Settle()
 		start := time.Now()
 		srv.Disconnect(fixture.SessionID(holder))
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.Equal(t, start, at)
 		got := <-turn
 		require.NoError(t, got.Err)
 		require.Less(t, got.At.Sub(start), shortOutage)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// The same for a waiter: its old znode holds nobody up, and the waiter joins again at the tail.
+// The same for a waiter: its old znode blocks no contender, and the waiter joins again at the tail.
 func TestCutOfAWaiterOnServersThatResumeNoSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		first := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+		first := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
 		fixture.Settle()
-		second := fixture.AcquireLater(t.Context(), fixture.MutexOn(holder, "/m"))
+		second := bubble.Start(t.Context(), fixture.MutexOn(holder, "/m").Acquire)
 		fixture.Settle()
 		start := time.Now()
 		srv.Disconnect(fixture.SessionID(waiter))
-		fixture.Eventually(t, shortOutage, func() bool { return len(srv.Children("/m")) == 3 && fixture.SessionID(waiter) != 0 })
+		bubble.Eventually(t, shortOutage, func() bool { return len(srv.Children("/m")) == 3 && fixture.SessionID(waiter) != 0 })
 		require.NoError(t, e.Leave())
 		got := <-second
 		require.NoError(t, got.Err)
 		require.Less(t, got.At.Sub(start), 2*shortOutage)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 		got = <-first
 		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 		require.Less(t, time.Since(start), 3*shortOutage)
 		require.Empty(t, srv.Children("/m"))
 	})
@@ -69,10 +71,10 @@ func TestLostCreateOnServersThatResumeNoSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave()) // the client knows what the server lacks
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave()) // the client knows what the server lacks
 		start := time.Now()
 		srv.DropReply(zktest.OpCreate, 1)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Less(t, time.Since(start), shortOutage)
 		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
@@ -85,7 +87,7 @@ func TestHoldEndsBeforeItsZnodeIsDeleted(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		deletes := 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op == zktest.OpDelete && r.Path == e.Path() {
@@ -96,7 +98,7 @@ func TestHoldEndsBeforeItsZnodeIsDeleted(t *testing.T) {
 		})
 		for range 3 {
 			srv.Disconnect()
-			fixture.Pass(shortOutage)
+			bubble.Pass(shortOutage)
 		}
 		require.Equal(t, 1, deletes)
 		require.Empty(t, srv.Children("/m"))
@@ -109,16 +111,16 @@ func TestSilentServerIsNotLeftWithAHoldThatEndsWithTheConnection(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		s := fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		dials := len(srv.Dialled())
 		srv.SlowCommits(12 * time.Second) // more than T/6, and less than 2T/3
-		fixture.Pass(3 * time.Minute)
+		bubble.Pass(3 * time.Minute)
 		require.NoError(t, e.Context().Err())
 		require.Len(t, srv.Dialled(), dials)
 	})
 }
 
-// A user's watches on zk.Conn end with the session, as with a session that has expired.
+// A user's watches on zk.Conn end with the session, as with an expired session.
 func TestUserWatchesEndWithTheConnection(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
@@ -130,9 +132,9 @@ func TestUserWatchesEndWithTheConnection(t *testing.T) {
 		srv.Disconnect()
 		event := <-events
 		require.Error(t, event.Err)
-		fixture.Eventually(t, shortOutage, func() bool { return fixture.SessionID(s) != before && s.IsConnected() })
+		bubble.Eventually(t, shortOutage, func() bool { return fixture.SessionID(s) != before && s.IsConnected() })
 		require.Empty(t, srv.Log.Requests(zktest.OpSetWatches))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.NoError(t, e.Leave())
 	})
 }
@@ -150,7 +152,7 @@ func TestWaitingSessionsCostFewTransactionsWherePingsAreTransactions(t *testing.
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		const timeout = 30 * time.Second
 		holder := fixture.Connect(t, srv.Config(timeout))
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		turn := make(chan *session.Entry, 1)
@@ -162,10 +164,10 @@ func TestWaitingSessionsCostFewTransactionsWherePingsAreTransactions(t *testing.
 				}
 			}()
 		}
-		fixture.Pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.Len(t, srv.Children("/m"), n+1)
 		before := lastZxid(t, holder)
-		fixture.Pass(time.Duration(minutes) * time.Minute)
+		bubble.Pass(time.Duration(minutes) * time.Minute)
 		commits := lastZxid(t, holder) - before
 		limit := 100*float64(n)/1000 + 16.0/30 + 0.1 // of the waiters, and the holder's pings and heartbeats
 		require.LessOrEqual(t, float64(commits)/float64(minutes*60), limit)
@@ -194,13 +196,13 @@ func TestCutEndsTheHoldWithoutANewSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		start := time.Now()
 		srv.Stop(srv.A)
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.Equal(t, start, at)
-		require.Equal(t, session.Lost, s.State())
+		require.Equal(t, connstate.Lost, s.State())
 		srv.Restart(srv.A)
 	})
 }
@@ -210,7 +212,7 @@ func TestRefusedDeleteIsRepeatedWhileTheOldSessionLives(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		s := fixture.Connect(t, srv.Config(time.Minute))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		allow := srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op == zktest.OpDelete {
 				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
@@ -219,9 +221,9 @@ func TestRefusedDeleteIsRepeatedWhileTheOldSessionLives(t *testing.T) {
 		})
 		srv.Disconnect()
 		<-e.Context().Done()
-		fixture.Pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		allow()
-		fixture.Eventually(t, 20*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, 20*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
@@ -230,12 +232,12 @@ func TestNoOptionalOperationOnServersThatResumeNoSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/a/b"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/a/b").Acquire)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := fixture.MutexOn(waiter, "/a/b").Acquire(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		fixture.Pass(3 * time.Minute) // the unused watch would be removed
+		bubble.Pass(3 * time.Minute) // the unused watch would be removed
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
 		require.Len(t, srv.Log.Requests(zktest.OpConnect), 2)

@@ -11,53 +11,55 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A rolling restart has raised the servers' least timeout: the same session is granted 20 s from its next handshake on.
-// But a new leader ends it after the 4 s of its creation.
+// A rolling restart raised the servers' least timeout. The same session is granted 20 s from its next handshake on. But
+// a new leader ends it after the 4 s of its creation.
 func TestRaisedBoundEndsTheHoldBeforeANewLeaderDoes(t *testing.T) {
 	for phase := range 20 {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s, next := fixture.Connect(t, srv.Config(4*time.Second)), fixture.Connect(t, srv.Config(4*time.Second, srv.B))
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			id := fixture.SessionID(s)
 			srv.SetSessionTimeouts(20*time.Second, time.Minute)
 			srv.Disconnect(id)
-			fixture.Pass(time.Second)
+			bubble.Pass(time.Second)
 			require.Equal(t, id, fixture.SessionID(s))
 			require.Equal(t, 20*time.Second, s.Timeout(), "the negotiated one")
-			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(next, "/m"))
-			fixture.Pass(4 * time.Second / 6 * time.Duration(phase) / 20)
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/other")).Leave(), "a write proves the session in any case")
+			turn := bubble.Start(t.Context(), fixture.MutexOn(next, "/m").Acquire)
+			bubble.Pass(4 * time.Second / 6 * time.Duration(phase) / 20)
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/other").Acquire).Leave(), "a write proves the session in any case")
 			srv.Partition(id)
 			srv.ElectLeader()
-			at, cause := fixture.Ended(t, e)
+			at, cause := bubble.Ended(t, e)
 			require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 			got := <-turn
 			require.NoError(t, got.Err)
 			require.Less(t, at, got.At, "the context of the first has ended before the second was granted")
-			require.NoError(t, got.Entry.Leave())
+			require.NoError(t, got.Lease.Leave())
 			srv.Heal()
 		})
 	}
 }
 
-// The heartbeats keep the time of the creation as well, or no proof would come in time.
+// The heartbeats keep the time of the creation as well, or no proof would be in time.
 func TestRaisedBoundKeepsTheHold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		srv.SetSessionTimeouts(30*time.Second, time.Minute)
 		srv.Disconnect()
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		require.Equal(t, 30*time.Second, s.Timeout())
-		fixture.Pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.NoError(t, e.Context().Err())
 		require.Less(t, time.Until(e.TrustedUntil()), 4*time.Second+time.Millisecond)
 		require.NoError(t, e.Leave())
@@ -71,8 +73,8 @@ func TestBoundOfANewSessionIsItsOwn(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		srv.SetSessionTimeouts(30*time.Second, time.Minute)
 		srv.Expire(fixture.SessionID(s))
-		fixture.Eventually(t, 5*time.Second, func() bool { return s.Timeout() == 30*time.Second && s.State() == session.Connected })
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		bubble.Eventually(t, 5*time.Second, func() bool { return s.Timeout() == 30*time.Second && s.State() == connstate.Connected })
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Equal(t, 20*time.Second, time.Until(e.TrustedUntil()))
 		require.NoError(t, e.Leave())
 	})
@@ -86,22 +88,22 @@ func TestLoweredBoundShortensTrust(t *testing.T) {
 		cfg := srv.Config(30 * time.Second)
 		cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Equal(t, 20*time.Second, time.Until(e.TrustedUntil()))
 		srv.SetSessionTimeouts(time.Second, 6*time.Second)
 		srv.Disconnect()
-		fixture.Eventually(t, time.Second, func() bool { return s.Timeout() == 6*time.Second })
+		bubble.Eventually(t, time.Second, func() bool { return s.Timeout() == 6*time.Second })
 		require.LessOrEqual(t, time.Until(e.TrustedUntil()), 4*time.Second)
 		synctest.Wait()
-		require.Contains(t, logged.String(), "level=WARN msg=\"the server grants a shorter session timeout")
-		fixture.Pass(time.Minute)
+		require.Contains(t, logged.String(), "level=WARN msg=\"server grants a shorter session timeout")
+		bubble.Pass(time.Minute)
 		require.NoError(t, e.Context().Err(), "and the lease is kept by it")
 		require.NoError(t, e.Leave())
 	})
 }
 
-// The answer of a server with a lower bound may be lost: by then the server has moved the session's end. Where a server has
-// granted less before, the client reckons with that.
+// The answer of a server with a lower bound may be lost after the server moved the session's end. If a server granted less
+// before, the client reckons with that.
 func TestLostAnswerOfALowerBound(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -109,7 +111,7 @@ func TestLostAnswerOfALowerBound(t *testing.T) {
 	})
 }
 
-// Whatever has ended a lease, it is not trusted any more.
+// After any end, a lease is not trusted any more.
 func TestEndedHoldIsNotTrusted(t *testing.T) {
 	for want, end := range map[error]func(srv *fixture.Ensemble, s *session.Session, e *session.Entry){
 		zkutil.ErrReleased:    func(_ *fixture.Ensemble, _ *session.Session, e *session.Entry) { _ = e.Leave() },
@@ -123,10 +125,10 @@ func TestEndedHoldIsNotTrusted(t *testing.T) {
 			cfg := srv.Config(6 * time.Second)
 			cfg.SuspendEnds = want == zkutil.ErrSuspended //nolint:errorlint // a key of the table
 			s := fixture.Connect(t, cfg)
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			require.True(t, time.Now().Before(e.TrustedUntil()))
 			end(srv, s, e)
-			at, cause := fixture.Ended(t, e)
+			at, cause := bubble.Ended(t, e)
 			require.ErrorIs(t, cause, want)
 			require.False(t, e.TrustedUntil().After(at), "%v: trusted for %v", want, e.TrustedUntil().Sub(at))
 			_ = e.Leave()
@@ -134,7 +136,7 @@ func TestEndedHoldIsNotTrusted(t *testing.T) {
 	}
 }
 
-// While the machine is suspended Go's clock stands still, and the servers' goes on.
+// While the machine is suspended Go's clock stands still, and the servers' keep running.
 func TestSuspendedMachine(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -146,9 +148,9 @@ func TestSuspendedMachine(t *testing.T) {
 			return d
 		}
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Equal(t, 4*time.Second, time.Until(e.TrustedUntil()))
-		fixture.Pass(100 * time.Millisecond)
+		bubble.Pass(100 * time.Millisecond)
 		suspended <- <-suspended + 3*time.Second
 		require.Equal(t, 900*time.Millisecond, time.Until(e.TrustedUntil()), "three seconds less")
 		require.True(t, e.Stands())
@@ -159,7 +161,7 @@ func TestSuspendedMachine(t *testing.T) {
 	})
 }
 
-// Without anybody who asks, the context ends with the next heartbeat at the latest.
+// Even if no caller asks, the context ends with the next heartbeat at the latest.
 func TestContextAfterASuspension(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -171,20 +173,20 @@ func TestContextAfterASuspension(t *testing.T) {
 			return d
 		}
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(100 * time.Millisecond)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(100 * time.Millisecond)
 		resumed := time.Now()
 		srv.Partition(fixture.SessionID(s))
 		<-suspended
 		suspended <- time.Minute
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.LessOrEqual(t, at.Sub(resumed), time.Second)
 		srv.Heal()
 	})
 }
 
-// A client whose connection was closed comes back, however slow handshakes have become.
+// A client whose connection was closed reconnects, however slow handshakes are.
 func TestSlowHandshakesOnlyDelay(t *testing.T) {
 	const timeout = 4 * time.Second
 	for _, handshake := range []time.Duration{700 * time.Millisecond, timeout / 2, timeout * 3 / 4} {
@@ -194,11 +196,11 @@ func TestSlowHandshakesOnlyDelay(t *testing.T) {
 				s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 				srv.SlowHandshakes(handshake)
 				srv.Disconnect()
-				fixture.Eventually(t, 30*time.Second, func() bool { return s.State() != session.Connected })
-				fixture.Eventually(t, 2*timeout+2*time.Duration(servers+2)*handshake, func() bool { return s.State() == session.Connected })
+				bubble.Eventually(t, 30*time.Second, func() bool { return s.State() != connstate.Connected })
+				bubble.Eventually(t, 2*timeout+2*time.Duration(servers+2)*handshake, func() bool { return s.State() == connstate.Connected })
 				srv.SlowHandshakes(0)
 				srv.Disconnect()
-				fixture.Pass(time.Second)
+				bubble.Pass(time.Second)
 				require.Equal(t, timeout/6, s.HandshakePatience(), "after a quick one it is as before")
 			})
 		}
@@ -215,10 +217,10 @@ func TestLongAnswerOnASlowLine(t *testing.T) {
 			srv.Put(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d", busy, i)+"-lock-"+fmt.Sprintf("%010d", 1_000_000+i), nil)
 		}
 		s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
-		holds := fixture.Acquire(t, fixture.MutexOn(s, "/other"))
+		holds := bubble.Acquire(t, fixture.MutexOn(s, "/other").Acquire)
 		srv.SetBandwidth(1 << 20)
 		start := time.Now()
-		e := fixture.Acquire(t, fixture.MutexOn(s, busy))
+		e := bubble.Acquire(t, fixture.MutexOn(s, busy).Acquire)
 		require.Less(t, time.Since(start), 2*timeout)
 		require.Greater(t, time.Since(start), timeout/6, "it was no slow line")
 		require.EqualValues(t, 1, s.Snapshot().Epoch, "the client stays with a server whose answer is on its way")

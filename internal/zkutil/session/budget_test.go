@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
@@ -14,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A second znode of one create is charged until it is gone.
+// A second znode of one create is charged until it is deleted.
 func TestTwinCounts(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -34,13 +35,13 @@ func TestTwinCounts(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.True(t, isMade)
 		require.Equal(t, budget.Usage{Used: cfg.MaxBytes, Directories: 1, Nodes: 2}, s.Budget().Usage())
 		_, err := fixture.MutexOn(s, "/n").Acquire(t.Context())
 		require.ErrorIs(t, err, zkutil.ErrSessionFull)
 		require.NoError(t, e.Leave())
-		e = fixture.Acquire(t, fixture.MutexOn(s, "/n"))
+		e = bubble.Acquire(t, fixture.MutexOn(s, "/n").Acquire)
 		require.NoError(t, e.Leave())
 		require.Equal(t, 1, s.Budget().Usage().Nodes)
 	})

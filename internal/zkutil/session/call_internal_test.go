@@ -9,12 +9,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
-// An answer that has come counts each time, even if the caller's context has ended.
+// A received answer counts each time, even if the caller's context ended.
 func TestAnswerThatHasComeCounts(t *testing.T) {
 	s := &Session{}
 	s.life.open = t.Context()
-	c := &call{s: s, done: make(chan struct{}), answer: wire.Answer{Path: "/a"}}
-	close(c.done)
+	c := &call{flight: flight{s: s, done: make(chan struct{}), answer: wire.Answer{Path: "/a"}}}
+	close(c.flight.done)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {

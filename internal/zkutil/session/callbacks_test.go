@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -13,51 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
-
-func TestCallbacksRunInOrderOneAtATime(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s := fixture.Connect(t, srv.Config(6*time.Second))
-		order := s.Callbacks()
-		var ran []int // plain: one at a time
-		running := false
-		for i := range 100 {
-			order.Post(func() {
-				if running {
-					t.Error("two at once")
-				}
-				running = true
-				fixture.Pause(time.Millisecond)
-				ran = append(ran, i)
-				running = false
-				if i == 50 {
-					order.Post(func() { ran = append(ran, 100) }) // from inside one
-				}
-			})
-		}
-		require.NoError(t, s.Close(), "which joins them")
-		require.Len(t, ran, 101)
-		for i, n := range ran {
-			require.Equal(t, i, n)
-		}
-	})
-}
-
-// A hanging callback of one recipe does not hold up another's.
-func TestCallbacksOfDifferentRecipesAreIndependent(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s := fixture.Connect(t, srv.Config(6*time.Second))
-		hang, ran := make(chan struct{}), make(chan struct{})
-		s.Callbacks().Post(func() { <-hang })
-		s.Callbacks().Post(func() { close(ran) })
-		<-ran
-		close(hang)
-	})
-}
 
 func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -76,7 +34,7 @@ func TestPanicInACallbackIsContainedAndLogged(t *testing.T) {
 	})
 }
 
-// Session ids never reach a log: a session's password follows from them.
+// Session ids never reach a log, because a session's password follows from them.
 func TestNoSessionIDIsLogged(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -85,11 +43,11 @@ func TestNoSessionIDIsLogged(t *testing.T) {
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		s := fixture.Connect(t, cfg)
 		id := fixture.SessionID(s)
-		fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		srv.Disconnect()
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		srv.Expire(id)
-		fixture.Pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		require.NoError(t, s.Close())
 		text := log.String()
 		require.Contains(t, text, "suspended")
@@ -134,22 +92,5 @@ func TestPanicAfterCloseIsLogged(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.Contains(t, log.String(), "level=ERROR")
 		require.Contains(t, log.String(), "too late")
-	})
-}
-
-// Without a logger the program's default is used, as it is when something is logged.
-func TestDefaultLogger(t *testing.T) {
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		cfg := srv.Config(6 * time.Second)
-		cfg.Logger = nil
-		s := fixture.Connect(t, cfg)
-		var log bytes.Buffer
-		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-		s.Log(slog.LevelError, "after Connect", "err", errors.New("cause"))
-		synctest.Wait()
-		require.Contains(t, log.String(), `msg="after Connect" err=cause`)
 	})
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The bubble itself reports whatever Close does not join: a goroutine left is a
-// deadlock of the bubble.
+// The bubble itself reports all goroutines that Close does not join, as a deadlock of the bubble.
 
 func TestCloseEndsHoldsAndWaits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 		synctest.Wait()
 		start := time.Now()
 		require.NoError(t, s.Close())
@@ -54,6 +55,36 @@ func TestCloseConcurrently(t *testing.T) {
 	})
 }
 
+// Work returns at the instant at which Close stops waiting for it. The error of Close names the work, or there is none.
+func TestCloseNamesTheWorkThatIsRunning(t *testing.T) {
+	for range 50 {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			s := fixture.Connect(t, srv.Config(30*time.Second))
+			limit := s.Config().OperationTimeout
+			require.True(t, s.RunCampaign("selector /jobs", func() {
+				<-s.Context().Done()
+				bubble.Pause(limit)
+			}))
+			q := fixture.MutexOn(s, "/m")
+			q.Path = q.Dir
+			e := bubble.Acquire(t, q.Acquire)
+			end, err := e.BeginWork()
+			require.NoError(t, err)
+			go func() { // ends before the second Close
+				<-e.Context().Done()
+				bubble.Pause(limit)
+				end()(nil)
+			}()
+			if err := s.Close(); err != nil {
+				require.Regexp(t, `work is still running \((mutex /m|selector /jobs|mutex /m, selector /jobs)\): after 10s`, err.Error())
+			}
+			fixture.Settle()
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
 // Calls are in flight in every state of the connection: each returns, Close too.
 func TestCloseWithCallsInFlight(t *testing.T) {
 	for name, trouble := range map[string]func(srv *fixture.Ensemble){
@@ -71,7 +102,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 		"expired": func(srv *fixture.Ensemble) {
 			restore := srv.Hang(srv.A)
 			srv.Disconnect()
-			fixture.Pass(10 * time.Second)
+			bubble.Pass(10 * time.Second)
 			restore()
 		},
 	} {
@@ -82,7 +113,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 				cfg := srv.Config(timeout)
 				cfg.OperationTimeout = 2 * time.Second
 				s := fixture.Connect(t, cfg)
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 				trouble(srv)
 				var calls sync.WaitGroup
 				for range 30 {
@@ -93,7 +124,7 @@ func TestCloseWithCallsInFlight(t *testing.T) {
 					})
 				}
 				go func() { _ = e.Leave() }()
-				fixture.Pass(100 * time.Millisecond)
+				bubble.Pass(100 * time.Millisecond)
 				start := time.Now()
 				require.NoError(t, s.Close())
 				calls.Wait()
@@ -122,21 +153,21 @@ func TestConnectThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// Somebody closes the zk.Conn under us: everything ends as with Close.
+// The user closes the client's zk.Conn. Everything ends as with Close.
 func TestConnClosedByTheUser(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 		synctest.Wait()
 		s.Conn().Close()
-		_, cause := fixture.Ended(t, e)
+		_, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrClosed)
 		require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
 		_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
 		require.ErrorIs(t, err, zkutil.ErrClosed)
-		require.Equal(t, session.Closed, s.State())
+		require.Equal(t, connstate.Closed, s.State())
 	})
 }
 
@@ -155,89 +186,19 @@ func TestCloseWithAHangingCallback(t *testing.T) {
 	})
 }
 
-func TestAdoptedWithUnknownTimeoutEndsAtDisconnect(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s, _ := fixture.Adopt(t, srv, 0)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		require.Zero(t, e.TrustedUntil())
-		require.Zero(t, s.Timeout())
-		fixture.Pass(time.Minute)
-		require.NoError(t, e.Context().Err(), "there is no deadline")
-		start := time.Now()
-		srv.Disconnect()
-		at, cause := fixture.Ended(t, e)
-		require.Equal(t, start, at)
-		require.ErrorIs(t, cause, zkutil.ErrSuspended)
-		fixture.Eventually(t, 3*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
-	})
-}
-
-func TestAdoptedWithKnownTimeoutKeepsTheDeadline(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s, _ := fixture.Adopt(t, srv, 6*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		for range 20 {
-			fixture.Pass(3 * time.Second)
-			srv.Disconnect() // zk.Conn's own host provider comes back after a second
-		}
-		require.NoError(t, e.Context().Err())
-		fixture.Pass(2500 * time.Millisecond) // no heartbeat is under way
-		srv.Partition()
-		proven := srv.LastWrite()
-		at, cause := fixture.Ended(t, e)
-		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
-		require.Equal(t, 2500*time.Millisecond, at.Sub(proven), "5T/12: nobody pings for us while we are idle")
-		srv.Heal()
-		fixture.Pass(10 * time.Second)
-	})
-}
-
-func TestCloseOfAnAdoptedConnectionLeavesItUsable(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s, conn := fixture.Adopt(t, srv, 6*time.Second)
-		fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-		synctest.Wait()
-		require.Len(t, srv.Children("/m"), 2)
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
-		require.Empty(t, srv.Children("/m"))
-		_, _, err := conn.Get("/m")
-		require.NoError(t, err)
-	})
-}
-
-// The session of an adopted connection expires: the events say so, in whatever shape.
-func TestAdoptedSessionExpires(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s, conn := fixture.Adopt(t, srv, 6*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		srv.Expire(conn.SessionID())
-		_, cause := fixture.Ended(t, e)
-		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
-		again := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		require.NoError(t, again.Leave())
-	})
-}
-
 // zk.Conn sets the watches again by a request of its own, which may be on its way.
 func TestCloseRightAfterReconnect(t *testing.T) {
-	for range fixture.Shorter(300) {
+	for range testkit.Shorter(300, 30) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(6*time.Second))
-			fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			srv.Stop(srv.A)
 			synctest.Wait()
-			states, _ := session.Subscribe[session.State](s)
+			states, _ := session.Subscribe[connstate.State](s)
 			srv.Restart(srv.A)
 			for state := range states {
-				if state == session.Reconnected {
+				if state == connstate.Reconnected {
 					break
 				}
 			}

@@ -3,14 +3,19 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/departures"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/ops"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -20,14 +25,37 @@ type Created[T any] struct {
 	Token int64  // czxid of the znode; 0: unknown, as is Owner
 	Owner int64  // the znode's session
 	Epoch uint64 // of the connection used for the create
+	Birth Birth
 
 	List T // the children of the directory after the create; zero if unknown
+}
+
+// Birth is the creation of a znode, by two clocks. It relates the clock of the servers to that of the session.
+type Birth struct {
+	Ctime         int64     // by the servers' clock, in milliseconds; 0: not known yet
+	After, Before time.Time // bounds, by the clock of trust
+}
+
+// aclKey is the key of the ACL of WithACL.
+type aclKey struct{}
+
+// WithACL derives a context in which contenders and their parents get an ACL in place of the client's.
+func WithACL(ctx context.Context, acl []zk.ACL) context.Context {
+	return context.WithValue(ctx, aclKey{}, acl)
+}
+
+// aclOf returns the ACL of new znodes.
+func (s *Session) aclOf(ctx context.Context) []zk.ACL {
+	if acl, ok := ctx.Value(aclKey{}).([]zk.ACL); ok {
+		return acl
+	}
+	return s.cfg.ACL
 }
 
 // Budget returns the budget that bounds the ephemeral znodes of the session.
 func (s *Session) Budget() *budget.Budget { return s.budget }
 
-// Reserve takes a place in dir. While dir has contenders of this session, Reserve may have to wait, until ctx
+// Reserve reserves bytes for contenders in dir. While dir has contenders of this session, Reserve may have to wait, until ctx
 // ends or the session closes. Otherwise, if not enough bytes are left, the error is ErrSessionFull.
 func (s *Session) Reserve(ctx context.Context, dir string, bytes int) (*budget.Reservation, error) {
 	r, err := s.budget.Request(dir, bytes)
@@ -54,7 +82,7 @@ func BytesOf(dir, prefix string) int {
 // leaves nothing behind:
 //
 //   - After a lost answer, CreateAndList searches for the uuid, as Curator's protected create does. The
-//     znode found may belong to an expired session: the caller checks the owner.
+//     znode found may belong to an expired session. The caller checks the owner.
 //   - A create abandoned by ctx is undone once the outcome is known.
 //   - Parents made for a child refused by the server are removed, because the server never reaps a
 //     container that has had no child.
@@ -62,21 +90,24 @@ func BytesOf(dir, prefix string) int {
 // The znode takes BytesOf(dir, prefix) from the reservation.
 func CreateAndList[T any](ctx context.Context, s *Session, reservation *budget.Reservation, dir, prefix string, data []byte, parse func(children []string) T) (Created[T], error) {
 	var created Created[T]
+	birth := Birth{After: s.clock.Now()}
 	a, err := createProtected(ctx, s, reservation, dir, prefix, data, func(ctx context.Context, c *call) (wire.Answer, error) {
 		created = Created[T]{}
 		p := &pendingList[T]{s: s, key: listKey{dir, prefix}, parse: parse}
-		if err := p.beginBehind(ctx, c); err != nil {
+		if err := beginAllBehind(ctx, s, c, p); err != nil {
 			return wire.Answer{}, err
 		}
-		list, listErr := p.wait(ctx) // first, because the list comes behind the other answer: so the goroutine is woken once
+		list, listErr := p.wait(ctx) // first, because the list follows the other answer, so the goroutine is woken once
 		a, err := c.wait(ctx)
-		created.Epoch = c.ticket.epoch
+		created.Epoch = c.flight.ticket.epoch
 		if err == nil && listErr == nil {
 			created.List = list
 		}
 		return a, err
 	})
 	created.Path, created.Token, created.Owner = a.Path, a.Stat.Czxid, a.Stat.EphemeralOwner
+	birth.Before, birth.Ctime = s.clock.Now(), a.Stat.Ctime
+	created.Birth = birth
 	return created, err
 }
 
@@ -86,25 +117,28 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	if err != nil {
 		return wire.Answer{}, err
 	}
-	p := &protected{s: s, dir: dir, uuid: zkutil.NewUUID(), charge: charge}
+	p := &protected{s: s, dir: dir, acl: s.aclOf(ctx), uuid: zkutil.NewUUID(), charge: charge}
+	p.departure = departures.Departure{Set: s.departing, Name: p.name()}
 	parents := &parents{s: s}
 	var latest *call
-	isUncertain := false // a create may have been executed
+	isUncertain := false // a create may have taken effect
+	isRepeated := false  // it was sent again, as no znode was found
 	var extras []string  // other znodes of this create
 	created, err := Repeat(ctx, s, func() (wire.Answer, error) {
 		if isUncertain {
-			found, err := p.search(ctx, false)
+			found, err := p.search(ctx)
 			if err != nil {
 				return wire.Answer{}, err
 			}
 			isUncertain = false
 			if len(found) > 0 {
 				if latest.Op == proto.OpCreate2 {
-					s.gate.optional.noteKnown(proto.OpCreate2, latest.ticket.server)
+					s.gate.optional.NoteKnown(proto.OpCreate2, latest.flight.ticket.server)
 				}
 				extras = found[1:]
 				return wire.Answer{Path: found[0]}, nil
 			}
+			isRepeated = true
 		}
 		created, err := parents.createIn(ctx, dir, send, func() *call {
 			latest = p.call(prefix, data)
@@ -121,13 +155,14 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	}
 	switch {
 	case err == nil:
-		p.settle(created)
-		for _, extra := range extras {
-			s.RemoveTwin(ctx, created.Path, extra)
-		}
+		p.bindCharge(created)
+		p.removeTwins(ctx, created.Path, extras, isRepeated)
 	case isUncertain:
-		s.cleanUp(ctx, p.removeAll)
-	case latest == nil || !latest.isAbandoned: // otherwise the call's undo ends the charge
+		p.departure.Begin()
+		s.CleanUp(ctx, p.removeAll)
+	case latest != nil && latest.isAbandoned: // the call's undo ends the charge
+		p.departure.Begin()
+	default:
 		charge.End()
 	}
 	return created, err
@@ -137,26 +172,31 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 type protected struct {
 	s         *Session
 	dir, uuid string
+	acl       []zk.ACL
 	charge    *budget.Charge
+	departure departures.Departure // begins when the caller abandons the znode
 }
+
+func (p *protected) name() string { return zkutil.Protection + p.uuid + "-" }
 
 // call returns a create of the ephemeral sequential znode. If the caller abandons the call, the call is undone,
 // which also ends the charge.
 func (p *protected) call(prefix string, data []byte) *call {
 	return &call{
 		Request: wire.Request{
-			Op: proto.OpCreate2, Path: strings.TrimSuffix(p.dir, "/") + "/" + zkutil.Protection + p.uuid + "-" + prefix,
-			Data: data, ACL: p.s.cfg.ACL, Flags: zk.FlagEphemeralSequential,
+			Op: proto.OpCreate2, Path: strings.TrimSuffix(p.dir, "/") + "/" + p.name() + prefix,
+			Data: data, ACL: p.acl, Flags: zk.FlagEphemeralSequential,
 		},
-		what: "create children of", where: p.dir, undo: p.undo,
+		undo: p.undo,
 	}
 }
 
 func (p *protected) undo(ctx context.Context, a wire.Answer) {
+	defer p.departure.End()
 	switch {
 	case a.Err == nil:
-		p.settle(a)
-		removeAndWait(ctx, p.s, a.Path)
+		p.bindCharge(a)
+		p.s.RemoveInTask(ctx, a.Path)
 	case zkutil.IsUnanswered(a.Err):
 		p.removeAll(ctx)
 	default:
@@ -164,27 +204,28 @@ func (p *protected) undo(ctx context.Context, a wire.Answer) {
 	}
 }
 
-// settle assigns the charge to the created znode.
-func (p *protected) settle(created wire.Answer) {
+// bindCharge assigns the charge to the created znode.
+func (p *protected) bindCharge(created wire.Answer) {
 	p.s.mu.Lock() // so that the session does not end in between
 	defer p.s.mu.Unlock()
 	if owner := created.Stat.EphemeralOwner; owner != 0 && owner != p.s.link.id {
 		p.charge.End()
 		return
 	}
-	p.charge.Settle(created.Path)
+	p.charge.Bind(created.Path)
 }
 
-// search returns the paths of the children of dir whose names have uuid. A sync comes first, because after a
-// reconnect the server may be behind the server that has executed the create. The list is sent right behind the
+// search returns the paths of the children of dir whose names have uuid. A sync precedes the list, because after a
+// reconnect the server may be behind the server that executed the create. The list is sent right behind the
 // sync: if sent after the answer, the list would queue behind heartbeats while the quorum is slow.
-func (p *protected) search(ctx context.Context, isCleanUp bool) ([]string, error) {
-	synced, list := &call{Request: wire.Request{Op: proto.OpSync, Path: p.dir}, isCleanUp: isCleanUp}, listCall(p.dir)
-	list.isCleanUp = isCleanUp
+func (p *protected) search(ctx context.Context) ([]string, error) {
+	synced, list := &call{Request: wire.Request{Op: proto.OpSync, Path: p.dir}}, listCall(p.dir)
+	synced.isCleanUp = isFinishing(ctx)
+	list.isCleanUp = synced.isCleanUp
 	if err := p.s.gate.send(ctx, synced, list); err != nil {
 		return nil, err
 	}
-	if _, err := synced.wait(ctx); err != nil {
+	if _, err := synced.wait(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) { // a refused sync says nothing about the create
 		return nil, err
 	}
 	a, err := list.wait(ctx)
@@ -193,35 +234,62 @@ func (p *protected) search(ctx context.Context, isCleanUp bool) ([]string, error
 	}
 	var found []string
 	for _, child := range a.Children {
-		if strings.HasPrefix(child, zkutil.Protection+p.uuid+"-") {
+		if strings.HasPrefix(child, p.name()) {
 			found = append(found, zkutil.Join(p.dir, child))
 		}
 	}
 	return found, err
 }
 
+// removeTwins removes the other znodes of the create that made the znode at path. If the create was sent again, removeTwins also looks for them
+// once a session timeout later, because the first request may be executed after the last look at the queue. By then the server of the first
+// request has either executed it or lost the session to another.
+func (p *protected) removeTwins(ctx context.Context, path string, twins []string, isRepeated bool) {
+	for _, twin := range twins {
+		p.s.RemoveTwin(ctx, path, twin)
+	}
+	if isRepeated { // a timer instead of a goroutine, because a cut may repeat the creates of thousands of waiters
+		time.AfterFunc(p.s.Timeout(), func() {
+			p.s.Background(func(ctx context.Context) { p.removeLateTwins(ctx, path) })
+		})
+	}
+}
+
+// removeLateTwins looks once for other znodes of the create that made the znode at path, and removes them.
+func (p *protected) removeLateTwins(ctx context.Context, path string) {
+	s := p.s
+	found, err := Repeat(ctx, s, func() ([]string, error) {
+		return ListChildren(ctx, s, p.dir, "late twins", func(children []string) []string { return children })
+	})
+	if err != nil {
+		return // the session is closed, or the directory may not be listed or is deleted
+	}
+	for _, child := range found {
+		twin := zkutil.Join(p.dir, child)
+		if strings.HasPrefix(child, p.name()) && twin != path {
+			s.log.Log(slog.LevelWarn, "one create made two znodes; deleting the other", "znode", twin)
+			s.RemoveTwin(ctx, path, twin)
+		}
+	}
+}
+
 // removeAll removes every child of dir whose name has uuid, and ends the charge of their create. The attempts
-// are repeated until the server has confirmed the removal, the znodes' session has expired, or the session is
+// are repeated until the server confirms the removal, the znodes' session expires, or the session is
 // closed.
 func (p *protected) removeAll(ctx context.Context) {
+	defer p.departure.End()
 	s := p.s
 	s.mu.Lock()
-	owner := s.link.latestIDLocked()
+	owner := s.link.id
 	s.mu.Unlock()
-	var before error
-	found, err := repeatCleanUp(ctx, s, owner, func(err error) {
-		if ctx.Err() == nil && (before == nil || before.Error() != err.Error()) {
-			s.Log(refusalLevel(err), "search for an abandoned znode failed, will be repeated", "path", p.dir, "err", err)
-		}
-		before = err
-	}, func() ([]string, error) {
-		return p.search(ctx, true)
-	})
+	found, err := RepeatCleanUp(ctx, s, owner, func(err error) {
+		s.log.Log(refusalLevel(err), "search for an abandoned znode failed; retrying", "path", p.dir, "err", err)
+	}, p.search)
 	if err != nil {
 		return // the session is closed
 	}
 	for _, path := range found {
-		removeAndWait(ctx, s, path)
+		s.RemoveInTask(ctx, path)
 	}
 	p.charge.End()
 }
@@ -263,45 +331,94 @@ func (p *parents) learnBeforeHolds(ctx context.Context, dir string) error {
 	if !s.cfg.SuspendEnds || hasHolds {
 		return nil
 	}
-	if state := s.gate.optional.of(proto.OpCreateContainer); state.isKnown || state.isLacking {
+	if state := s.gate.optional.Of(proto.OpCreateContainer); state.IsKnown || state.IsLacking {
 		return nil
 	}
-	if err := p.make(ctx, dir); !isAnswered(err) {
+	if err := p.make(ctx, dir); !ops.IsAnswered(err) {
 		return err
 	}
 	return nil
 }
 
-// remove removes the znodes made by make, the outermost last, unless somebody has added a child or data. remove
+// remove removes the znodes made by make, the outermost last, except for those to which another client added a child or data. remove
 // tries once, because an empty znode does no harm.
 func (p *parents) remove(ctx context.Context) {
 	for _, dir := range slices.Backward(p.made) {
-		if _, err := p.s.gate.run(ctx, deleteCall(dir, 0)); err != nil {
+		if _, err := p.s.gate.run(ctx, deleteCall(dir, 0)); err != nil && !zkutil.IsRefused(err) {
 			return
 		}
 	}
 }
 
-// make creates dir, and any missing ancestors. make tries the deepest first, because the ACL of an existing
-// ancestor may forbid a create. On servers without containers (before 3.5) make creates persistent znodes, as
+// note records the outcome of a create of dir.
+func (p *parents) note(dir string, isMade bool) {
+	// If p made dir before, another client deleted it since, and perhaps replaced it.
+	if p.made = slices.DeleteFunc(p.made, func(path string) bool { return path == dir }); isMade {
+		p.made = append(p.made, dir)
+	}
+}
+
+// MakeDir creates dir, and any missing ancestors below the chroot, as containers.
+func (s *Session) MakeDir(ctx context.Context, dir string) error {
+	return (&parents{s: s}).make(ctx, dir)
+}
+
+// containerCall returns a create of dir as a container.
+func (s *Session) containerCall(ctx context.Context, dir string) *call {
+	return &call{
+		Request: wire.Request{Op: proto.OpCreateContainer, Path: dir, Data: []byte{}, ACL: s.aclOf(ctx), Flags: zk.FlagContainer},
+	}
+}
+
+// makeAll is make for several directories. The first shows what the servers support, and has ancestors that the others may share. The
+// others are created together, in two round trips or more for each level of missing ancestors.
+func (p *parents) makeAll(ctx context.Context, dirs []string) error {
+	if err := p.make(ctx, dirs[0]); err != nil || len(dirs) == 1 {
+		return err
+	}
+	var calls []*call
+	for _, dir := range dirs[1:] {
+		calls = append(calls, p.s.containerCall(ctx, dir))
+	}
+	if err := p.s.gate.send(ctx, calls...); err != nil {
+		return err
+	}
+	var rest, ancestors []string
+	var failure error // the first
+	for _, c := range calls {
+		switch _, err := c.wait(ctx); {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			p.note(c.Path, err == nil)
+		case errors.Is(err, zk.ErrNoNode):
+			rest, ancestors = append(rest, c.Path), append(ancestors, zkutil.ParentOf(c.Path))
+		case failure == nil:
+			failure = err
+		}
+	}
+	if failure != nil || len(rest) == 0 {
+		return failure
+	}
+	if err := p.makeAll(ctx, slices.Compact(ancestors)); err != nil {
+		return err
+	}
+	return p.makeAll(ctx, rest)
+}
+
+// make creates dir, and any missing ancestors below the chroot. make tries the deepest first, because the ACL
+// of an existing ancestor may forbid a create. On servers without containers (before 3.5) make creates persistent znodes, as
 // Curator does.
 func (p *parents) make(ctx context.Context, dir string) error {
 	s := p.s
-	create := func() *call {
-		return &call{
-			Request: wire.Request{Op: proto.OpCreateContainer, Path: dir, Data: []byte{}, ACL: s.cfg.ACL, Flags: zk.FlagContainer},
-			what:    "create children of", where: zkutil.ParentOf(dir),
-		}
-	}
+	create := func() *call { return s.containerCall(ctx, dir) }
 	send := func(c *call) (wire.Answer, error) { return s.gate.run(ctx, c) }
+	if strings.HasPrefix(s.cfg.Chroot+"/", dir+"/") {
+		return fmt.Errorf("chroot %s: %w; unlike a namespace, a chroot is never created", s.cfg.Chroot, zk.ErrNoNode)
+	}
 	for {
 		_, err := s.gate.askOptional(proto.OpCreateContainer, create, send)
 		switch parent, _ := zkutil.Split(dir); {
-		case err == nil:
-			p.made = append(p.made, dir)
-			return nil
-		case errors.Is(err, zk.ErrNodeExists): // somebody else has made dir, even if p had made it before
-			p.made = slices.DeleteFunc(p.made, func(path string) bool { return path == dir })
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			p.note(dir, err == nil)
 			return nil
 		case errors.Is(err, zk.ErrNoNode) && parent != dir:
 			if err := p.make(ctx, parent); err != nil {
@@ -313,166 +430,25 @@ func (p *parents) make(ctx context.Context, dir string) error {
 	}
 }
 
-// CreateProtectedAs creates the ephemeral znode dir/_c_<uuid>-<name>, to which the server appends no number,
-// and returns the path. dir has to exist. A failed create leaves nothing behind:
-//
-//   - After a lost answer, ErrNodeExists means that the create was executed, because no other znode has the
-//     uuid. The znode may belong to an expired session: the caller checks the owner.
-//   - A create abandoned by ctx is undone once the outcome is known.
-//
-// The znode takes BytesOf(dir, …) from the reservation, with the number at the end of name in place of the
-// server's.
-func (s *Session) CreateProtectedAs(ctx context.Context, reservation *budget.Reservation, dir, name string, data []byte) (string, error) {
-	path := zkutil.Join(dir, zkutil.Protection+zkutil.NewUUID()+"-"+name)
-	charge, err := reservation.Begin(len(path) + budget.LengthField)
-	if err != nil {
-		return "", err
-	}
-	isUncertain := false                               // a create may have been executed
-	undo := func(ctx context.Context, _ wire.Answer) { // an earlier attempt may have been executed
-		removeAndWait(ctx, s, path)
-		charge.End()
-	}
-	var latest *call
-	_, err = Repeat(ctx, s, func() (string, error) {
-		latest = &call{
-			Request: wire.Request{Op: proto.OpCreate, Path: path, Data: data, ACL: s.cfg.ACL, Flags: zk.FlagEphemeral},
-			what:    "create children of", where: dir, undo: undo,
-		}
-		a, err := s.gate.run(ctx, latest)
-		if isUncertain && errors.Is(err, zk.ErrNodeExists) {
-			return path, nil
-		}
-		isUncertain = isUncertain || zkutil.IsUnanswered(err)
-		return a.Path, err
-	})
-	switch {
-	case latest.isAbandoned: // its undo ends the charge
-	case err != nil && !isUncertain:
-		charge.End()
-	default:
-		charge.Settle(path)
-		if err != nil {
-			s.RemoveLater(ctx, path)
-		}
-	}
-	return path, err
-}
-
 // Write sets the data of a znode of any version.
 func (s *Session) Write(ctx context.Context, path string, data []byte) error {
-	_, err := s.gate.run(ctx, &call{
-		Request: wire.Request{Op: proto.OpSetData, Path: path, Data: data, Version: anyVersion},
-		what:    "write", where: path,
-	})
+	_, err := s.Request(ctx, wire.Request{Op: proto.OpSetData, Path: path, Data: data, Version: anyVersion})
 	return err
 }
 
-// CreateNamed creates the ephemeral znode at path, whose name has no uuid, and the parents that are missing. If the znode exists,
-// CreateNamed leaves it as it is: the caller reads whose it is, also after a lost answer. An abandoned create is undone once its
-// outcome is known. If the session has no bytes left, the error is ErrSessionFull.
-func (s *Session) CreateNamed(ctx context.Context, path string, data []byte) error {
-	dir, _ := zkutil.Split(path)
-	bytes := len(path) + budget.LengthField
-	s.budget.Free(path)                             // of a znode that is gone
-	place, err := s.budget.ReserveAhead(dir, bytes) // a wait for bytes would be silent
-	if err != nil {
-		return err
-	}
-	defer place.End()
-	charge, err := place.Begin(bytes)
-	if err != nil {
-		return err
-	}
-	mayExist := false
-	parents := &parents{s: s}
-	var latest *call
-	_, err = Repeat(ctx, s, func() (wire.Answer, error) {
-		for {
-			latest = &call{
-				Request: wire.Request{Op: proto.OpCreate, Path: path, Data: data, ACL: s.cfg.ACL, Flags: zk.FlagEphemeral},
-				what:    "create children of", where: dir,
-				undo: func(ctx context.Context, _ wire.Answer) {
-					_ = removeNamed(ctx, s, path)
-					charge.End()
-				},
-			}
-			a, err := s.gate.run(ctx, latest)
-			mayExist = mayExist || err == nil || zkutil.IsUnanswered(err) || errors.Is(err, zk.ErrNodeExists)
-			if !errors.Is(err, zk.ErrNoNode) {
-				return a, err
-			}
-			if err := parents.make(ctx, dir); err != nil {
-				return wire.Answer{}, err
-			}
-		}
-	})
-	switch {
-	case latest != nil && latest.isAbandoned: // its undo ends the charge
-	case mayExist:
-		charge.Settle(path)
-	default:
-		charge.End()
-	}
-	if errors.Is(err, zk.ErrNodeExists) {
-		return nil
-	}
-	return err
+// Attempt is what is known of a request besides its error.
+type Attempt struct {
+	IsSent      bool
+	IsAbandoned bool // by the caller
 }
 
-// ReadOwnership reads and watches the ephemeral znode at path, and reports whether it belongs to this session. The caller has to release
-// the watch.
-func (s *Session) ReadOwnership(ctx context.Context, path string) (n Node, isOwn bool, w *Watch, err error) {
-	n, err = Repeat(ctx, s, func() (n Node, err error) {
-		n, w, err = s.watches.readAndWatch(ctx, path)
-		return n, err
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return n, err == nil && n.isOf(s.link.latestIDLocked()), w, err
-}
-
-// isOf reports whether a session owns the znode. While a client has no session, its id is 0, as is the owner of a znode that is not ephemeral.
-func (n Node) isOf(session int64) bool { return session != 0 && n.Stat.EphemeralOwner == session }
-
-// removeNamed deletes the znode at path if it belongs to this session, and repeats that until it is certain or ctx ends. Its name has
-// no uuid. So a znode of another session that comes between the read and the delete is deleted in its place: its owner creates
-// it again.
-func removeNamed(ctx context.Context, s *Session, path string) error {
-	s.mu.Lock()
-	owner := s.link.latestIDLocked()
-	s.mu.Unlock()
-	r := &removal{s: s, path: path, owner: owner}
-	_, err := repeatCleanUp(ctx, s, owner, func(err error) { r.recordFailure(ctx, err) }, func() (struct{}, error) {
-		read := readCall(path)
-		read.isCleanUp = true
-		a, err := s.gate.run(ctx, read)
-		if err == nil && (Node{Stat: a.Stat}).isOf(owner) {
-			c := deleteCall(path, anyVersion)
-			c.isCleanUp = true
-			_, err = s.gate.run(ctx, c)
-		}
-		if isGone(err) {
-			err = nil
-		}
-		return struct{}{}, err
-	})
-	if err == nil {
-		s.budget.Free(path)
+// CreateEphemeral asks a server once to create the ephemeral znode at path. If the caller abandons the request, undo runs in a task
+// of the session once the outcome is known.
+func (s *Session) CreateEphemeral(ctx context.Context, path string, data []byte, undo func(ctx context.Context)) (Attempt, error) {
+	c := &call{
+		Request: wire.Request{Op: proto.OpCreate, Path: path, Data: data, ACL: s.cfg.ACL, Flags: zk.FlagEphemeral},
+		undo:    func(ctx context.Context, _ wire.Answer) { undo(ctx) },
 	}
-	return err
+	_, err := s.gate.run(ctx, c)
+	return Attempt{c.flight.s != nil, c.isAbandoned}, err
 }
-
-// RemoveNamed begins to delete the znode of CreateNamed, unless it belongs to another session. done is closed once it is gone.
-func (s *Session) RemoveNamed(ctx context.Context, path string) (done <-chan struct{}) {
-	gone := make(chan struct{})
-	s.cleanUp(ctx, func(ctx context.Context) {
-		if removeNamed(ctx, s, path) == nil {
-			close(gone)
-		}
-	})
-	return gone
-}
-
-// Persistent returns the access to znodes that no session owns.
-func (s *Session) Persistent() Persistent { return Persistent{s} }

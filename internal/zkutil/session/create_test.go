@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
@@ -25,7 +27,7 @@ func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
 		srv.DropReply(zktest.OpCreate2, 1)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Len(t, srv.Log.Requests(zktest.OpCreate2), 1, "no second create")
 		require.Len(t, srv.Log.Requests(zktest.OpSync), 1, "the server caught up before the search")
 		require.Equal(t, []string{strings.TrimPrefix(e.Path(), "/m/")}, srv.Children("/m"))
@@ -33,29 +35,28 @@ func TestLostCreateAnswerIsFoundByItsUUID(t *testing.T) {
 	})
 }
 
-// The search finds what this attempt has made, and nothing of the other ones that the same
-// client and another have in the queue.
+// The search finds the znode of this attempt, and no other znodes of the same client or another one in the queue.
 func TestLostCreateAnswerLeavesOthersAlone(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, other := fixture.TwoClients(t, srv, 30*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-		first := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
+		first := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 		synctest.Wait()
 		srv.DropReply(zktest.OpCreate2, 1)
-		second := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-		fixture.Pass(time.Second)
+		second := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(time.Second)
 		require.Len(t, srv.Children("/m"), 3)
 		require.NoError(t, e.Leave())
 		a := <-first
 		require.NoError(t, a.Err)
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		require.Empty(t, second, "two holders")
-		require.NoError(t, a.Entry.Leave())
+		require.NoError(t, a.Lease.Leave())
 		b := <-second
 		require.NoError(t, b.Err)
-		require.NotEqual(t, a.Entry.Path(), b.Entry.Path())
-		require.NoError(t, b.Entry.Leave())
+		require.NotEqual(t, a.Lease.Path(), b.Lease.Path())
+		require.NoError(t, b.Lease.Leave())
 		require.Empty(t, srv.Children("/m"))
 	})
 }
@@ -66,7 +67,7 @@ func TestLostCreateRequestIsRepeated(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.Put("/m", nil)
 		srv.DropRequest(zktest.OpCreate2, 1)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Len(t, srv.Log.Requests(zktest.OpCreate2), 2)
 		require.Len(t, srv.Children("/m"), 1)
 		require.NoError(t, e.Leave())
@@ -91,7 +92,7 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.Equal(t, 3, searches)
 		require.Len(t, srv.Log.Requests(zktest.OpCreate2), 1)
 		require.Len(t, srv.Children("/m"), 1)
@@ -99,8 +100,8 @@ func TestLostCreateAnswerAndLostSearch(t *testing.T) {
 	})
 }
 
-// The policy gives up while the outcome is unknown: the znode is searched for and
-// removed in the background.
+// The policy gives up while the outcome is unknown. The client searches for the znode and deletes it in the
+// background.
 func TestGivenUpCreateIsPurged(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -120,12 +121,12 @@ func TestGivenUpCreateIsPurged(t *testing.T) {
 		require.ErrorContains(t, err, "create: ")
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
 		require.Len(t, srv.Children("/m"), 1, "the create was executed")
-		srv.Put("/m/"+fixture.TwinOf(srv.Children("/m")[0], "0000000007"), nil) // by another one on its way
-		fixture.Eventually(t, 30*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+		srv.Put("/m/"+fixture.TwinOf(srv.Children("/m")[0], "0000000007"), nil) // by another pending create
+		bubble.Eventually(t, 30*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
-// The context ends at every moment of a slow create: no znode is left.
+// The context ends at every moment of a slow create. No znode is left.
 func TestCancelWhileCreateIsInFlight(t *testing.T) {
 	for at := time.Duration(0); at <= 2*time.Second; at += 100 * time.Millisecond {
 		for _, lost := range []zktest.Loss{zktest.NothingLost, zktest.ReplyLost} {
@@ -148,7 +149,7 @@ func TestCancelWhileCreateIsInFlight(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.Equal(t, at, time.Since(ctxStart(ctx, at)))
 				}
-				fixture.Pass(2 * time.Second)
+				bubble.Pass(2 * time.Second)
 				require.Empty(t, srv.Children("/m"), "cancelled at %v, loss %v", at, lost)
 			})
 		}
@@ -161,8 +162,7 @@ func ctxStart(ctx context.Context, timeout time.Duration) time.Time {
 	return deadline.Add(-timeout)
 }
 
-// The session expires between the create and its lost answer: the znode found, if
-// any, is not taken for ours.
+// The session expires between the create and its lost answer. A znode found later is not mistaken for ours.
 func TestSessionExpiresWithTheCreate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -176,7 +176,7 @@ func TestSessionExpiresWithTheCreate(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.NotEqual(t, old, fixture.SessionID(s))
 		_, stat, _ := srv.Get(e.Path())
 		require.Equal(t, fixture.SessionID(s), stat.EphemeralOwner)
@@ -184,11 +184,11 @@ func TestSessionExpiresWithTheCreate(t *testing.T) {
 	})
 }
 
-// A fifth of all answers is lost, half of them with the request: no attempt fails, no znode
-// outlives it, no two hold at once.
+// A fifth of all answers is lost, half of them with the request. No attempt fails, no znode outlives it, and no two
+// clients hold at once.
 func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 	const workers = 2
-	rounds := fixture.Shorter(1000)
+	rounds := testkit.Shorter(1000, 100)
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
@@ -208,7 +208,7 @@ func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 					}
 					if e.Context().Err() == nil {
 						watch.enter(e)
-						fixture.Pause(10 * time.Millisecond)
+						bubble.Pause(10 * time.Millisecond)
 						watch.exit(e)
 					}
 					_ = e.Leave()
@@ -218,7 +218,7 @@ func TestNoGhostWithAFifthOfTheAnswersLost(t *testing.T) {
 		work.Wait()
 		require.Greater(t, watch.total, workers*rounds/2)
 		remove()
-		fixture.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, time.Minute, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
@@ -263,11 +263,11 @@ func TestParents(t *testing.T) {
 				}
 				return zktest.Fault{}
 			})
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/a/b/c")).Leave())
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/a/b/c").Acquire).Leave())
 			require.Equal(t, []string{"b"}, srv.Children("/a"))
 			require.Equal(t, []string{"c"}, srv.Children("/a/b"))
 			srv.Reap()
-			srv.Reap() // the outer one, once it is empty
+			srv.Reap() // the outer one, once empty
 			require.Equal(t, refusal == 0, len(srv.Children("/a")) == 0, "containers go")
 			for _, r := range srv.Log.Requests(zktest.OpCreate2, zktest.OpCreateContainer) {
 				require.NotEqual(t, "/a", r.Path, "one that exists is not touched")
@@ -276,7 +276,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// Servers before 3.5 have no create2: the token and the owner are read from the znode.
+// Servers before 3.5 have no create2, so the token and the owner are read from the znode.
 func TestServerWithoutCreate2(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -287,15 +287,15 @@ func TestServerWithoutCreate2(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		first := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		first := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 		synctest.Wait()
 		require.NoError(t, first.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.Greater(t, got.Entry.Token(), first.Token())
+		require.Greater(t, got.Lease.Token(), first.Token())
 		require.Positive(t, first.Token())
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 		require.Empty(t, srv.Children("/m"))
 	})
 }
@@ -313,7 +313,7 @@ func TestParentReapedInBetween(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 		require.Equal(t, 5, reaped)
 	})
 }
@@ -333,25 +333,25 @@ func TestSequenceExhausted(t *testing.T) {
 	}
 }
 
-// While a client has no session, no znode is its own. A znode without an owner that has taken the name meanwhile is not deleted in place of
-// the client's.
-func TestRemoveNamedWithoutASession(t *testing.T) {
+// The answer to a create is lost, and two znodes carry the uuid. One is the contender's, the other one is deleted.
+func TestLostCreateAnswerAndTwoZnodes(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
-		s := fixture.Connect(t, srv.Config(6*time.Second))
-		require.NoError(t, s.CreateNamed(t.Context(), "/group/one", []byte("own")))
-		restore := srv.Inject(func(r zktest.Request) zktest.Fault {
-			return fixture.Cut(r.Op == zktest.OpConnect && r.Session == 0, zktest.NoAnswer) // no new session for a while
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		srv.Put("/m", nil)
+		srv.DropReply(zktest.OpCreate2, 1)
+		twins := 0
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if children := srv.Children("/m"); r.Op == zktest.OpSync && twins == 0 && len(children) == 1 {
+				twins++
+				srv.Put("/m/"+fixture.TwinOf(children[0], "0000000007"), nil)
+				require.Len(t, srv.Children("/m"), 2)
+			}
+			return zktest.Fault{}
 		})
-		srv.Expire(fixture.SessionID(s))
-		fixture.Eventually(t, time.Minute, func() bool { return fixture.SessionID(s) == 0 })
-		srv.Put("/group/one", []byte("of somebody else"))
-		done := s.RemoveNamed(t.Context(), "/group/one")
-		fixture.Pass(time.Second)
-		restore()
-		<-done
-		data, _, isThere := srv.Get("/group/one")
-		require.True(t, isThere)
-		require.Equal(t, "of somebody else", string(data))
+		path, err := s.CreateProtected(t.Context(), "/m", "lock-", nil) // no waiter looks at the queue
+		require.NoError(t, err)
+		require.Equal(t, 1, twins)
+		bubble.Eventually(t, time.Second, func() bool { return slices.Equal(srv.Children("/m"), []string{path[len("/m/"):]}) })
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// manyServers are enough for a client that is cut off to be in a handshake at any
-// instant: after each round of its servers it pauses for a second.
+// manyServers is large enough that a disconnected client is in a handshake at any instant, because it pauses for a
+// second after each round of its servers.
 const manyServers = 8
 
 // cutOff is a client that got a lock and was partitioned, until an offset from the
@@ -37,7 +37,7 @@ func newCutOff(t *testing.T, timeout, offset time.Duration, slow ...zktest.Op) c
 	srv := zktest.NewServer(t, zktest.WithServers(manyServers), zktest.WithTickTime(time.Millisecond))
 	writes := noteWrites(srv)
 	client := testclient.Connect(t, srv, recipes.WithSessionTimeout(timeout))
-	lease := locks.Acquire(t, locks.MutexOn(t, client, locks.Path))
+	lease := bubble.Acquire(t, locks.MutexOn(t, client, locks.Path).Acquire)
 	c := cutOff{srv: srv, client: client, lease: lease, session: client.Conn().SessionID(), end: locks.EndOf(lease)}
 	bubble.Pass(timeout / 4)
 	c.deadline = writes.of(client).Add(timeout * 2 / 3)
@@ -67,8 +67,8 @@ func (c cutOff) isLost(t *testing.T) {
 	require.ErrorIs(t, c.lease.Release(), recipes.ErrSessionLost)
 }
 
-// The line is back before the deadline, if only by a nanosecond: the lease stands, with
-// its token, and the deadline moves on.
+// The connection is restored before the deadline, even by a nanosecond. The lease stays valid, with its token, and
+// the deadline moves on.
 func TestReconnectJustBeforeTheDeadline(t *testing.T) {
 	for _, timeout := range timeouts {
 		for _, early := range []time.Duration{time.Nanosecond, time.Millisecond, timeout / 100} {
@@ -89,15 +89,15 @@ func TestReconnectJustBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// The line is back after the deadline, if only by a nanosecond: the lease is lost, and
-// the lock can be had again in the same session.
+// The connection is restored after the deadline, even by a nanosecond. The lease is lost, and the same session can
+// acquire the lock again.
 func TestReconnectJustAfterTheDeadline(t *testing.T) {
 	for _, timeout := range timeouts {
 		for _, late := range []time.Duration{time.Nanosecond, time.Millisecond, timeout / 100} {
 			testkit.Bubble(t, func(t *testing.T) {
 				c := newCutOff(t, timeout, late)
 				c.isLost(t)
-				next := locks.Acquire(t, locks.MutexOn(t, c.client, locks.Path))
+				next := bubble.Acquire(t, locks.MutexOn(t, c.client, locks.Path).Acquire)
 				require.Greater(t, next.FencingToken(), c.lease.FencingToken())
 				require.NoError(t, next.Release())
 				require.Equal(t, c.session, c.client.Conn().SessionID())
@@ -106,9 +106,9 @@ func TestReconnectJustAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// The line is back in time, and the server commits the heartbeat, but its answer comes
-// after the deadline: nobody can have relied on it.
-func TestProofThatComesTooLate(t *testing.T) {
+// The connection is restored in time, and the server commits the heartbeat, but its answer arrives after the
+// deadline. No lease can rely on it.
+func TestLateProof(t *testing.T) {
 	for _, timeout := range timeouts {
 		testkit.Bubble(t, func(t *testing.T) {
 			c := newCutOff(t, timeout, -2*time.Millisecond, zktest.OpMulti)
@@ -119,8 +119,7 @@ func TestProofThatComesTooLate(t *testing.T) {
 	}
 }
 
-// At the very instant either may be first, but they agree: a lease that stands has its
-// znode, a lost one has none.
+// At the same instant either may be first, but they agree. A valid lease has its znode, a lost one has none.
 func TestReconnectAtTheDeadline(t *testing.T) {
 	rounds := 200
 	if testing.Short() {

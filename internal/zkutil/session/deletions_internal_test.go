@@ -10,20 +10,20 @@ import (
 )
 
 // All waits of a silence share one budget. A wait that finds its deletion confirmed ends the silence, even if the answer
-// came just before the wait began.
+// arrived just before the wait began.
 func TestWaitsOfASilenceShareOneBudget(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		s := newSession(Config{OperationTimeout: 10 * time.Second}, false)
+		s := newSession(Config{OperationTimeout: 10 * time.Second})
 		defer s.life.endTasks()
 		confirmed := make(chan struct{})
 		close(confirmed)
 		start := time.Now()
-		require.Equal(t, start.Add(10*time.Second), s.silence.deadline(start))
+		require.Equal(t, start.Add(10*time.Second), s.deletionDeadlineLocked(start))
 		time.Sleep(4 * time.Second) //nolint:forbidigo // virtual time
-		require.Equal(t, start.Add(10*time.Second), s.silence.deadline(time.Now()), "counts from the first wait")
-		require.False(t, s.silence.endWait(make(chan struct{})))
-		require.Equal(t, start.Add(10*time.Second), s.silence.deadline(time.Now()))
-		require.True(t, s.silence.endWait(confirmed))
-		require.Equal(t, time.Now().Add(10*time.Second), s.silence.deadline(time.Now()), "a new budget")
+		require.Equal(t, start.Add(10*time.Second), s.deletionDeadlineLocked(time.Now()), "counts from the first wait")
+		require.False(t, s.endSilence(make(chan struct{})))
+		require.Equal(t, start.Add(10*time.Second), s.deletionDeadlineLocked(time.Now()))
+		require.True(t, s.endSilence(confirmed))
+		require.Equal(t, time.Now().Add(10*time.Second), s.deletionDeadlineLocked(time.Now()), "a new budget")
 	})
 }

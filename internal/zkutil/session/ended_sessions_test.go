@@ -3,14 +3,20 @@ package session_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Sessions that end at an operation, one after the other, do not make it one that the server does not know.
+// Sessions that end at an operation, one after the other, do not make it look unknown to the server.
 func TestEndedSessionsAreNotBlamedOnAnOperation(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
@@ -21,8 +27,37 @@ func TestEndedSessionsAreNotBlamedOnAnOperation(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		require.Greater(f, ended.Load(), int32(20))
 		require.NoError(f, lease.Release())
+	})
+}
+
+// The server refuses the deletion of a znode, and then its session is over. No request for it is sent any more, and the
+// new session is idle.
+func TestRefusedDeleteEndsWithTheSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		cfg := srv.Config(6 * time.Second)
+		cfg.OperationTimeout = time.Second
+		s := fixture.Connect(t, cfg)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		srv.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpDelete && r.Path == e.Path() {
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		require.ErrorIs(t, e.Leave(), zk.ErrNoAuth)
+		old := fixture.SessionID(s)
+		asked := len(srv.Log.Requests(zktest.OpDelete))
+		bubble.Pass(time.Minute)
+		require.Greater(t, len(srv.Log.Requests(zktest.OpDelete)), asked, "it goes on while the session lives")
+		srv.Expire(old)
+		bubble.Eventually(t, 10*time.Second, func() bool { return s.State() == connstate.Connected && fixture.SessionID(s) != old })
+		bubble.Pass(time.Minute)
+		over := time.Now()
+		bubble.Pass(10 * time.Minute)
+		require.Empty(t, fixture.Times(srv.Log.Requests(zktest.OpDelete, zktest.OpMulti), over))
 	})
 }

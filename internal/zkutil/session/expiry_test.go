@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 	latency     = 10 * time.Millisecond // of each answer that a race takes time for
 )
 
-// race is a client whose session gets expired, and another one to see what is left.
+// race is a client whose session expires, and another one to check for leftovers.
 type race struct {
 	t       *testing.T
 	srv     *zktest.Server
@@ -36,13 +37,13 @@ type race struct {
 func newRace(t *testing.T) *race {
 	t.Helper()
 	srv := zktest.NewServer(t, zktest.WithServers(2))
-	r := &race{t: t, srv: srv, client: locks.Connect(t, srv, srv.Addrs()[:1], raceTimeout)}
+	r := &race{t: t, srv: srv, client: zkclient.ConnectTo(t, srv, srv.Addrs()[:1], recipes.WithSessionTimeout(raceTimeout))}
 	r.mutex = locks.MutexOn(t, r.client, locks.Path)
-	r.witness = locks.MutexOn(t, locks.Connect(t, srv, srv.Addrs()[1:], raceTimeout), locks.Path)
+	r.witness = locks.MutexOn(t, zkclient.ConnectTo(t, srv, srv.Addrs()[1:], recipes.WithSessionTimeout(raceTimeout)), locks.Path)
 	return r
 }
 
-// slowDown makes each answer to the client take its time, for as long as it is asked.
+// slowDown delays each answer to the client until it is undone.
 func (r *race) slowDown() (stop func()) {
 	return r.srv.Inject(func(q zktest.Request) zktest.Fault {
 		if q.Server != r.srv.Addrs()[0] || q.Op == zktest.OpConnect {
@@ -52,19 +53,18 @@ func (r *race) slowDown() (stop func()) {
 	})
 }
 
-// expire ends the client's session, whichever it has now.
+// expire ends the client's current session.
 func (r *race) expire() {
 	if id := r.client.Conn().SessionID(); id != 0 {
 		r.srv.Expire(id)
 	}
 }
 
-// granted checks what a lease says that has just been granted: it stands with a znode of
-// the live session, or its context has ended.
+// granted checks a fresh lease: it is valid with a znode of the live session, or its context is over.
 func (r *race) granted(lease *recipes.Lease) {
 	r.t.Helper()
 	_, stat, there := r.srv.Get(lease.Path())
-	synctest.Wait() // an expiry at this very instant has been told now
+	synctest.Wait() // an expiry at this very instant is known now
 	if context.Cause(lease.Context()) != nil {
 		require.ErrorIs(r.t, context.Cause(lease.Context()), recipes.ErrSessionLost)
 		return
@@ -78,7 +78,7 @@ func (r *race) granted(lease *recipes.Lease) {
 	r.token = lease.FencingToken()
 }
 
-// released checks what Release said against what ended the lease.
+// released compares the result of Release with the end of the lease.
 func (r *race) released(lease *recipes.Lease, err error) {
 	r.t.Helper()
 	cause := context.Cause(lease.Context())
@@ -92,7 +92,7 @@ func (r *race) released(lease *recipes.Lease, err error) {
 	require.ErrorIs(r.t, lease.Release(), recipes.ErrNotHeld)
 }
 
-// settled checks that nothing is left: the witness gets the lock at once.
+// settled requires that nothing is left, by granting the witness the lock at once.
 func (r *race) settled() {
 	r.t.Helper()
 	bubble.Pass(time.Second)
@@ -101,15 +101,15 @@ func (r *race) settled() {
 		require.Empty(r.t, session.Ephemerals)
 	}
 	start := time.Now()
-	lease := locks.Acquire(r.t, r.witness)
+	lease := bubble.Acquire(r.t, r.witness.Acquire)
 	require.Equal(r.t, start, time.Now())
 	require.Greater(r.t, lease.FencingToken(), r.token)
 	r.token = lease.FencingToken()
 	require.NoError(r.t, lease.Release())
 }
 
-// The session ends before the n-th request of an acquire and release, for each n, and
-// just after the server has executed it: the lease is had in another session or lost.
+// The session ends before the n-th request of an acquire and release, for each n, and just after its execution. The
+// lease is acquired in another session or lost.
 func TestExpiryAtEveryRequest(t *testing.T) {
 	for name, executed := range map[string]bool{"before": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestExpiryAtEveryRequest(t *testing.T) {
 						time.AfterFunc(latency/2, func() { r.srv.Expire(q.Session) })
 						return zktest.Fault{Delay: latency}
 					})
-					lease := locks.Acquire(t, r.mutex)
+					lease := bubble.Acquire(t, r.mutex.Acquire)
 					r.granted(lease)
 					r.released(lease, lease.Release())
 					stop()
@@ -151,7 +151,7 @@ func TestExpiryAgainstRelease(t *testing.T) {
 		for at := time.Duration(0); at < 8*latency; at += time.Millisecond {
 			stop := r.slowDown()
 			timer := time.AfterFunc(at, r.expire)
-			lease := locks.Acquire(t, r.mutex)
+			lease := bubble.Acquire(t, r.mutex.Acquire)
 			r.granted(lease)
 			select {
 			case <-lease.Context().Done():
@@ -178,11 +178,11 @@ func TestExpiryAgainstGrant(t *testing.T) {
 			r := newRace(t)
 			for at := free - 15*time.Millisecond; at <= free+15*time.Millisecond; at += time.Millisecond {
 				stop := r.slowDown()
-				first := locks.Acquire(t, r.witness)
+				first := bubble.Acquire(t, r.witness.Acquire)
 				timer := time.AfterFunc(at, r.expire)
-				next := locks.Acquiring(t.Context(), r.mutex)
+				next := bubble.Start(t.Context(), r.mutex.Acquire)
 				bubble.Pass(free / 2)
-				behind := locks.Acquiring(t.Context(), r.witness)
+				behind := bubble.Start(t.Context(), r.witness.Acquire)
 				time.Sleep(free / 2) //nolint:forbidigo // virtual time
 				r.token = first.FencingToken()
 				require.NoError(t, first.Release())
@@ -207,8 +207,8 @@ func TestExpiryAgainstGrant(t *testing.T) {
 	}
 }
 
-// The caller gives up at any instant of an acquire, and the session ends at any other:
-// what was left by either is removed.
+// The caller gives up at any instant of an acquire, and the session ends at any other. The leftovers of both are
+// removed.
 func TestExpiryAgainstCancel(t *testing.T) {
 	const span = 5 * latency
 	step := 2 * time.Millisecond
@@ -230,12 +230,12 @@ func TestExpiryAgainstCancel(t *testing.T) {
 	}
 }
 
-// cancelled is one acquire that is given up.
+// cancelled is one abandoned acquire.
 func (r *race) cancelled(held bool, cancelAt, expireAt time.Duration) {
 	r.t.Helper()
 	var holder *recipes.Lease
 	if held {
-		holder = locks.Acquire(r.t, r.witness)
+		holder = bubble.Acquire(r.t, r.witness.Acquire)
 		r.token = holder.FencingToken()
 	}
 	stop := r.slowDown()
@@ -265,12 +265,12 @@ func (r *race) cancelled(held bool, cancelAt, expireAt time.Duration) {
 	r.settled()
 }
 
-// A server says of a session that it has expired, and neither ends the connection nor removes the session. The client
-// asks again in a handshake, and is served.
+// A server reports that a session expired, but neither closes the connection nor removes the session. The client asks
+// again in a handshake, and is served.
 func TestServerThatOnlySaysExpired(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
-		client := locks.Connect(t, srv, srv.Addrs(), raceTimeout)
+		client := zkclient.ConnectTo(t, srv, srv.Addrs(), recipes.WithSessionTimeout(raceTimeout))
 		m := locks.MutexOn(t, client, locks.Path)
 		var handshakes atomic.Int32
 		srv.Inject(func(q zktest.Request) zktest.Fault {

@@ -14,28 +14,31 @@ import (
 const (
 	MaxAudited      = maxAudited
 	MaxAuditedBytes = maxAuditedBytes
-	MaxShortTasks   = maxShortTasks
 )
-
-// Ask runs a request of the session's.
-func (s *Session) Ask(ctx context.Context, r wire.Request) (wire.Answer, error) {
-	return s.gate.run(ctx, &call{Request: r})
-}
 
 // CreateProtected creates a znode of a contender.
 func (s *Session) CreateProtected(ctx context.Context, dir, prefix string, data []byte) (string, error) {
-	place, err := s.Reserve(ctx, dir, BytesOf(dir, prefix))
+	reservation, err := s.Reserve(ctx, dir, BytesOf(dir, prefix))
 	if err != nil {
 		return "", err
 	}
-	defer place.End()
-	a, err := createProtected(ctx, s, place, dir, prefix, data, s.gate.run)
+	defer reservation.End()
+	a, err := createProtected(ctx, s, reservation, dir, prefix, data, s.gate.run)
 	return a.Path, err
+}
+
+// Watch is StartWatch with the wait for the answer.
+func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
+	p, err := s.StartWatch(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return p.Wait(ctx)
 }
 
 // Search is the search for a create whose answer was lost.
 func (s *Session) Search(ctx context.Context, dir, uuid string) error {
-	_, err := (&protected{s: s, dir: dir, uuid: uuid}).search(ctx, false)
+	_, err := (&protected{s: s, dir: dir, uuid: uuid}).search(ctx)
 	return err
 }
 
@@ -44,9 +47,6 @@ func (s *Session) HandshakePatience() time.Duration { return wireOwner{s: s}.Pat
 // Abort is the first step of Close.
 func (s *Session) Abort() { s.life.beginClosing() }
 
-// LeaveSlot is what a short task does before it pauses.
-func (s *Session) LeaveSlot(ctx context.Context) { s.shortTasks.leaveSlot(ctx) }
-
 // Abandon is what the end of a hold's znode means, by an event or a read.
 func (s *Session) Abandon(path string) {
 	s.mu.Lock()
@@ -54,7 +54,7 @@ func (s *Session) Abandon(path string) {
 	s.holds.byPath[path].endAsDeletedLocked()
 }
 
-// Disprove is what an audit does when the leader has answered.
+// Disprove is what an audit does with the leader's answer.
 func (s *Session) Disprove(ctx context.Context, path string, err error, epoch uint64) {
 	s.keeper.onCheckRefused(ctx, path, err, epoch, 0)
 }
@@ -72,10 +72,10 @@ type Tables struct{ Holds, Nodes, Watches, Readers int }
 func (s *Session) Tables() Tables {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Tables{len(s.holds.byPath), len(s.keeper.nodes), len(s.watches.byKey), len(s.link.readers)}
+	return Tables{len(s.holds.byPath), len(s.keeper.nodes), len(s.watches.byKey), s.link.states.Subscribers()}
 }
 
-// Event is what has fired the watch.
+// Event is the event that fired the watch.
 func (w *Watch) Event() zk.EventType { return w.event }
 
 // AskTogether sends requests together, and returns their errors.
@@ -94,22 +94,17 @@ func (s *Session) AskTogether(ctx context.Context, requests ...wire.Request) ([]
 	return errs, nil
 }
 
-// HoldRead registers the watch of a read of path, and returns a function that sends the read. Another caller may come
+// HoldRead registers the watch of a read of path, and returns a function that sends the read. Another caller may read
 // in between. The request is for the children of a directory if isList is set.
 func (s *Session) HoldRead(ctx context.Context, path string, isList bool) (send func(), err error) {
 	c := readCall(path)
 	if isList {
 		c = listCall(path)
 	}
-	t, err := s.gate.enter(ctx, 1, false)
+	t, err := s.gate.enter(ctx, 1, false, false)
 	if err != nil {
 		return nil, err
 	}
-	_, _ = s.watches.attach(c)
+	_, _, _ = s.watches.attach(c)
 	return func() { s.gate.sendAdmitted(t, c) }, nil
-}
-
-// ReadAndWatch reads a znode, and watches it from that read on.
-func (s *Session) ReadAndWatch(ctx context.Context, path string) (Node, *Watch, error) {
-	return s.watches.readAndWatch(ctx, path)
 }

@@ -1,9 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,21 +13,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/ops"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
-
-// carrier carries requests to the server: the line of an own connection, or an adopted zk.Conn. Requests sent
-// together are executed in order.
-type carrier interface {
-	Send(requests ...*wire.Request)
-}
 
 // gate admits requests while the session is connected, and counts the requests in flight.
 type gate struct {
 	s        *Session
-	optional optionalOps
-	hangUps  hangUps
-	entry    entrance // of a session that was opened without a server; guarded by Session.mu
+	optional *ops.Optional
+	suspects *ops.Suspects
+	entry    entrance // of a session that was opened without a server
+
+	testMu sync.Mutex // protects the field below; Session.mu may be locked inside
+	test   *call      // the latest of testLine; nil: none yet
 }
 
 // call is a request and the answer.
@@ -36,54 +37,68 @@ type gate struct {
 type call struct {
 	wire.Request
 
-	what, where string // for the error if permission is denied: the action, and the znode
-	isCleanUp   bool   // allowed while the session closes
-	watch       *Watch // set by the request
+	isCleanUp   bool                // allowed while the session closes: see Finishing
+	reservation *budget.Reservation // marked as sent once the request has its position in the order; may be nil
+	taker       taker               // may be nil
+
 	// undo, if set, gets the outcome of an abandoned call once the outcome is known. undo runs as a task of the
 	// session.
 	undo        func(ctx context.Context, a wire.Answer)
-	isAbandoned bool                // undo will run, or the session is over
-	reservation *budget.Reservation // marked as sent once the request has its place in the order; may be nil
+	isAbandoned bool // undo will run, or the session is over
 
-	removal *removal      // for which the delete is sent
-	proof   chan struct{} // that ends with the answer; nil: none
+	support support
+	flight  flight
+}
 
-	before optionalOp // of an optional operation: what was known of the server asked when the request was sent
+// taker is the part of the session for which a request is sent: a watch that the request sets, the removal of a znode, or a proof.
+type taker interface {
+	// takeLocked gets the answer before the caller does.
+	takeLocked(c *call, a wire.Answer)
+}
 
-	s        *Session
+// support is what is known of the servers' support of a request's operation.
+type support struct {
+	before      ops.Knowledge // of an optional operation: what was known of the server asked when the request was sent
+	testedEpoch uint64        // of a connection that answered another request shortly before; 0: none was asked
+	isEnd       bool          // the connection ended at the request: see ops.IsEndAt; set before done is closed
+}
+
+// flight is a request from the gate to its answer.
+type flight struct {
+	s        *Session // nil: the request was not sent
 	ticket   ticket
 	answer   wire.Answer
-	done     chan struct{}    // closed when answer has come
+	done     chan struct{}    // closed when the answer is set
 	together [2]*wire.Request // room for the requests sent together, of which this call is the first
 }
 
-// ticket is the right to send requests, which the caller has to send: see gate.enter.
+// ticket is the right to send requests, which the caller has to send. See gate.enter.
 type ticket struct {
-	carrier carrier
 	conn    *zk.Conn
 	id      int64      // the session at that moment
 	epoch   uint64     // counts the handshakes
-	line    *wire.Line // the connection at that moment; nil if adopted
-	server  string     // of the connection at that moment
+	line    *wire.Line // the connection at that moment
+	server  string     // of that connection
 	isBound bool       // the server resumes no session
 }
 
 // run sends a request, and waits for the answer.
 func (g *gate) run(ctx context.Context, c *call) (wire.Answer, error) {
+	c.isCleanUp = isFinishing(ctx)
 	if err := g.send(ctx, c); err != nil {
 		return wire.Answer{}, err
 	}
 	return c.wait(ctx)
 }
 
+// Request sends a request, and waits for the answer. It is not repeated. See Repeat.
+func (s *Session) Request(ctx context.Context, r wire.Request) (wire.Answer, error) {
+	return s.gate.run(ctx, &call{Request: r})
+}
+
 // send waits at the gate, within the bounds of enter, and then sends requests together.
 func (g *gate) send(ctx context.Context, calls ...*call) error {
-	for _, c := range calls {
-		if err := g.hangUps.refuse(c.Op); err != nil {
-			return err
-		}
-	}
-	t, err := g.enter(ctx, len(calls), calls[0].isCleanUp)
+	t, err := g.admit(ctx, calls...)
 	if err != nil {
 		return err
 	}
@@ -94,78 +109,89 @@ func (g *gate) send(ctx context.Context, calls ...*call) error {
 // sendAdmitted is send behind the gate.
 func (g *gate) sendAdmitted(t ticket, calls ...*call) {
 	s := g.s
-	requests := calls[0].together[:0]
+	requests := calls[0].flight.together[:0]
 	for _, c := range calls {
-		c.s, c.ticket, c.done = s, t, make(chan struct{})
+		c.flight.s, c.flight.ticket, c.flight.done = s, t, make(chan struct{})
 		c.To = c
-		if slices.Contains(optional, c.Op) {
-			if c.before = g.optional.ofServer(t.server, c.Op); c.before.isLacking || t.isBound {
-				c.avoidOptional() // the request may have been made before this connection
+		if ops.IsOptional(c.Op) {
+			if c.support.before = g.optional.OfServer(t.server, c.Op); c.support.before.IsLacking || t.isBound {
+				c.avoidOptional() // the request may be older than this connection
 			}
 		}
 		requests = append(requests, &c.Request)
 	}
-	t.carrier.Send(requests...)
+	t.line.Send(requests...) // together, and executed in order
 	for _, c := range calls {
-		if c.reservation != nil && t.line != nil { // otherwise only the answer shows whether zk.Conn has sent the request
+		if c.reservation != nil {
 			c.reservation.MarkSent()
 		}
 	}
 }
 
-// Receive takes the answer: see wire.Receiver.
+// Receive takes the answer. See wire.Receiver.
 func (c *call) Receive(a wire.Answer) {
-	s := c.s
+	s, ticket := c.flight.s, c.flight.ticket
 	isSent := !a.SentAt.IsZero()
 	isAnswered := a.Err == nil || isSent && zkutil.IsRefused(a.Err)
-	// zk.Conn sends unsent requests in the next session.
-	isOfSession := c.ticket.line != nil || c.ticket.conn.SessionID() == c.ticket.id
-	a.Err = s.gate.hangUps.judge(c, a, s.clock.Now())
-	a.Err = zkutil.Denied(a.Err, c.what, c.where)
-	if c.watch != nil {
-		a.Err = c.watchError(a.Err)
+	if a.Err = c.judge(a); a.Err != nil {
+		a.Err = c.explain(a.Err)
 	}
 	s.mu.Lock()
-	if isAnswered && isOfSession && wire.IsProof(c.Op) {
-		s.silence.endLocked()
-		s.keeper.recordAnswerLocked(wire.SentWrite{At: a.SentAt, ID: c.ticket.id, Line: c.ticket.line}, a.Err)
+	if isAnswered && trust.IsProof(c.Op) {
+		s.silence.End()
+		err := a.Err
+		if a.IsUncommitted {
+			err = errUncommitted
+			s.report.warnUncommittedLocked(ticket.server)
+		}
+		s.keeper.recordAnswerLocked(wire.SentWrite{At: a.SentAt, ID: ticket.id, Line: ticket.line}, err)
 	}
 	if isAnswered {
 		s.ledger.OnAnswer(s.clock.Now())
 	}
-	if c.watch != nil {
-		s.watches.onSetLocked(c, a)
+	if c.taker != nil {
+		c.taker.takeLocked(c, a)
 	}
-	if c.removal != nil {
-		c.removal.onAnsweredLocked(a.Err)
-	}
-	s.proofs.endLocked(c.proof)
 	s.keeper.releaseLocked()
 	s.mu.Unlock()
-	if c.reservation != nil && c.ticket.line == nil {
-		c.reservation.MarkSent()
-	}
-	c.answer = a
-	close(c.done)
+	c.flight.answer = a
+	close(c.flight.done)
 	s.life.calls.Done()
 }
 
-// wait waits for the answer for as long as ctx lasts. An answer already here counts, even if ctx has ended
+// explain returns the error of an answer for the caller. If permission is denied, the error names the action, and the znode whose ACL
+// decides.
+func (c *call) explain(err error) error {
+	switch c.Op {
+	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer:
+		return zkutil.Denied(err, "create children of", zkutil.ParentOf(c.Path))
+	case proto.OpDelete:
+		return zkutil.Denied(err, "delete children of", zkutil.ParentOf(c.Path))
+	case proto.OpGetChildren2:
+		return zkutil.Denied(err, "list the children of", c.Path)
+	case proto.OpSetData:
+		return zkutil.Denied(err, "write", c.Path)
+	case proto.OpMulti:
+		return zkutil.Denied(err, "write", cmp.Or(c.Path, strings.Join(c.Checks, ", ")))
+	default:
+		return zkutil.Denied(err, "read", c.Path)
+	}
+}
+
+// wait waits for the answer for as long as ctx lasts. An answer already here counts, even if ctx is over
 // since.
 func (c *call) wait(ctx context.Context) (wire.Answer, error) {
-	select {
-	case <-c.done:
-		return c.answer, c.answer.Err
-	default:
+	if zkutil.IsClosed(c.flight.done) {
+		return c.flight.answer, c.flight.answer.Err
 	}
 	var closing <-chan struct{}
 	if !c.isCleanUp {
-		closing = c.s.life.open.Done()
+		closing = c.flight.s.life.open.Done()
 	}
 	var err error
 	select {
-	case <-c.done:
-		return c.answer, c.answer.Err
+	case <-c.flight.done:
+		return c.flight.answer, c.flight.answer.Err
 	case <-ctx.Done():
 		err = zkutil.Interrupted(ctx, nil)
 	case <-closing:
@@ -173,10 +199,10 @@ func (c *call) wait(ctx context.Context) (wire.Answer, error) {
 	}
 	if c.undo != nil {
 		c.isAbandoned = true
-		c.s.cleanUp(ctx, func(ctx context.Context) {
+		c.flight.s.CleanUp(ctx, func(ctx context.Context) {
 			select {
-			case <-c.done:
-				c.undo(ctx, c.answer)
+			case <-c.flight.done:
+				c.undo(ctx, c.flight.answer)
 			case <-ctx.Done(): // the session is closed, and its znodes with it
 			}
 		})
@@ -184,22 +210,82 @@ func (c *call) wait(ctx context.Context) (wire.Answer, error) {
 	return wire.Answer{}, err
 }
 
-// enter waits until the session is connected, for an operation timeout at most, and counts n requests. Requests
-// that clean up wait without limit.
-func (g *gate) enter(ctx context.Context, n int, isCleanUp bool) (ticket, error) {
+// judge returns the error of an answer, which matches ErrUnsupported if the servers seem not to know the operation.
+func (c *call) judge(a wire.Answer) error {
+	s, t := c.flight.s, c.flight.ticket
+	now := s.clock.Now()
+	o := ops.Outcome{Err: a.Err, At: now, Epoch: t.epoch, IsTested: c.support.testedEpoch == t.epoch, Session: t.id}
+	if c.support.isEnd = ops.IsEndAt(a.Err, now.Sub(a.SentAt)) && !a.IsBehind; c.support.isEnd {
+		o.IsEnd, o.Within, o.IsBound = true, s.Timeout(), s.wire.IsBound()
+	}
+	return s.gate.suspects.Judge(c.Op, o)
+}
+
+// admit waits at the gate for requests to be sent together, within the bounds of enter. If connections ended at such requests before,
+// admit first tests the connection.
+func (g *gate) admit(ctx context.Context, calls ...*call) (ticket, error) {
+	hasSuspect := false
+	for _, c := range calls {
+		isSuspect, err := g.suspects.Check(c.Op)
+		if err != nil {
+			return ticket{}, err
+		}
+		hasSuspect = hasSuspect || isSuspect
+	}
+	if hasSuspect {
+		epoch, err := g.testLine(ctx, calls)
+		if err != nil {
+			return ticket{}, err
+		}
+		for _, c := range calls {
+			c.support.testedEpoch = epoch
+		}
+	}
+	return g.enter(ctx, len(calls), calls[0].isCleanUp, false)
+}
+
+// testLine asks for something harmless on the connection, because a connection that answers nothing says nothing about a request. It
+// returns the epoch of the connection that answered.
+func (g *gate) testLine(ctx context.Context, calls []*call) (epoch uint64, err error) {
+	t, err := g.enter(ctx, 1, calls[0].isCleanUp, false)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := g.shareTest(t, calls[0].isCleanUp).wait(ctx); !ops.IsAnswered(err) {
+		return 0, err
+	}
+	return t.epoch, nil
+}
+
+// shareTest returns a test of the connection of a ticket. All who ask at the same time share one: after a reconnect, there may be
+// hundreds of deletions to repeat.
+func (g *gate) shareTest(t ticket, isCleanUp bool) *call {
+	g.testMu.Lock()
+	defer g.testMu.Unlock()
+	if c := g.test; c != nil && c.flight.ticket.epoch == t.epoch && c.isCleanUp == isCleanUp && !zkutil.IsClosed(c.flight.done) {
+		g.giveBack()
+		return c
+	}
+	g.test = &call{Request: wire.Request{Op: g.suspects.TestOp(), Path: root}, isCleanUp: isCleanUp}
+	g.sendAdmitted(t, g.test)
+	return g.test
+}
+
+// enter waits until the session is connected and its credentials are accepted, for an operation timeout at most, and counts n requests.
+// Requests that clean up wait without limit. A request that presents a credential needs the connection alone.
+func (g *gate) enter(ctx context.Context, n int, isCleanUp, isLogin bool) (ticket, error) {
 	s := g.s
-	isLogin := len(s.cfg.Auth) > 0 && ctx.Value(loginKey{}) != nil // not under the lock, because ctx may be the user's
 	var limit <-chan time.Time
 	for {
 		if ctx.Err() != nil {
 			return ticket{}, zkutil.Interrupted(ctx, nil)
 		}
 		s.mu.Lock()
-		if s.life.isSealedLocked() || s.life.isClosingLocked() && !isCleanUp {
+		if s.life.phase >= sealed || s.life.isConnEnded || s.life.phase >= closing && !isCleanUp {
 			s.mu.Unlock()
 			return ticket{}, zkutil.ErrClosed
 		}
-		if s.link.isConnected && s.link.conn != nil && g.entry.admitsLocked(isLogin) {
+		if s.link.isConnected && s.link.conn != nil && (!g.entry.isDue || isLogin) {
 			t := g.admitLocked(n)
 			s.mu.Unlock()
 			return t, nil
@@ -215,18 +301,15 @@ func (g *gate) enter(ctx context.Context, n int, isCleanUp bool) (ticket, error)
 		case <-changed:
 		case <-ctx.Done():
 		case <-limit:
-			return ticket{}, s.link.whyUnavailable()
+			return ticket{}, s.WhyUnavailable()
 		}
 	}
 }
 
-// giveBack gives back one unsent request of a ticket.
+// giveBack ends one request of a ticket, which was not sent over the wire.
 func (g *gate) giveBack() {
-	s := g.s
-	s.mu.Lock()
-	s.keeper.releaseLocked()
-	s.mu.Unlock()
-	s.life.calls.Done()
+	g.s.Release()
+	g.s.life.calls.Done()
 }
 
 // admitLocked counts n requests over the present connection. The caller has to send them.
@@ -236,12 +319,7 @@ func (g *gate) admitLocked(n int) ticket {
 	for range n {
 		s.keeper.retainLocked()
 	}
-	t := ticket{conn: s.link.conn, id: s.link.id, epoch: s.link.epoch, carrier: adopted{s.link.conn, s.clock.Now}, server: s.report.server, isBound: s.ledger.IsBound()}
-	if s.wire != nil {
-		t.line = s.wire.Line()
-		t.carrier = t.line
-	}
-	return t
+	return ticket{conn: s.link.conn, id: s.link.id, epoch: s.link.epoch, line: s.wire.Line(), server: s.report.server, isBound: s.ledger.IsBound()}
 }
 
 // connectionError is the failure of a connection. A connectionError does not match the errors of contexts,
@@ -256,6 +334,9 @@ func (e connectionError) Unwrap() error {
 	return e.error
 }
 
+// errUncommitted means that a server answered a write, and that no quorum committed the write.
+var errUncommitted = errors.New("the server commits nothing")
+
 // errUnanswered means that the client is connected, but the server is silent.
 var errUnanswered = errors.New("the server does not answer")
 
@@ -266,21 +347,28 @@ func Repeat[T any](ctx context.Context, s *Session, step func() (T, error)) (T, 
 	if err == nil {
 		return result, nil // nearly always
 	}
-	return repeatAfter(ctx, s, err, step)
-}
-
-// repeatAfter is Repeat after a failed first step.
-func repeatAfter[T any](ctx context.Context, s *Session, failure error, step func() (T, error)) (T, error) {
 	ctx, cancel := s.WhileOpen(ctx)
 	defer cancel()
 	mayRepeat := s.gate.mayRepeat(ctx)
+	onRetry, _ := ctx.Value(onRetryKey{}).(func())
 	return zkutil.RepeatAfter(ctx, s.cfg.Retry, func(err error) bool {
 		if !mayRepeat(err) {
 			return false
 		}
-		s.shortTasks.leaveSlot(ctx)
+		if onRetry != nil {
+			onRetry()
+		}
 		return true
-	}, failure, step)
+	}, err, step)
+}
+
+// onRetryKey is the key of the function of OnRetry in a context.
+type onRetryKey struct{}
+
+// OnRetry derives a context in which Repeat calls onRetry after each failure that it repeats, in the goroutine of the caller. In an
+// outage, that is once an operation timeout or more often.
+func OnRetry(ctx context.Context, onRetry func()) context.Context {
+	return context.WithValue(ctx, onRetryKey{}, onRetry)
 }
 
 // mayRepeat returns a function that reports whether to repeat one step after a failure.
@@ -292,7 +380,7 @@ func (g *gate) mayRepeat(ctx context.Context) func(error) bool {
 	s := g.s
 	var firstAt time.Time // of refusals with an unknown code
 	return func(err error) bool {
-		switch _, isCandidate := ctx.Value(leftoversKey{}).(*Leftovers); {
+		switch isCandidate := leftovers.Of(ctx) != nil; {
 		case !zkutil.IsUnknownAnswer(err):
 			return zkutil.IsTransient(err)
 		case isCandidate:
@@ -310,127 +398,30 @@ const anyVersion = -1
 
 // listCall returns a request for the children of a directory.
 func listCall(dir string) *call {
-	return &call{Request: wire.Request{Op: proto.OpGetChildren2, Path: dir}, what: "list the children of", where: dir}
+	return &call{Request: wire.Request{Op: proto.OpGetChildren2, Path: dir}}
 }
 
 // readCall returns a read of a znode.
 func readCall(path string) *call {
-	return &call{Request: wire.Request{Op: proto.OpGetData, Path: path}, what: "read", where: path}
+	return &call{Request: wire.Request{Op: proto.OpGetData, Path: path}}
 }
 
 // deleteCall returns a delete of a znode.
 func deleteCall(path string, version int32) *call {
-	return &call{Request: wire.Request{Op: proto.OpDelete, Path: path, Version: version}, what: "delete children of", where: zkutil.ParentOf(path)}
-}
-
-// adopted carries requests over a zk.Conn whose frames are not seen. zk.Conn queues unsent requests, and sends
-// them in the next session. zk.Conn supports no context, and answers a request at the latest when the
-// connection ends. Without create2, the answer to a create has no Stat.
-type adopted struct {
-	conn *zk.Conn
-	now  func() time.Time // the clock of trust
-}
-
-// Send runs the requests one after the other. After a request without an answer the others are not sent: they
-// would go to another connection.
-func (a adopted) Send(requests ...*wire.Request) {
-	go func() { // counted by gate.enter; ends when zk.Conn answers or loses the connection; joined in Close
-		answer := wire.Answer{Refused: -1}
-		for _, r := range requests {
-			if answer.Err == nil || zkutil.IsRefused(answer.Err) {
-				sentAt := a.now()
-				answer = a.ask(r)
-				answer.SentAt = sentAt
-			} else {
-				answer = wire.Answer{Err: zk.ErrNoServer, Refused: -1}
-			}
-			r.To.Receive(answer)
-		}
-	}()
-}
-
-func (a adopted) ask(r *wire.Request) (answer wire.Answer) {
-	answer.Refused = -1
-	switch r.Op {
-	case proto.OpCreate, proto.OpCreate2:
-		answer.Path, answer.Err = a.conn.Create(r.Path, r.Data, r.Flags, r.ACL)
-	case proto.OpCreateContainer:
-		answer.Path, answer.Err = a.conn.CreateContainer(r.Path, r.Data, r.Flags, r.ACL)
-	case proto.OpDelete:
-		answer.Err = a.conn.Delete(r.Path, r.Version)
-	case proto.OpSetData:
-		var stat *zk.Stat
-		if stat, answer.Err = a.conn.Set(r.Path, r.Data, r.Version); answer.Err == nil {
-			answer.Stat = *stat
-		}
-	case proto.OpSync:
-		answer.Path, answer.Err = a.conn.Sync(r.Path)
-	case proto.OpMulti:
-		a.check(r, &answer)
-	default:
-		a.read(r, &answer)
-	}
-	return answer
-}
-
-// read sends a read request, which may also set a watch.
-func (a adopted) read(r *wire.Request, answer *wire.Answer) {
-	var stat *zk.Stat
-	isThere := true
-	switch {
-	case r.Op == proto.OpGetData && r.IsWatch:
-		answer.Data, stat, answer.Events, answer.Err = a.conn.GetW(r.Path)
-	case r.Op == proto.OpGetData:
-		answer.Data, stat, answer.Err = a.conn.Get(r.Path)
-	case r.Op == proto.OpExists && r.IsWatch:
-		isThere, stat, answer.Events, answer.Err = a.conn.ExistsW(r.Path)
-	case r.Op == proto.OpExists:
-		isThere, stat, answer.Err = a.conn.Exists(r.Path)
-	case r.IsWatch:
-		answer.Children, stat, answer.Events, answer.Err = a.conn.ChildrenW(r.Path)
-	default:
-		answer.Children, stat, answer.Err = a.conn.Children(r.Path)
-	}
-	if answer.Err == nil && stat != nil {
-		answer.Stat = *stat
-	}
-	if answer.Err == nil && !isThere {
-		answer.Err = zk.ErrNoNode
-	}
-}
-
-// check sends a transaction that checks whether znodes exist, and then writes r.Path, if set.
-func (a adopted) check(r *wire.Request, answer *wire.Answer) {
-	checks := make([]any, len(r.Checks))
-	for i, path := range r.Checks {
-		checks[i] = &zk.CheckVersionRequest{Path: path, Version: anyVersion}
-	}
-	if r.Path != "" {
-		checks = append(checks, &zk.SetDataRequest{Path: r.Path, Data: r.Data, Version: r.Version})
-	}
-	parts, err := a.conn.Multi(checks...)
-	answer.Err = err
-	for i, part := range parts {
-		if part.Error != nil && answer.Refused < 0 {
-			answer.Refused = i
-		}
-	}
+	return &call{Request: wire.Request{Op: proto.OpDelete, Path: path, Version: version}}
 }
 
 // addAuth presents a credential, which zk.Conn presents again on each later connection.
 func (g *gate) addAuth(ctx context.Context, auth Auth) error {
 	s := g.s
-	t, err := g.enter(ctx, 1, false)
+	t, err := g.enter(ctx, 1, false, true)
 	if err != nil {
 		return err
 	}
 	answer := make(chan error, 1)
 	go func() { // counted by gate.enter; ends when zk.Conn answers or loses the connection; joined in Close
 		answer <- t.conn.AddAuth(auth.Scheme, auth.Credential)
-		s.mu.Lock()
-		s.keeper.releaseLocked()
-		s.mu.Unlock()
-		s.life.calls.Done()
+		g.giveBack()
 	}()
 	select {
 	case err := <-answer:
@@ -442,130 +433,6 @@ func (g *gate) addAuth(ctx context.Context, auth Auth) error {
 	}
 }
 
-// Servers before 3.5 lack create2, removeWatches and createContainer. ZooKeeper answers a request for an operation that it does not
-// know with Unimplemented, and ends the connection. Others answer BadArguments, or end the connection without a word. So
-// the session uses another operation instead, and remembers for each server what the server lacks until the session is closed. A lost
-// answer is an ordinary loss while the server is known to execute the operation, or to refuse it for another reason. Otherwise enoughLost
-// lost answers in a row say that the server hangs up. If that is wrong, the other operation serves as well.
-//
-// A server that resumes no session is not asked for these operations at all, because a hang-up would cost the session: see
-// wire.Wire.IsBound.
-
-// enoughLost is how many lost answers in a row say that a server does not know an operation. enoughLostThoughKnown counts for an operation
-// that the server has known before: another server may have the address now.
-const (
-	enoughLost            = 2
-	enoughLostThoughKnown = 5
-)
-
-// maxServersKnown limits the servers of which something is remembered.
-const maxServersKnown = 64
-
-// optionalOps is the session's knowledge of the operations that servers may lack.
-type optionalOps struct {
-	mu      sync.Mutex // protects the fields below
-	server  string     // of the latest connection
-	isBound bool       // the server resumes no session
-	known   map[serverOp]*optionalOp
-}
-
-// serverOp is an operation of a server.
-type serverOp struct {
-	server string
-	op     int32
-}
-
-// optionalOp is what is known of one operation of a server.
-type optionalOp struct {
-	server    string
-	isKnown   bool // the server has executed it, or refused it for another reason
-	isLacking bool // the server is not asked for it any more
-	lost      int  // answers in a row
-}
-
-func newOptionalOps() optionalOps { return optionalOps{known: map[serverOp]*optionalOp{}} }
-
-// enter notes the server of a new connection.
-func (o *optionalOps) enter(server string, isBound bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.server, o.isBound = server, isBound; len(o.known) >= maxServersKnown*len(optional) {
-		clear(o.known)
-	}
-}
-
-// optional are the operations that servers may lack.
-var optional = []int32{proto.OpCreate2, proto.OpRemoveWatches, proto.OpCreateContainer} //nolint:gochecknoglobals // a constant list
-
-// stateLocked returns what is known of an operation of a server, to be changed.
-func (o *optionalOps) stateLocked(server string, op int32) *optionalOp {
-	key := serverOp{server, op}
-	if o.known[key] == nil {
-		o.known[key] = &optionalOp{server: server}
-	}
-	return o.known[key]
-}
-
-// of returns what is known of an operation of the present server.
-func (o *optionalOps) of(op int32) optionalOp {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.isBound {
-		return optionalOp{server: o.server, isLacking: true}
-	}
-	return *o.stateLocked(o.server, op)
-}
-
-// ofServer returns what is known of an operation of a server.
-func (o *optionalOps) ofServer(server string, op int32) optionalOp {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return *o.stateLocked(server, op)
-}
-
-// noteKnown notes that a server knows an operation.
-func (o *optionalOps) noteKnown(op int32, server string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	state := o.stateLocked(server, op)
-	state.isKnown, state.lost = true, 0
-}
-
-// noteLacking notes that a server lacks an operation.
-func (o *optionalOps) noteLacking(op int32, server string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.stateLocked(server, op).isLacking = true
-}
-
-// noteUnimplemented notes that a server has said that it does not know an operation. It does not know later operations either,
-// unless it was seen to.
-func (o *optionalOps) noteUnimplemented(op int32, server string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, other := range optional {
-		state := o.stateLocked(server, other)
-		state.isLacking = state.isLacking || other == op || other > op && !state.isKnown
-	}
-}
-
-// noteLost notes that the connection has ended before the answer. before is the knowledge when the request was
-// sent: several losses of one connection count once.
-func (o *optionalOps) noteLost(op int32, before optionalOp) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	state := o.stateLocked(before.server, op)
-	if state.lost != before.lost {
-		return
-	}
-	enough := enoughLost
-	if state.isKnown {
-		enough = enoughLostThoughKnown
-	}
-	state.lost++
-	state.isLacking = state.isLacking || state.lost >= enough
-}
-
 // askOptional sends a request for an operation that the servers may lack, or, if they do, a request for the operation that stands in for
 // it. create returns the former, and send sends either and waits for the answer. The outcome is noted for the server that was asked: a
 // request waits at the gate, and may go to another server than the latest when it was made. See sendAdmitted.
@@ -575,20 +442,20 @@ func (g *gate) askOptional(op int32, create func() *call, send func(c *call) (wi
 		c.avoidOptional()
 		return send(c)
 	}
-	if g.optional.of(op).isLacking {
+	if g.optional.Of(op).IsLacking {
 		return sendOther()
 	}
 	c := create()
 	a, err := send(c)
-	if c.s == nil || c.Op != op { // not sent, or not as this operation
+	if c.flight.s == nil || c.Op != op { // not sent, or not as this operation
 		return a, err
 	}
-	switch g.optional.noteOutcome(op, c.before, err); {
+	switch g.optional.NoteOutcome(op, c.support.before, err); {
 	case zkutil.IsUnimplemented(err):
 		return sendOther()
 	case errors.Is(err, zk.ErrBadArguments):
-		if a, err = sendOther(); isAnswered(err) && !errors.Is(err, zk.ErrBadArguments) { // otherwise the arguments are bad
-			g.optional.noteLacking(op, c.before.server)
+		if a, err = sendOther(); ops.IsAnswered(err) && !errors.Is(err, zk.ErrBadArguments) { // otherwise the arguments are bad
+			g.optional.NoteLacking(op, c.support.before)
 		}
 	}
 	return a, err
@@ -596,30 +463,11 @@ func (g *gate) askOptional(op int32, create func() *call, send func(c *call) (wi
 
 // avoidOptional makes an unsent request one for the operation that stands in for an optional one.
 func (c *call) avoidOptional() {
-	switch c.Op {
-	case proto.OpCreate2:
-		c.Op = proto.OpCreate
-	case proto.OpCreateContainer:
-		c.Op, c.Flags = proto.OpCreate, zk.FlagPersistent
+	if c.Op == proto.OpCreateContainer {
+		c.Flags = zk.FlagPersistent
 	}
+	c.Op = ops.StandIn(c.Op)
 }
-
-// noteOutcome notes what an answer says about an operation. before is the knowledge when the request was sent.
-// BadArguments may refer to the operation or to the arguments.
-func (o *optionalOps) noteOutcome(op int32, before optionalOp, err error) {
-	switch {
-	case zkutil.IsUnimplemented(err):
-		o.noteUnimplemented(op, before.server)
-	case errors.Is(err, zk.ErrBadArguments):
-	case errors.Is(err, zk.ErrConnectionClosed):
-		o.noteLost(op, before)
-	case isAnswered(err):
-		o.noteKnown(op, before.server)
-	}
-}
-
-// isAnswered reports whether a server has executed or refused a request.
-func isAnswered(err error) bool { return err == nil || zkutil.IsRefused(err) }
 
 // readNode reads a znode without a watch.
 func (g *gate) readNode(ctx context.Context, path string) (Node, error) {
@@ -628,7 +476,7 @@ func (g *gate) readNode(ctx context.Context, path string) (Node, error) {
 }
 
 func (g *gate) readStat(ctx context.Context, path string) (Node, error) {
-	a, err := g.run(ctx, &call{Request: wire.Request{Op: proto.OpExists, Path: path}, what: "read", where: path})
+	a, err := g.run(ctx, &call{Request: wire.Request{Op: proto.OpExists, Path: path}})
 	if isUnreadable(err) {
 		return Node{}, nil
 	}

@@ -12,8 +12,10 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
@@ -22,7 +24,7 @@ import (
 
 // read is a call of a recipe.
 func read(ctx context.Context, s *session.Session, path string) error {
-	_, err := s.Ask(ctx, wire.Request{Op: proto.OpGetData, Path: path})
+	_, err := s.Request(ctx, wire.Request{Op: proto.OpGetData, Path: path})
 	return err
 }
 
@@ -33,7 +35,7 @@ func TestCallWaitsForTheConnection(t *testing.T) {
 		srv.Stop(srv.A)
 		synctest.Wait()
 		go func() {
-			fixture.Pause(5 * time.Second)
+			bubble.Pause(5 * time.Second)
 			srv.Restart(srv.A)
 		}()
 		start := time.Now()
@@ -91,8 +93,8 @@ func TestCallInFlightIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// zk.Conn sends what it has queued in whatever session comes next. Nothing of ours
-// may be in its queue while there is no connection.
+// zk.Conn sends its queued requests in the next session. Nothing of ours may be in its queue while there is no
+// connection.
 func TestNothingCrossesSessions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -105,14 +107,14 @@ func TestNothingCrossesSessions(t *testing.T) {
 			calls.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, _ = s.Ask(ctx, wire.Request{Op: proto.OpCreate, Path: "/stray-", Flags: zk.FlagEphemeralSequential, ACL: s.Config().ACL})
+				_, _ = s.Request(ctx, wire.Request{Op: proto.OpCreate, Path: "/stray-", Flags: zk.FlagEphemeralSequential, ACL: s.Config().ACL})
 			})
 		}
 		calls.Wait()
-		fixture.Pass(5 * time.Second) // the session is over by now
+		bubble.Pass(5 * time.Second) // the session is over by now
 		srv.Restart(srv.A)
-		fixture.Eventually(t, 5*time.Second, func() bool { return s.State() == session.Connected })
-		fixture.Pass(time.Second)
+		bubble.Eventually(t, 5*time.Second, func() bool { return s.State() == connstate.Connected })
+		bubble.Pass(time.Second)
 		require.NotEqual(t, old, fixture.SessionID(s))
 		require.Empty(t, srv.Log.Requests(zktest.OpCreate, zktest.OpCreate2))
 	})
@@ -133,7 +135,7 @@ func TestManyCallsAcrossAReconnect(t *testing.T) {
 				}
 			})
 		}
-		fixture.Pass(3 * time.Second)
+		bubble.Pass(3 * time.Second)
 		srv.Restart(srv.A)
 		calls.Wait()
 		require.Len(t, srv.Log.Requests(zktest.OpGetData), 500)
@@ -154,7 +156,7 @@ func TestCallAfterClose(t *testing.T) {
 	})
 }
 
-// askingContext is a context of the user whose values come from the session.
+// askingContext is a context of the user that asks the session for its values.
 type askingContext struct {
 	context.Context //nolint:containedctx // a context
 
@@ -172,7 +174,7 @@ func TestValuesOfAContextBeforeTheCredentials(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("user:password")}}
-		s, err := session.Open(t.Context(), cfg, time.Minute)
+		s, err := session.Open(cfg)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close()) }()
 		e, err := fixture.MutexOn(s, "/m").Acquire(askingContext{t.Context(), s})

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // Claim is a znode that the rule of its queue let proceed when the queue was last read.
@@ -16,12 +17,15 @@ type Claim struct {
 	Path      string
 	Token     int64         // czxid of the znode
 	Owner     int64         // the znode's session
-	Own       *Watch        // on the znode; nil: it has just been seen
+	Birth     Birth         // of the znode
+	Own       *Watch        // on the znode; nil: it was just seen
 	Epoch     uint64        // when Own was set, or the znode seen: see Snapshot
-	IsRevoked bool          // a revocation has been seen already
+	IsRevoked bool          // a revocation was seen already
 	IsFirst   bool          // of its queue; false: it need not be
 	MaxHold   time.Duration // after which the contexts of the hold's entries end; 0: never
+	SlowHold  time.Duration // after which the hold is logged, unless the client has its own time; 0: never
 	KeepNode  bool          // the znode stays when the hold ends, until Vacate
+	NoWait    bool          // Leave does not wait until the znode is deleted
 	UserPath  string        // of the lock, as the user gave it
 	Data      []byte        // of the znode, as it was made; nil: the session's id
 }
@@ -29,17 +33,17 @@ type Claim struct {
 // errUntrusted means that nothing proves at present that the session is alive.
 var errUntrusted = errors.New("session not proven alive")
 
-// Grant turns a claim into a hold, entered once, as soon as the session is proven: the latest proof may predate
+// Grant turns a claim into a hold, entered once, as soon as the session is proven. The latest proof may predate
 // a disconnect. Grant returns ErrContenderLost for a deleted znode, and ErrStale for a znode that may have
-// changed since the claim was read. Nothing is granted after the end of ctx, because the caller may have gone.
+// changed since the claim was read. Nothing is granted after the end of ctx, because the caller may no longer wait.
 //
-// A waiter commits nothing before its turn, and proves its session here. Grants that come together share one
+// A waiter commits nothing before its turn, and proves its session here. Simultaneous grants share one
 // proof.
 //
-// The queue is not read again after a proof, because no contender can have come ahead: a later znode has a
+// The queue is not read again after a proof, because no contender can be ahead by now. A later znode has a
 // higher number. See queue.Rule.
 func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
-	var proofBeganAt time.Time // of the latest proof that this grant has sent; zero: none, or its pause is over
+	var proofBeganAt time.Time // of the latest proof that this grant sent; zero: none, or its pause is over
 	for {
 		if ctx.Err() != nil {
 			return nil, zkutil.EndOf(ctx)
@@ -48,8 +52,8 @@ func (s *Session) Grant(ctx context.Context, c Claim) (*Entry, error) {
 		if !errors.Is(err, errUntrusted) {
 			return entry, err
 		}
-		if !proofBeganAt.IsZero() { // a recent gap has shortened what the proof is worth: wait, then prove again
-			s.pause(ctx, s.keeper.beatPeriod()/2-time.Since(proofBeganAt))
+		if !proofBeganAt.IsZero() { // a recent gap shortened what the proof is worth: wait, then prove again
+			s.pause(ctx, s.BeatPeriod()/2-time.Since(proofBeganAt))
 			proofBeganAt = time.Time{}
 			continue
 		}
@@ -66,9 +70,9 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.life.isClosingLocked():
+	case s.life.phase >= closing:
 		return nil, zkutil.ErrClosed
-	case c.Owner != s.link.id, c.Owner != s.link.conn.SessionID():
+	case c.Owner != s.link.id:
 		return nil, zkutil.ContenderLost(zkutil.ErrSessionLost)
 	case c.Own != nil && c.Own.IsGone():
 		return nil, zkutil.ContenderLost(zkutil.ErrNodeDeleted)
@@ -84,7 +88,7 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
 	s := hs.s
 	h := &Hold{
-		s: s, path: c.Path, token: c.Token, key: c.Key, owner: c.Owner, keepsNode: c.KeepNode, isFirst: c.IsFirst,
+		s: s, path: c.Path, token: c.Token, key: c.Key, owner: c.Owner, birth: c.Birth, keepsNode: c.KeepNode, noWait: c.NoWait, isFirst: c.IsFirst,
 		userPath: c.UserPath, data: c.Data, grantedAt: time.Now(),
 	}
 	h.entries = h.oneEntry[:0]
@@ -93,17 +97,17 @@ func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
 	}
 	hs.byPath[h.path] = h
 	s.keeper.nodes[h.path] = struct{}{}
-	if h.isFirst {
-		s.watches.markFirstLocked(h.path)
+	if w := s.watches.byKey[wire.WatchKey{Path: h.path, Kind: wire.WatchData}]; w != nil && h.isFirst {
+		w.noteFirstLocked()
 	}
-	hs.tellWireLocked()
+	s.wire.SetHolding(true)
 	s.keeper.retainLocked()
 	s.keeper.wakeByLocked(s.ledger.LookAfterGrant())
 	if c.IsRevoked {
 		h.noteRevocationLocked()
 	}
 	h.showGrantLocked()
-	h.expectSlowLocked()
+	h.expectSlowLocked(c.SlowHold)
 	h.followSoonLocked(c)
 	h.limitLocked(c.MaxHold)
 	return h.enterLocked(ctx, &h.first)
@@ -112,18 +116,26 @@ func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
 // proofs are the transactions that prove the session before a grant. Guarded by Session.mu.
 type proofs struct {
 	s        *Session
-	underWay chan struct{} // of the current proof; closed when it is answered or not needed any more; nil: none
+	underWay *proof // nil: none
 }
 
+// proof is one such transaction, which several grants may share.
+type proof struct {
+	ended chan struct{} // closed when the transaction is answered, or not needed any more
+}
+
+// takeLocked ends the proof with its answer.
+func (p *proof) takeLocked(c *call, _ wire.Answer) { c.flight.s.proofs.endLocked(p) }
+
 // Prove proves the session by a transaction that checks a contender's znode. Prove returns ErrContenderLost if
-// the znode is gone.
+// the znode is deleted.
 func (s *Session) Prove(ctx context.Context, path string) error {
 	_, err := s.proofs.prove(ctx, path, false)
 	return err
 }
 
 // prove is Prove. If it may share a proof, and one is under way, prove sends none, waits for the end of that one, and
-// returns a zero beganAt: a thousand grants in one session cost one proof. The caller looks whether the session is
+// returns a zero beganAt. A thousand grants in one session cost one proof. The caller looks whether the session is
 // proven then.
 func (p *proofs) prove(ctx context.Context, path string, mayShare bool) (beganAt time.Time, err error) {
 	s, now := p.s, time.Now()
@@ -157,7 +169,7 @@ func (p *proofs) isNeededLocked() bool {
 // extra time. finish waits for the answer, for as long as ctx lasts; Grant learns the outcome.
 func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 	s.mu.Lock()
-	var own chan struct{}
+	var own *proof
 	if s.proofs.isNeededLocked() && s.link.isConnected {
 		own = s.proofs.beginLocked()
 	}
@@ -173,36 +185,37 @@ func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 }
 
 // beginLocked notes a proof as under way, until endLocked, and returns nil if there is one already.
-func (p *proofs) beginLocked() (own chan struct{}) {
+func (p *proofs) beginLocked() (own *proof) {
 	if p.underWay != nil {
 		return nil
 	}
-	p.underWay = make(chan struct{})
+	p.underWay = &proof{ended: make(chan struct{})}
 	return p.underWay
 }
 
 // endLocked wakes those who share a proof, unless onProvenLocked has. own is nil for a proof that was not noted.
-func (p *proofs) endLocked(own chan struct{}) {
+func (p *proofs) endLocked(own *proof) {
 	if own != nil && p.underWay == own {
-		close(own)
+		close(own.ended)
 		p.underWay = nil
 	}
 }
 
-// onProvenLocked ends the proof under way if any other write has proven the session well enough for a grant. On an
-// adopted connection, a lost answer may otherwise leave the proof under way for as long as the connection lives.
+// onProvenLocked ends the proof under way if any other write has proven the session well enough for a grant.
 func (p *proofs) onProvenLocked() {
 	if p.underWay != nil && !p.isNeededLocked() {
 		p.endLocked(p.underWay)
 	}
 }
 
-// send sends a proof. If it was noted, it ends with its answer, whether or not anybody waits for it: those who share
-// it need nothing else from its sender, who may wait for a list as well, or have given up.
-func (p *proofs) send(ctx context.Context, path string, own chan struct{}) (*call, error) {
+// send sends a proof. If it was noted, it ends with its answer, whether or not a caller waits for it. Callers who share
+// it need nothing else from its sender, who may also wait for a list, or give up.
+func (p *proofs) send(ctx context.Context, path string, own *proof) (*call, error) {
 	s := p.s
 	c := checkCall([]string{path})
-	c.proof = own
+	if own != nil {
+		c.taker = own
+	}
 	err := s.gate.send(ctx, c)
 	if err != nil {
 		s.mu.Lock()
@@ -213,9 +226,9 @@ func (p *proofs) send(ctx context.Context, path string, own chan struct{}) (*cal
 }
 
 // await waits for a proof under way. await reports false if ctx or the session ends before.
-func (p *proofs) await(ctx context.Context, underWay <-chan struct{}) bool {
+func (p *proofs) await(ctx context.Context, underWay *proof) bool {
 	select {
-	case <-underWay:
+	case <-underWay.ended:
 		return true
 	case <-ctx.Done():
 		return false
@@ -224,7 +237,7 @@ func (p *proofs) await(ctx context.Context, underWay <-chan struct{}) bool {
 	}
 }
 
-// HeldFor returns for how long the znode at path has been a hold of this session, 0 if the znode is not a hold.
+// HeldFor returns how long the znode at path is a hold of this session, 0 if the znode is not a hold.
 func (s *Session) HeldFor(path string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,5 +248,5 @@ func (s *Session) HeldFor(path string) time.Duration {
 }
 
 func (hs *holds) hasOneToSaveLocked() bool {
-	return len(hs.byPath) > 0 && hs.s.keeper.isTrustedLocked()
+	return hs.countLocked() > 0 && hs.s.keeper.isTrustedLocked()
 }

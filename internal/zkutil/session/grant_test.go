@@ -11,26 +11,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The predecessor has gone while the waiter was away for longer than its trust. The
-// session is alive, the event comes: but it has to be proven before the grant.
+// The predecessor was deleted while the waiter was disconnected for longer than its trust. The session is alive, and
+// the event arrives, but the session has to be proven before the grant.
 func TestNoGrantWithoutProof(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout, answer = 30 * time.Second, 2 * time.Second
 		holder, waiter := fixture.TwoClients(t, srv, timeout)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
 		synctest.Wait()
 		place := srv.Children("/m")
 		require.Len(t, place, 2)
 
 		srv.Stop(srv.B)
-		fixture.Pass(22 * time.Second)
+		bubble.Pass(22 * time.Second)
 		require.NoError(t, e.Leave())
 		srv.Once(zktest.OpMulti, zktest.Fault{Delay: answer})
 		healed := time.Now()
@@ -38,25 +39,25 @@ func TestNoGrantWithoutProof(t *testing.T) {
 
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.Contains(t, place, got.Entry.Path()[len("/m/"):], "the place was kept")
+		require.Contains(t, place, got.Lease.Path()[len("/m/"):], "the place was kept")
 		proof := slices.DeleteFunc(srv.Log.Requests(zktest.OpMulti), func(r zktest.Request) bool { return r.Server != srv.B || r.Time.Before(healed) })
 		require.NotEmpty(t, proof)
 		require.GreaterOrEqual(t, got.At.Sub(proof[0].Time), answer, "not before the first proof is answered")
-		require.LessOrEqual(t, got.Entry.TrustedUntil().Sub(proof[0].Time), 2*timeout/3+answer)
-		require.NoError(t, got.Entry.Leave())
+		require.LessOrEqual(t, got.Lease.TrustedUntil().Sub(proof[0].Time), 2*timeout/3+answer)
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// The same, but the proof says that the znode is gone: a new place at the tail.
+// The same, but the proof finds the znode deleted, so the waiter joins again at the tail.
 func TestNoGrantWhenTheProofFails(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, waiter := fixture.TwoClients(t, srv, 30*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
 		fixture.Settle()
 		srv.Stop(srv.B)
-		fixture.Pass(22 * time.Second)
+		bubble.Pass(22 * time.Second)
 		require.NoError(t, e.Leave())
 		old := "/m/" + srv.Children("/m")[0]
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
@@ -68,8 +69,8 @@ func TestNoGrantWhenTheProofFails(t *testing.T) {
 		srv.Restart(srv.B)
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NotEqual(t, old, got.Entry.Path())
-		require.NoError(t, got.Entry.Leave())
+		require.NotEqual(t, old, got.Lease.Path())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
@@ -81,40 +82,39 @@ func TestSlowCreateIsProvenFirst(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(timeout))
 		srv.Put("/m", nil)
 		srv.Once(zktest.OpCreate2, zktest.Fault{Delay: 3900 * time.Millisecond})
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+		turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.True(t, got.At.Before(got.Entry.TrustedUntil()))
+		require.True(t, got.At.Before(got.Lease.TrustedUntil()))
 		require.Len(t, srv.Children("/m"), 1)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// A waiter that has lost its session joins again at the tail, and its context goes on
-// bounding it.
+// A waiter that lost its session joins again at the tail, and its context still bounds it.
 func TestExpiryWhileWaiting(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, waiter := fixture.TwoClients(t, srv, 6*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		turn := fixture.AcquireLater(ctx, fixture.MutexOn(waiter, "/m"))
-		fixture.Pass(time.Second)
+		turn := bubble.Start(ctx, fixture.MutexOn(waiter, "/m").Acquire)
+		bubble.Pass(time.Second)
 		old := srv.Children("/m")
 		srv.Expire(fixture.SessionID(waiter))
-		fixture.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 2 })
+		bubble.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 2 })
 		require.NotSubset(t, old, srv.Children("/m"), "a new place")
 		got := <-turn
 		require.ErrorIs(t, got.Err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, got.At.Sub(start))
-		fixture.Eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 1 })
+		bubble.Eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 1 })
 		require.NoError(t, e.Leave())
 	})
 }
 
-// The own znode deleted by someone while waiting: never two holders.
+// Another client deletes the waiter's own znode. There are never two holders.
 func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -124,38 +124,17 @@ func TestOwnZnodeDeletedWhileWaiting(t *testing.T) {
 				srv.Delete("/m/" + name)
 			}
 		}
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		require.Empty(t, turn, "granted beside a holder")
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// The server does not take back the watches of a waiter that reconnects, and on an adopted
-// connection nothing can be done about that: what went while it was away is seen all the same.
-func TestReconnectWithoutWatches(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		holder := fixture.Connect(t, srv.Config(6*time.Second, srv.B))
-		waiter, _ := fixture.Adopt(t, srv, 6*time.Second) // on server A
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
-		fixture.Pass(time.Second)
-		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
-		srv.Stop(srv.A)
-		require.NoError(t, e.Leave())
-		srv.Restart(srv.A)
-		fixture.Pass(2 * time.Second)
-		require.NotEmpty(t, turn)
-		got := <-turn
-		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
-	})
-}
-
-// On a connection of its own it tries again: what goes after it has looked is heard of, too.
+// The server refuses the watches of a waiter that reconnects. The client connects again, so that it also notices a
+// deletion after its read.
 func TestReconnectWithWatchesRefused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -163,18 +142,18 @@ func TestReconnectWithWatchesRefused(t *testing.T) {
 		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
 		srv.Stop(srv.B) // the waiter's
 		srv.Restart(srv.B)
-		fixture.Pass(4 * time.Second)
+		bubble.Pass(4 * time.Second)
 		require.NoError(t, e.Leave())
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		require.NotEmpty(t, turn)
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// While we are away somebody puts a znode in the place of ours, under its very name: it is
-// another session's, and no hold of ours.
+// During the disconnect another client replaces our znode by one of the same name. It belongs to another session, and
+// is no hold of ours.
 func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -186,41 +165,41 @@ func TestOwnZnodeReplacedWhileWaiting(t *testing.T) {
 		_, err := holder.Conn().Create(own, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		srv.Restart(srv.B)
-		fixture.Pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NotEqual(t, own, got.Entry.Path(), "granted by another's znode")
-		require.NoError(t, got.Entry.Leave())
+		require.NotEqual(t, own, got.Lease.Path(), "granted by another's znode")
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// The server is slow to set the watch on the predecessor, and our own znode goes meanwhile, which no
-// watch tells: an event of the predecessor is no turn without another look.
+// The server is slow to set the watch on the predecessor. Meanwhile our own znode is deleted, without a watch to
+// report that. An event of the predecessor is no turn without another listing.
 func TestOwnZnodeDeletedBeforeItIsWatched(t *testing.T) {
 	const slow = 50 * time.Millisecond
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		holder, waiter := fixture.TwoClients(t, srv, 6*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
 		srv.Once(zktest.OpGetData, zktest.Fault{Delay: slow})
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))
-		fixture.Pass(slow / 2)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)
+		bubble.Pass(slow / 2)
 		queue := srv.Children("/m")
 		require.Len(t, queue, 2)
 		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
 		srv.Delete(own)
-		fixture.Pass(slow/2 + time.Millisecond)
+		bubble.Pass(slow/2 + time.Millisecond)
 		require.NoError(t, e.Leave())
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NotEqual(t, own, got.Entry.Path(), "granted by a znode that is gone")
-		require.NoError(t, got.Entry.Leave())
+		require.NotEqual(t, own, got.Lease.Path(), "granted by a znode that is gone")
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// The predecessor's znode and our own go in the same instant: the predecessor first
-// on the wire or ours, we are not granted without a znode.
+// The predecessor's znode and our own are deleted in the same instant. In either order of the events, we are not
+// granted without a znode.
 func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
 	for _, ownFirst := range []bool{true, false} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -241,14 +220,14 @@ func TestOwnZnodeDeletedWithThePredecessor(t *testing.T) {
 			require.NoError(t, err)
 			got := <-turn
 			require.NoError(t, got.Err)
-			if got.Entry.Path() == own { // granted in the instant between: it must end
-				_, cause := fixture.Ended(t, got.Entry)
+			if got.Lease.Path() == own { // granted in the instant between: it must end
+				_, cause := bubble.Ended(t, got.Lease)
 				require.False(t, ownFirst)
 				require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
 				require.Equal(t, got.At, time.Now())
 				return
 			}
-			require.NoError(t, got.Entry.Leave())
+			require.NoError(t, got.Lease.Leave())
 		})
 	}
 }

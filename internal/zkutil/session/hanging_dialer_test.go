@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
@@ -27,8 +29,8 @@ func stubborn(dial zk.Dialer, stuck func(address string) <-chan struct{}) zk.Dia
 	}
 }
 
-// A dialer of the user's that ignores its timeout does not hang Close, which says what is
-// still running. What it brings when it comes back is closed.
+// A dialer of the user's that ignores its timeout does not hang Close, which says what is still running. A connection
+// that it returns later is closed.
 func TestCloseWhileADialerHangs(t *testing.T) {
 	for name, connected := range map[string]bool{"on the first connection": false, "on another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -58,14 +60,14 @@ func TestCloseWhileADialerHangs(t *testing.T) {
 				}
 				s, err := session.Connect(t.Context(), cfg)
 				require.NoError(t, err)
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 				stuck.Store(true)
 				srv.Disconnect()
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+				turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 				go func() { _, _, _ = s.Conn().Get("/m") }() // past the gate
-				fixture.Pass(time.Second)
+				bubble.Pass(time.Second)
 				start := time.Now()
-				require.ErrorContains(t, s.Close(), "a dialer or a host provider")
+				require.ErrorContains(t, s.Close(), "a dialer, or the lookup")
 				require.Less(t, time.Since(start), 13*time.Second)
 				require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
 				require.ErrorIs(t, e.Leave(), zkutil.ErrClosed)
@@ -77,8 +79,8 @@ func TestCloseWhileADialerHangs(t *testing.T) {
 	}
 }
 
-// A dialer that hangs for one server keeps nobody from another one, and not from that one
-// for ever. However often it is tried, few dials hang at a time.
+// A dialer that hangs for one server keeps no client from another one, and not from that one for ever. However often it
+// is tried, few dials hang at a time.
 func TestDialerHangsForOneServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -95,76 +97,21 @@ func TestDialerHangsForOneServer(t *testing.T) {
 			return released
 		})
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		left := s.Conn().Server()
 		bad.Store(map[string]string{srv.A: srv.B, srv.B: srv.A}[left])
 		srv.Disconnect()
-		fixture.Pass(6 * time.Second)
+		bubble.Pass(6 * time.Second)
 		require.Positive(t, hanging.Load())
 		require.NoError(t, e.Context().Err(), "the other server serves")
 		srv.Stop(left)
-		fixture.Pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		require.LessOrEqual(t, hanging.Load(), int32(4))
 		srv.Restart(left)
 		bad.Store("")
-		fixture.Eventually(t, 10*time.Second, func() bool { return s.State() == session.Connected })
+		bubble.Eventually(t, 10*time.Second, func() bool { return s.State() == connstate.Connected })
 		close(released)
 	})
-}
-
-// stubbornHosts is a host provider whose methods wait for as long as they like.
-type stubbornHosts struct {
-	zk.HostProvider
-	stuck    atomic.Pointer[string] // the method that does
-	released chan struct{}
-}
-
-func (h *stubbornHosts) wait(method string) {
-	if stuck := h.stuck.Load(); stuck != nil && *stuck == method {
-		<-h.released
-	}
-}
-
-func (h *stubbornHosts) Next() (string, bool) {
-	h.wait("Next")
-	return h.HostProvider.Next()
-}
-
-func (h *stubbornHosts) Len() int {
-	h.wait("Len")
-	return h.HostProvider.Len()
-}
-
-func (h *stubbornHosts) Connected() {
-	h.wait("Connected")
-	h.HostProvider.Connected()
-}
-
-// Nor does a host provider.
-func TestCloseWhileAHostProviderHangs(t *testing.T) {
-	for _, method := range []string{"Next", "Len", "Connected"} {
-		t.Run(method, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				srv := fixture.NewEnsemble(t)
-				provider := &stubbornHosts{HostProvider: &twoTries{}, released: make(chan struct{})}
-				cfg := srv.Config(6 * time.Second)
-				cfg.Hosts = provider
-				s, err := session.Connect(t.Context(), cfg)
-				require.NoError(t, err)
-				provider.stuck.Store(&method)
-				srv.Disconnect()
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-				fixture.Pass(5 * time.Second)
-				start := time.Now()
-				require.ErrorContains(t, s.Close(), "a dialer or a host provider")
-				require.Less(t, time.Since(start), 13*time.Second)
-				require.ErrorIs(t, (<-turn).Err, zkutil.ErrClosed)
-				close(provider.released)
-				require.NoError(t, s.Close())
-				require.Zero(t, srv.Open())
-			})
-		})
-	}
 }
 
 // stubbornConn is a connection whose Close never returns.
@@ -179,8 +126,8 @@ func (c stubbornConn) Close() error {
 	return err
 }
 
-// Close is bounded even where the user's connection can't be closed. If it hangs in a goroutine
-// of zk.Conn's that nobody waits for, Close does not notice.
+// Close is bounded even where the user's connection can't be closed. If it hangs in a goroutine of zk.Conn's without a
+// joiner, Close does not notice.
 func TestCloseWhileAConnectionHangs(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -198,7 +145,7 @@ func TestCloseWhileAConnectionHangs(t *testing.T) {
 		require.Less(t, time.Since(start), 40*time.Second)
 		close(released)
 		if err != nil {
-			require.ErrorContains(t, err, "the connection is still being closed")
+			require.ErrorContains(t, err, "the connection is still closing")
 		}
 		require.NoError(t, s.Close())
 	})
@@ -218,8 +165,7 @@ func (c hangingConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// A connection that hangs as it is dialled keeps the keeper from nothing: the hold ends in time, and
-// Close is bounded.
+// A connection that hangs as it is dialled does not block the keeper. The hold ends in time, and Close is bounded.
 func TestHoldEndsWhileADialledConnectionHangs(t *testing.T) {
 	const timeout = 6 * time.Second
 	testkit.Bubble(t, func(t *testing.T) {
@@ -233,43 +179,23 @@ func TestHoldEndsWhileADialledConnectionHangs(t *testing.T) {
 		}
 		s, err := session.Connect(t.Context(), cfg)
 		require.NoError(t, err)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		hangs.Store(true)
 		start := time.Now()
 		srv.Disconnect()
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.LessOrEqual(t, at.Sub(start), timeout*2/3)
 		require.False(t, e.TrustedUntil().After(at))
 		start = time.Now()
-		require.ErrorContains(t, s.Close(), "the connection is still being closed")
+		require.ErrorContains(t, s.Close(), "the connection is still closing")
 		require.Less(t, time.Since(start), 40*time.Second)
 		close(released)
 		require.NoError(t, s.Close())
 	})
 }
 
-// twoTries is a host provider with one server, which is tried twice in a round.
-type twoTries struct {
-	server string
-	tries  int
-}
-
-func (h *twoTries) Init(servers []string) error {
-	h.server = servers[0]
-	return nil
-}
-
-func (*twoTries) Len() int { return 1 }
-
-func (h *twoTries) Next() (server string, retryStart bool) {
-	h.tries++
-	return h.server, h.tries%2 == 0
-}
-
-func (*twoTries) Connected() {}
-
-// A dialer that returns neither a connection nor an error has failed, also when it returns late.
+// A dialer that returns neither a connection nor an error fails, also when it returns late.
 func TestDialerReturnsNothing(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Minute} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -278,14 +204,14 @@ func TestDialerReturnsNothing(t *testing.T) {
 			var calls atomic.Int32
 			cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
 				if calls.Add(1) == 1 {
-					fixture.Pause(late)
+					bubble.Pause(late)
 					return nil, nil //nolint:nilnil // what no dialer should do
 				}
 				return srv.Dial(network, address, timeout)
 			}
 			s := fixture.Connect(t, cfg)
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
-			fixture.Pass(2 * time.Minute)
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
+			bubble.Pass(2 * time.Minute)
 		})
 	}
 }

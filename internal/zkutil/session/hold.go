@@ -3,13 +3,15 @@ package session
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
 // Hold is a znode whose contender the rule of its queue lets proceed, for as long as the session is trusted. A Hold counts the entries
@@ -20,7 +22,9 @@ type Hold struct {
 	token     int64
 	key       HoldKey
 	owner     int64  // the session of the znode
-	keepsNode bool   // the znode stays until Vacate
+	birth     Birth  // of the znode
+	keepsNode bool   // the znode stays until Vacate: see also keepsNodeLocked
+	noWait    bool   // Leave does not wait until the znode is deleted
 	isFirst   bool   // of its queue
 	userPath  string // of the lock, as the user gave it
 	data      []byte // of the znode at creation; nil: Session.ID
@@ -30,20 +34,23 @@ type Hold struct {
 	onLeft    func() Leaving // of a part: see Entry.Part
 
 	// Guarded by s.mu.
-	isRevoked   bool               // a revocation has come
-	revokedDone chan struct{}      // closed when a revocation has come; nil: nobody has asked for the channel
+	isRevoked   bool               // a revocation came
+	revokedDone chan struct{}      // closed by a revocation; nil until the channel is asked for
 	endReads    context.CancelFunc // ends the reads of the znode; nil: not followed yet
 	onRevoked   func()
 	limit       holdLimit
+	works       int   // functions of the user that run under the hold: see BeginWork
+	returned    int   // number of works whose functions returned: see NoteReturned
+	isKept      bool  // see keepLocked
 	part        *Hold // the present one; nil: none
 	entries     []*Entry
 	oneEntry    [1]*Entry // room for entries, mostly a single one
-	cause       error     // why the hold has ended; nil while it stands
+	cause       error     // why the hold ended; nil while it stands
 	until       time.Time // end of trust; set when the hold ends
 	why         error     // reason of the end for the log: see endForLocked; set when the hold ends
 	endedAt     time.Time
 	removal     *removal
-	slowTimer   *time.Timer // see expectSlowLocked; nil: nobody asks for it
+	slowTimer   *time.Timer // see expectSlowLocked; nil: it is not asked for
 }
 
 // HoldKey is the key of a hold in a context.
@@ -58,8 +65,22 @@ func HoldOf(ctx context.Context, key HoldKey) *Hold {
 	return h
 }
 
-// Enter enters the hold again. If the hold has ended, the error is the cause. Otherwise, if refusal is not nil,
-// the error is refusal: the caller checks ctx for its end, because ctx may be user code, which must not run
+// WithoutHolds returns a context that is ctx without the holds that ctx carries.
+func WithoutHolds(ctx context.Context) context.Context { return withoutHolds{ctx} }
+
+type withoutHolds struct {
+	context.Context //nolint:containedctx // a context made from another
+}
+
+func (c withoutHolds) Value(key any) any {
+	if _, isHold := key.(HoldKey); isHold {
+		return nil
+	}
+	return c.Context.Value(key)
+}
+
+// Enter enters the hold again. If the hold ended, the error is the cause. Otherwise, if refusal is not nil,
+// the error is refusal. The caller checks ctx for its end, because ctx may be user code, which must not run
 // under the session's lock.
 func (h *Hold) Enter(ctx context.Context, refusal error) (*Entry, error) {
 	h.s.mu.Lock()
@@ -75,6 +96,9 @@ func (h *Hold) Enter(ctx context.Context, refusal error) (*Entry, error) {
 }
 
 func (h *Hold) enterLocked(ctx context.Context, e *Entry) *Entry {
+	if h.keepsNode {
+		ctx = leftovers.With(ctx, nil) // calls with a term's context leave nothing to the candidate
+	}
 	e.hold, e.entered = h, enteredContext{ctx, h}
 	e.ctx, e.cancel = context.WithCancelCause(&e.entered)
 	h.entries = append(h.entries, e)
@@ -94,16 +118,16 @@ func (h *Hold) endIfUntrustedLocked() {
 // to begin the removal.
 func (h *Hold) endLocked(cause error) { h.endForLocked(cause, cause) }
 
-// endForLocked is endLocked with another reason for the log. Every end of a hold comes here:
+// endForLocked is endLocked with another reason for the log. These are all ends of a hold:
 //
 //   - by its owner: beginLeave of the last entry, and EndWhole (ErrReleased);
 //   - when trust has run out: keeper.tick, and endIfUntrustedLocked after a pause (ErrSessionLost);
 //   - when the session is over, or another: link.endSessionLocked (ErrSessionLost);
 //   - at a disconnect, if the client asks for that: link.onDisconnected (ErrSuspended);
-//   - when the znode is gone: watches.fire, followOwnNode and keeper.onCheckRefused (ErrNodeDeleted);
+//   - when the znode is deleted: watches.fire, followOwnNode and keeper.onCheckRefused (ErrNodeDeleted);
 //   - at the end of the client: lifecycle.beginClosing (ErrClosed).
 //
-// The end of WithMaxHold ends a leader's hold here, and otherwise only the contexts of the entries: see holdLimit.
+// The end of WithMaxHold ends a leader's hold here, and otherwise only the contexts of the entries. See holdLimit.
 func (h *Hold) endForLocked(cause, why error) {
 	if h.cause != nil {
 		return
@@ -116,22 +140,25 @@ func (h *Hold) endForLocked(cause, why error) {
 	for _, e := range h.entries {
 		e.cancel(cause)
 		if traced := e.endTracedLocked(cause); traced != nil {
-			s.report.postTraceLocked(traced.callLeaseEnd)
+			s.report.postTrace(traced.CallLeaseEnd)
 		}
 	}
-	if h.whole != nil {
-		h.endPartLocked()
+	if h.whole != nil { // the whole keeps its znode
+		if h.whole.part == h {
+			h.whole.part = nil
+		}
 		return
 	}
 	if h.part != nil {
 		h.part.endLocked(cause)
 	}
 	delete(s.holds.byPath, h.path)
-	s.holds.tellWireLocked()
+	s.wire.SetHolding(len(s.holds.byPath) > 0)
+	h.keepLocked(cause)
 	if h.endReads != nil {
 		h.endReads()
 	}
-	if !h.keepsNode {
+	if !h.keepsNodeLocked(cause) {
 		h.removal = newRemovalLocked(s, h.path)
 		if !errors.Is(cause, zkutil.ErrReleased) { // otherwise the owner begins the removal
 			h.removal.goOnLocked(nil)
@@ -141,6 +168,46 @@ func (h *Hold) endForLocked(cause, why error) {
 	h.showEndLocked()
 }
 
+// endTracedLocked records that an entry ended, by a loss if cause is not nil. If the acquisition has no
+// other entry left, endTracedLocked returns the acquisition: then the caller has to run CallLeaseEnd, not under
+// the lock.
+func (e *Entry) endTracedLocked(cause error) *trace.Acquisition {
+	a := e.acquisition
+	e.acquisition = nil
+	if !a.EndLease(cause) {
+		return nil
+	}
+	return a
+}
+
+// keepsNodeLocked reports whether the znode of a hold that ends with cause stays until its work returns: that of a leader, or
+// that of a lock whose client closes. After a loss the znode of a lock is deleted at once, because the session can't hold back a
+// successor anyway.
+func (h *Hold) keepsNodeLocked(cause error) bool {
+	return h.keepsNode || h.works > 0 && errors.Is(cause, zkutil.ErrClosed)
+}
+
+// keepLocked is called when a hold ends with cause. If the znode stays for work whose hold was not lost, the session is saved as for a hold
+// until endKeepLocked, because only the znode keeps the next contender from working beside that work. Once trust has run out, the
+// session is not saved until it is proven again.
+func (h *Hold) keepLocked(cause error) {
+	isLost := zkutil.IsAny(cause, zkutil.ErrSuspended, zkutil.ErrSessionLost, zkutil.ErrNodeDeleted)
+	if s := h.s; h.keepsNodeLocked(cause) && !isLost {
+		h.isKept = true
+		s.holds.kept++
+		s.keeper.retainLocked()
+	}
+}
+
+// endKeepLocked is called when the deletion of the znode begins.
+func (h *Hold) endKeepLocked() {
+	if s := h.s; h.isKept {
+		h.isKept = false
+		s.holds.kept--
+		s.keeper.releaseLocked()
+	}
+}
+
 // endAllLocked ends all holds of the session.
 func (hs *holds) endAllLocked(cause error) {
 	for _, hold := range hs.byPath {
@@ -148,13 +215,8 @@ func (hs *holds) endAllLocked(cause error) {
 	}
 }
 
-// tellWireLocked notifies the wire whether the session has holds.
-func (hs *holds) tellWireLocked() {
-	s := hs.s
-	if s.wire != nil {
-		s.wire.SetHolding(len(hs.byPath) > 0)
-	}
-}
+// countLocked returns how many holds the session is to be saved for, with the ended ones whose work still runs.
+func (hs *holds) countLocked() int { return len(hs.byPath) + hs.kept }
 
 // Entry is one acquisition of a hold: the first, or a re-entry.
 type Entry struct {
@@ -164,12 +226,12 @@ type Entry struct {
 	cancel  context.CancelCauseFunc
 	// Guarded by Session.mu.
 	hasLeft     bool
-	acquisition *Acquisition // whose LeaseEnd is still to come; nil: none
+	acquisition *trace.Acquisition // whose LeaseEnd is due; nil: none
 }
 
 // enteredContext has the values of a context, and carries a hold. An enteredContext never ends.
 type enteredContext struct {
-	context.Context //nolint:containedctx // the context that has entered
+	context.Context //nolint:containedctx // the context that entered
 
 	hold *Hold
 }
@@ -179,27 +241,20 @@ func (*enteredContext) Done() <-chan struct{}                   { return nil }
 func (*enteredContext) Err() error                              { return nil }
 
 func (c *enteredContext) Value(key any) any {
-	switch key := key.(type) {
-	case HoldKey:
-		if key == c.hold.key {
-			return c.hold
-		}
-	case leftoversKey:
-		if c.hold.keepsNode { // calls with a term's context leave nothing to the candidate
-			return nil
-		}
+	if key == c.hold.key {
+		return c.hold
 	}
 	return c.Context.Value(key)
 }
 
-// OnRevoked posts fn to order when a revocation comes, or at once if a revocation has already come.
-func (e *Entry) OnRevoked(order *Callbacks, fn func()) {
+// OnRevoked posts fn to order at a revocation, or at once after one.
+func (e *Entry) OnRevoked(order *callbacks.Order, fn func()) {
 	h := e.hold
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.onRevoked = func() {
 		if order.TryPost(fn) {
-			h.s.report.noteLeftOutLocked("revocation listener")
+			h.s.log.NoteLeftOut("revocation listener")
 		}
 	}
 	if h.ofZnode().isRevoked {
@@ -220,7 +275,16 @@ func (e *Entry) Path() string { return e.hold.path }
 // GrantedAt returns when the hold began.
 func (e *Entry) GrantedAt() time.Time { return e.hold.grantedAt }
 
-// Revoked returns a channel that is closed when a peer has asked for the hold.
+// ServersNow returns the earliest and the latest time that the servers' clock may show now. They follow from the ctime of
+// the hold's znode and from the time since then, so that a jump of this host's clock does not matter. The server that
+// stamped the znode may no longer lead, and the clock of its successor may differ.
+func (e *Entry) ServersNow() (earliest, latest time.Time) {
+	birth, now := e.hold.birth, e.hold.s.clock.Now()
+	ctime := time.UnixMilli(birth.Ctime)
+	return ctime.Add(now.Sub(birth.Before)), ctime.Add(now.Sub(birth.After))
+}
+
+// Revoked returns a channel that is closed when a peer asks for the hold.
 func (e *Entry) Revoked() <-chan struct{} {
 	h := e.hold.ofZnode()
 	h.s.mu.Lock()
@@ -249,24 +313,30 @@ func (e *Entry) TrustedUntil() time.Time {
 }
 
 // Leave gives up the entry. The last entry ends the hold, and deletes the znode unless the claim keeps the
-// znode. A second call of Leave returns ErrNotHeld. If the hold has ended before, Leave returns the cause.
+// znode. A second call of Leave returns ErrNotHeld. If the hold ended before, Leave returns the cause.
 func (e *Entry) Leave() error { return e.LeaveFor(zkutil.ErrReleased) }
 
 // LeaveFor is Leave with another cause for the end of the entry's context.
-func (e *Entry) LeaveFor(cause error) error { return e.beginLeave(cause, cause).Await(nil) }
+func (e *Entry) LeaveFor(cause error) error { return e.beginLeave(cause, cause, nil).Await(nil) }
 
-// Fail is Leave for an owner whose work has failed: the log and the traces show the failure, while the context
+// Fail is Leave for an owner whose work failed: the log and the traces show the failure, while the context
 // ends with ErrReleased.
-func (e *Entry) Fail() error { return e.beginLeave(zkutil.ErrReleased, zkutil.ErrFailed).Await(nil) }
+func (e *Entry) Fail() error {
+	return e.beginLeave(zkutil.ErrReleased, zkutil.ErrFailed, nil).Await(nil)
+}
 
 // Yield is Leave for a leader that steps down for another candidate; the log says so.
-func (e *Entry) Yield() error { return e.beginLeave(zkutil.ErrReleased, zkutil.ErrYielded).Await(nil) }
+func (e *Entry) Yield() error {
+	return e.beginLeave(zkutil.ErrReleased, zkutil.ErrYielded, nil).Await(nil)
+}
 
-// BeginLeave is Leave without the wait: when it returns, the deletion of the znode has begun.
-func (e *Entry) BeginLeave() Leaving { return e.beginLeave(zkutil.ErrReleased, zkutil.ErrReleased) }
+// BeginLeave is Leave without the wait: when it returns, the deletion of the znode is under way.
+func (e *Entry) BeginLeave() Leaving {
+	return e.beginLeave(zkutil.ErrReleased, zkutil.ErrReleased, nil)
+}
 
-// beginLeave ends the context of the entry with cause. why is for the log.
-func (e *Entry) beginLeave(cause, why error) Leaving {
+// beginLeave ends the context of the entry with cause. why is for the log. With a batch, which may be nil, the caller begins the deletion.
+func (e *Entry) beginLeave(cause, why error, batch *leavings) Leaving {
 	h, s := e.hold, e.hold.s
 	hasFailed := errors.Is(why, zkutil.ErrFailed) // not under the lock, because why may be the user's
 	s.mu.Lock()
@@ -279,6 +349,9 @@ func (e *Entry) beginLeave(cause, why error) Leaving {
 	overLimit := h.limit.errorLocked()
 	if h.cause != nil {
 		defer s.mu.Unlock()
+		if errors.Is(h.cause, zkutil.ErrMaxHold) { // of a leader, whose znode Vacate deletes: nothing was lost
+			return Leaving{overLimit: h.cause}
+		}
 		return Leaving{err: zkutil.Both(overLimit, h.cause)}
 	}
 	if overLimit != nil {
@@ -294,26 +367,40 @@ func (e *Entry) beginLeave(cause, why error) Leaving {
 	if isLast {
 		h.endForLocked(zkutil.ErrReleased, why)
 	}
-	removal := h.removal
+	removal, isConnected := h.removal, s.link.isConnected
 	s.mu.Unlock()
 	var left Leaving
 	switch {
 	case !isLast:
 	case removal != nil:
-		removal.begin()
-		left = newLeaving(removal)
+		if batch == nil {
+			removal.begin()
+		} else {
+			batch.removals = append(batch.removals, removal)
+		}
+		left = Leaving{removal: removal, beganAt: time.Now()}
 	case h.onLeft != nil:
 		left = h.onLeft()
 	}
-	left.err = zkutil.Both(left.err, overLimit)
-	if traced != nil {
-		traced.callLeaseEnd() // now, when others can have the lock, because the user's function may take long or ask for the lock
+	left.overLimit = overLimit
+	if h.noWait && left.removal != nil {
+		if pending := left; !isConnected {
+			s.Background(func(ctx context.Context) { pending.recordUnlessGone(ctx, s.cfg.OperationTimeout) })
+		}
+		left.removal = nil
+	}
+	switch {
+	case traced == nil:
+	case batch != nil:
+		batch.traced = append(batch.traced, traced)
+	default:
+		traced.CallLeaseEnd() // now, when others can have the lock, because the user's function may take long or ask for the lock
 	}
 	return left
 }
 
-// Loss is the cause of the hold's end, nil while the hold stands and after its owner has left it. A hold over its
-// limit has ErrMaxHold, also after its owner has left it.
+// Loss is the cause of the hold's end, nil while the hold stands and after its owner left it. A hold over its
+// limit has ErrMaxHold, also after its owner left it.
 func (e *Entry) Loss() error {
 	h := e.hold
 	h.s.mu.Lock()
@@ -324,14 +411,15 @@ func (e *Entry) Loss() error {
 	return h.cause
 }
 
-// Vacate begins to delete the znode of a hold that has ended and was kept. The channel is closed once the znode
-// is known to be gone.
+// Vacate begins to delete the znode of a hold that ended and was kept. The channel is closed once the znode
+// is known to be deleted.
 func (e *Entry) Vacate() (done <-chan struct{}) {
 	h := e.hold
 	h.s.mu.Lock()
 	isFirst := h.removal == nil
 	if isFirst {
 		h.removal = newRemovalLocked(h.s, h.path)
+		h.endKeepLocked()
 		h.showVacatedLocked()
 	}
 	h.s.mu.Unlock()
@@ -341,7 +429,7 @@ func (e *Entry) Vacate() (done <-chan struct{}) {
 	return h.removal.done
 }
 
-// IsGone reports whether the znode is known to be gone, although nobody has vacated it.
+// IsGone reports whether the znode is known to be deleted, although Vacate was not called.
 func (e *Entry) IsGone() bool {
 	h := e.hold
 	h.s.mu.Lock()
@@ -349,7 +437,7 @@ func (e *Entry) IsGone() bool {
 	return errors.Is(h.cause, zkutil.ErrNodeDeleted) || h.cause != nil && h.owner != h.s.link.id
 }
 
-// Stands reports whether the hold stands and the entry has not left.
+// Stands reports whether the hold stands and the entry is not left.
 func (e *Entry) Stands() bool {
 	h := e.hold
 	h.s.mu.Lock()
@@ -369,11 +457,11 @@ func (e *Entry) ID() string { return e.hold.id() }
 
 // Part creates a part of the entry's hold: a hold for one of several successive owners of one znode. A part has
 // its own entries, a context carries a part like any hold, and a part ends at the latest with the whole. A hold
-// has one part at a time: the caller asks for the next part when onLeft is called.
+// has one part at a time. The caller asks for the next part when onLeft is called.
 //
-// maxHold is the limit of the part, 0 for none. onLeft is called under no lock when the last entry of the part has been left, unless the whole was
-// lost before. Leave waits for what it returns. If the whole has ended, the error of Part is the cause.
-func (e *Entry) Part(ctx context.Context, maxHold time.Duration, onLeft func() Leaving) (*Entry, error) {
+// maxHold is the limit of the part, 0 for none. With noWait, Leave of the part does not wait. onLeft is called under no lock when the last entry of the part is left, unless the whole was
+// lost before. Leave waits for what it returns. If the whole ended, the error of Part is the cause.
+func (e *Entry) Part(ctx context.Context, maxHold time.Duration, noWait bool, onLeft func() Leaving) (*Entry, error) {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -382,12 +470,12 @@ func (e *Entry) Part(ctx context.Context, maxHold time.Duration, onLeft func() L
 		return nil, h.cause
 	}
 	h.part = &Hold{
-		s: s, path: h.path, token: h.token, key: h.key, userPath: h.userPath, data: h.data, grantedAt: time.Now(), whole: h, onLeft: onLeft,
+		s: s, path: h.path, token: h.token, key: h.key, userPath: h.userPath, data: h.data, grantedAt: time.Now(), whole: h, onLeft: onLeft, noWait: noWait,
 	}
 	h.part.entries = h.part.oneEntry[:0]
 	h.part.limitLocked(maxHold)
 	h.stopSlowLocked() // its owners are those of the parts
-	h.part.expectSlowLocked()
+	h.part.expectSlowLocked(0)
 	return h.part.enterLocked(ctx, &h.part.first), nil
 }
 
@@ -403,7 +491,7 @@ func (e *Entry) EndWhole() Leaving {
 	if stands {
 		removal.begin()
 	}
-	return newLeaving(removal)
+	return Leaving{removal: removal, beganAt: time.Now()}
 }
 
 // ofZnode returns the hold that has the znode: for a part, the whole.
@@ -412,21 +500,6 @@ func (h *Hold) ofZnode() *Hold {
 		return h.whole
 	}
 	return h
-}
-
-// endPartLocked detaches an ended part from the whole, whose znode stays.
-func (h *Hold) endPartLocked() {
-	if h.whole.part == h {
-		h.whole.part = nil
-	}
-}
-
-// listenerLocked returns the listener for a revocation: of the present part, or otherwise of the hold.
-func (h *Hold) listenerLocked() func() {
-	if h.part != nil {
-		return h.part.onRevoked
-	}
-	return h.onRevoked
 }
 
 // Revocation is the text that a peer writes into a contender's znode to ask for the lease, the same as
@@ -441,6 +514,7 @@ const WatchOwnAfter = 6 * time.Millisecond
 type holds struct {
 	s      *Session
 	byPath map[string]*Hold // by their znodes
+	kept   int              // number of ended holds whose work still runs: see keepLocked
 	young  newHolds
 }
 
@@ -448,7 +522,7 @@ type holds struct {
 // timer may wake another thread. Guarded by Session.mu.
 type newHolds struct {
 	claimed []claimed
-	timer   *time.Timer // runs while claimed is not empty; some holds in claimed may have ended
+	timer   *time.Timer // runs while claimed is not empty; some holds in claimed may be over
 }
 
 // claimed is a hold, with the state of its znode at the claim.
@@ -478,7 +552,7 @@ func (n *newHolds) stopLocked() {
 	}
 }
 
-// followYoung follows the holds that have lasted for WatchOwnAfter.
+// followYoung follows the holds that lasted for WatchOwnAfter.
 func (hs *holds) followYoung() {
 	s := hs.s
 	s.mu.Lock()
@@ -509,7 +583,7 @@ func (h *Hold) followLocked(own *Watch, epoch uint64) {
 
 // followOwnNode re-reads the znode after each possible change, at once without a watch, to catch a revocation,
 // or a deletion whose event was lost. followOwnNode ends with the hold. An event of the deletion ends the hold
-// elsewhere: see watches.fire.
+// elsewhere. See watches.fire.
 func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 	s := h.s
 	for {
@@ -547,26 +621,26 @@ func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 	}
 }
 
-// readOwn repeats the read of the znode until success, until the znode is gone, or until the hold ends. It
+// readOwn repeats the read of the znode until success, until the znode is deleted, or until the hold ends. It
 // tries at least as often as heartbeats are sent, because while the znode can't be read nothing else detects a
 // deletion.
 func (h *Hold) readOwn(ctx context.Context) (n Node, own *Watch, err error) {
 	hasWarned := false
-	policy, period := h.s.cfg.Retry.Patient(), h.s.keeper.beatPeriod()
+	policy, period := h.s.cfg.Retry.Patient(), h.s.BeatPeriod()
 	policy.InitialInterval, policy.MaxInterval = min(policy.InitialInterval, period), min(policy.MaxInterval, period)
 	mayExist := func(err error) bool { return !errors.Is(err, zk.ErrNoNode) }
 	n, err = zkutil.RepeatWhile(ctx, policy, mayExist, func() (n Node, err error) {
-		n, own, err = h.s.watches.readAndWatch(ctx, h.path)
+		n, own, err = h.s.ReadAndWatch(ctx, h.path)
 		if zkutil.IsRefused(err) && mayExist(err) && !hasWarned {
 			hasWarned = true
-			h.s.Log(refusalLevel(err), "own znode can't be read, will be repeated: no revocations until then", "znode", h.path, "err", err)
+			h.s.log.Log(refusalLevel(err), "can't read own znode; retrying (no revocations until then)", "znode", h.path, "err", err)
 		}
 		return n, err
 	})
 	return n, own, err
 }
 
-// endAsDeletedLocked ends the hold, whose znode is gone. If trust has run out, the cause is the loss of the
+// endAsDeletedLocked ends the hold, whose znode is deleted. If trust is used up, the cause is the loss of the
 // session, because the servers delete the znodes of a session they end.
 func (h *Hold) endAsDeletedLocked() {
 	h.endIfUntrustedLocked()
@@ -582,89 +656,11 @@ func (h *Hold) noteRevocationLocked() {
 	if h.revokedDone != nil {
 		close(h.revokedDone)
 	}
-	if listener := h.listenerLocked(); listener != nil {
+	listener := h.onRevoked
+	if h.part != nil {
+		listener = h.part.onRevoked
+	}
+	if listener != nil {
 		listener()
-	}
-}
-
-// holdLimit is the longest time for which a hold may be used. When it is over, the contexts of the entries end with
-// ErrMaxHold. The hold itself stands until its last entry is left, as the znode does: the session keeps it proven, and nobody else
-// gets it while the work of its owner still runs. A leader's hold ends at once, because its znode stays until Vacate anyway.
-//
-// Guarded by Session.mu.
-type holdLimit struct {
-	at     time.Time   // by the clock of trust; zero: there is no limit
-	timer  *time.Timer // nil: there is no limit. Stopped at the end of the hold
-	isOver bool        // the contexts have ended
-}
-
-// limitLocked limits a new hold. Timers stand still while the machine is suspended, so the entries are also compared with the
-// clock of trust.
-func (h *Hold) limitLocked(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	h.limit.at = h.s.clock.Now().Add(d)
-	h.limit.timer = time.AfterFunc(d, func() {
-		h.s.mu.Lock()
-		defer h.s.mu.Unlock()
-		h.endOverLimitLocked()
-	})
-}
-
-func (l *holdLimit) stopLocked() {
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-}
-
-// errorLocked returns ErrMaxHold once the limit is over.
-func (l *holdLimit) errorLocked() error {
-	if l.isOver {
-		return zkutil.ErrMaxHold
-	}
-	return nil
-}
-
-// earlierLocked returns until, or the limit if that is earlier.
-func (l *holdLimit) earlierLocked(until time.Time) time.Time {
-	if l.at.IsZero() || !until.IsZero() && until.Before(l.at) {
-		return until
-	}
-	return l.at
-}
-
-// endedLocked returns why the hold can't be used any more, nil if it can: what came first.
-func (h *Hold) endedLocked() error {
-	if h.limit.isOver {
-		return zkutil.ErrMaxHold
-	}
-	return h.cause
-}
-
-func (h *Hold) endIfOverLimitLocked() {
-	if !h.limit.at.IsZero() && !h.s.clock.Now().Before(h.limit.at) {
-		h.endOverLimitLocked()
-	}
-}
-
-// endOverLimitLocked ends the contexts of a hold whose limit is over.
-func (h *Hold) endOverLimitLocked() {
-	if h.endedLocked() != nil {
-		return
-	}
-	s := h.s
-	s.Log(slog.LevelWarn, "lease ended: held for the longest time allowed; the znode stays until the work has returned",
-		"path", h.userPath, "token", h.token, "id", h.id(), "held", time.Since(h.grantedAt).Round(time.Millisecond))
-	if h.keepsNode {
-		h.endLocked(zkutil.ErrMaxHold)
-		return
-	}
-	h.limit.isOver = true
-	for _, e := range h.entries {
-		e.cancel(zkutil.ErrMaxHold)
-		if traced := e.endTracedLocked(zkutil.ErrMaxHold); traced != nil {
-			s.report.postTraceLocked(traced.callLeaseEnd)
-		}
 	}
 }

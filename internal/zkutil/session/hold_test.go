@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -24,7 +24,7 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		first := fixture.Acquire(t, q)
+		first := bubble.Acquire(t, q.Acquire)
 		before := len(srv.Log.Requests())
 		second, err := q.Reenter(first.Context())
 		require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 		require.Equal(t, first.Token(), third.Token())
 		require.Equal(t, first.Path(), third.Path())
 
-		require.NoError(t, first.Leave()) // in whatever order
+		require.NoError(t, first.Leave()) // in any order
 		require.ErrorIs(t, context.Cause(first.Context()), zkutil.ErrReleased)
 		require.NoError(t, third.Context().Err())
 		require.NoError(t, third.Leave())
@@ -50,14 +50,14 @@ func TestReentryCostsNoRequestAndTheLastReleaseDeletes(t *testing.T) {
 	})
 }
 
-// The context of an entry that was given back does not enter again, even while
-// the hold lives on in another entry: the tree below it is over.
+// The context of a released entry does not enter again, even while the hold continues in another entry, because its
+// call tree is over.
 func TestReentryThroughAnEndedEntry(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		first := fixture.Acquire(t, q)
+		first := bubble.Acquire(t, q.Acquire)
 		second, err := q.Reenter(first.Context())
 		require.NoError(t, err)
 		require.NoError(t, second.Leave())
@@ -72,10 +72,10 @@ func TestAnotherQueueDoesNotReenter(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s, other := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		recipe := fixture.MutexOn(s, "/m")
 		recipe.Recipe = "semaphore"
-		for _, q := range []*queue.Queue{fixture.MutexOn(s, "/n"), fixture.MutexOn(other, "/m"), recipe} {
+		for _, q := range []fixture.Mutex{fixture.MutexOn(s, "/n"), fixture.MutexOn(other, "/m"), recipe} {
 			none, err := q.Reenter(e.Context())
 			require.NoError(t, err)
 			require.Nil(t, none)
@@ -88,7 +88,7 @@ func TestAnotherQueueDoesNotReenter(t *testing.T) {
 	})
 }
 
-// The context of a hold keeps the values of the one that acquired, not its end.
+// The context of a hold keeps the values of the acquiring context, not its end.
 func TestContextOfAHold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -97,7 +97,7 @@ func TestContextOfAHold(t *testing.T) {
 		e, err := fixture.MutexOn(s, "/m").Acquire(ctx)
 		require.NoError(t, err)
 		cancel()
-		fixture.Pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		require.NoError(t, e.Context().Err())
 		require.Equal(t, "value", e.Context().Value(valueKey{}))
 		_, deadline := e.Context().Deadline()
@@ -106,19 +106,19 @@ func TestContextOfAHold(t *testing.T) {
 	})
 }
 
-// After a pause of the process the keeper is late; whoever looks at the hold first
-// finds it over. The test stops the keeper to get there.
+// After a pause of the process the keeper is late, and the first user of the hold finds it over. The test stops the
+// keeper to simulate that.
 func TestLateKeeper(t *testing.T) {
-	for name, look := range map[string]func(q *queue.Queue, e *session.Entry) error{
-		"leave":   func(_ *queue.Queue, e *session.Entry) error { return e.Leave() },
-		"reenter": func(q *queue.Queue, e *session.Entry) error { _, err := q.Reenter(e.Context()); return err },
+	for name, look := range map[string]func(q fixture.Mutex, e *session.Entry) error{
+		"leave":   func(_ fixture.Mutex, e *session.Entry) error { return e.Leave() },
+		"reenter": func(q fixture.Mutex, e *session.Entry) error { _, err := q.Reenter(e.Context()); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(6*time.Second))
 				q := fixture.MutexOn(s, "/m")
-				e := fixture.Acquire(t, q)
+				e := bubble.Acquire(t, q.Acquire)
 				s.EndTrust()
 				require.NoError(t, e.Context().Err(), "nobody has noticed")
 				require.ErrorIs(t, look(q, e), zkutil.ErrSessionLost)
@@ -128,26 +128,26 @@ func TestLateKeeper(t *testing.T) {
 	}
 }
 
-// Leave without a connection: an error that says so after the operation timeout, and
-// the deletion goes on behind it.
+// Leave without a connection returns an error after the operation timeout, and the deletion is retried in the
+// background.
 func TestLeaveWithoutAServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(60 * time.Second)
 		cfg.OperationTimeout = 5 * time.Second
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		srv.Stop(srv.A)
 		synctest.Wait()
 		start := time.Now()
 		err := e.Leave()
 		require.Equal(t, 5*time.Second, time.Since(start))
-		require.ErrorContains(t, err, "deletion goes on")
+		require.ErrorContains(t, err, "still retrying")
 		require.ErrorContains(t, err, "connection refused")
 		require.ErrorIs(t, context.Cause(e.Context()), zkutil.ErrReleased, "the hold has ended all the same")
 		require.Len(t, srv.Children("/m"), 1)
 		srv.Restart(srv.A)
-		fixture.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 		require.ErrorIs(t, e.Leave(), zkutil.ErrNotHeld)
 	})
 }
@@ -158,7 +158,7 @@ func TestLostDeleteAnswer(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(30*time.Second))
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			srv.Once(zktest.OpDelete, zktest.Fault{Lost: lost})
 			require.NoError(t, e.Leave())
 			require.Empty(t, srv.Children("/m"))
@@ -167,14 +167,14 @@ func TestLostDeleteAnswer(t *testing.T) {
 	}
 }
 
-// The refusal of a delete is reported, and the attempts go on: an ACL may change.
+// The refusal of a delete is reported, and the attempts continue, because an ACL may change.
 func TestRefusedDelete(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(30 * time.Second)
 		cfg.OperationTimeout = 3 * time.Second
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		remove := srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op == zktest.OpDelete {
 				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
@@ -183,16 +183,16 @@ func TestRefusedDelete(t *testing.T) {
 		})
 		require.ErrorContains(t, e.Leave(), "no permission to delete children of /m")
 		remove()
-		fixture.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, 5*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
-// Each delete that is refused is a transaction, so the pauses between them grow to 30 s.
+// Each refused delete is a transaction, so the pauses between them grow to 30 s.
 func TestRefusedDeletesBecomeRare(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		remove := srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op == zktest.OpDelete {
 				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
@@ -200,22 +200,22 @@ func TestRefusedDeletesBecomeRare(t *testing.T) {
 			return zktest.Fault{}
 		})
 		require.Error(t, e.Leave())
-		fixture.Pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		before := len(srv.Log.Requests(zktest.OpDelete))
-		fixture.Pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		require.InDelta(t, 10*time.Minute/(30*time.Second), len(srv.Log.Requests(zktest.OpDelete))-before, 10)
 		remove()
-		fixture.Eventually(t, 31*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, 31*time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
-// Many goroutines enter and leave one hold: the znode goes exactly once.
+// Many goroutines enter and leave one hold. The znode is deleted exactly once.
 func TestConcurrentEntries(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		var entries sync.WaitGroup
 		for range 100 {
 			entries.Go(func() {
@@ -239,14 +239,14 @@ func TestHoldEndsWithItsZnode(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		fixture.Settle()
 		start := time.Now()
 		srv.Delete(e.Path())
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
 		require.Equal(t, start, at)
 		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
-		require.NoError(t, fixture.Acquire(t, q).Leave())
+		require.NoError(t, bubble.Acquire(t, q.Acquire).Leave())
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
@@ -41,12 +42,12 @@ func (k *keeper) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		nextAt, hung := k.tick(s.clock.Now())
-		if hung != nil {
-			s.Log(slog.LevelWarn, "the server does not answer: trying another one", "server", hung.Server)
-			s.Background(func(context.Context) { // which may take its time
-				s.wire.Dialer.NoteSilence(hung.Server)
-				hung.Abandon()
+		nextAt, silent := k.tick(s.clock.Now())
+		if silent != nil {
+			s.log.Log(slog.LevelWarn, "server does not answer; trying another", "server", silent.Server)
+			s.Background(func(context.Context) { // because both may block
+				s.wire.Dialer.NoteSilence(silent.Server)
+				silent.Abandon()
 			})
 		}
 		if nextAt.IsZero() {
@@ -59,24 +60,24 @@ func (k *keeper) keep(ctx context.Context) {
 
 // tick does everything due at now. tick returns when to decide again, zero for "when something changes", and
 // the connection to leave because the server does not answer, nil if none.
-func (k *keeper) tick(now time.Time) (nextAt time.Time, hung *wire.Line) {
+func (k *keeper) tick(now time.Time) (nextAt time.Time, silent *wire.Line) {
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.NotePause(now, k.wakeAt)
 	p := s.ledger.Decide(k.factsLocked(now))
 	if p.EndHolds {
 		s.holds.endAllLocked(zkutil.ErrSessionLost)
 		if p.EnterLost {
-			s.link.enterStateLocked(Lost, errUnproven)
+			s.link.enterStateLocked(connstate.Lost, errUnproven)
 		}
 		p = s.ledger.Decide(k.factsLocked(now))
 	}
 	if p.EnterLost {
-		s.link.enterStateLocked(Lost, errUnproven)
+		s.link.enterStateLocked(connstate.Lost, errUnproven)
 	}
 	if p.LeaveServer {
-		hung = k.leaveServerLocked(now)
+		s.ledger.OnServerLeft(now, s.holds.countLocked() > 0)
+		silent = s.wire.Line()
 	}
 	if p.Beat || p.Audit {
 		k.startBeatLocked(now, p.Beat, p.Audit)
@@ -85,17 +86,7 @@ func (k *keeper) tick(now time.Time) (nextAt time.Time, hung *wire.Line) {
 		k.startReadsLocked(now)
 	}
 	k.wakeAt = p.NextAt
-	return p.NextAt, hung
-}
-
-// leaveServerLocked returns the connection to leave, nil if adopted.
-func (k *keeper) leaveServerLocked(now time.Time) (hung *wire.Line) {
-	s := k.s
-	s.ledger.OnServerLeft(now, len(s.holds.byPath) > 0)
-	if s.wire == nil {
-		return nil
-	}
-	return s.wire.Line()
+	return p.NextAt, silent
 }
 
 // factsLocked collects the facts for a decision. factsLocked asks the wire only where a heartbeat could be
@@ -103,13 +94,19 @@ func (k *keeper) leaveServerLocked(now time.Time) (hung *wire.Line) {
 func (k *keeper) factsLocked(now time.Time) trust.Facts {
 	s := k.s
 	f := trust.Facts{
-		Now: now, IsLost: s.link.state == Lost, IsSuspended: s.link.state == Suspended, IsConnected: s.link.isConnected, ChangedAt: s.link.changedAt,
-		IsInUse: k.users > 0, Holds: len(s.holds.byPath),
+		Now: now, IsLost: s.link.state == connstate.Lost, IsSuspended: s.link.state == connstate.Suspended, IsConnected: s.link.isConnected, ChangedAt: s.link.changedAt,
+		IsInUse: k.users > 0, Holds: len(s.holds.byPath), DoubtedAt: s.watches.doubtedAtLocked(),
 	}
-	if s.wire != nil && f.IsConnected && f.IsInUse {
-		f.Addresses, f.BytesCameAt = s.wire.Dialer.Addresses(), s.wire.LastByteAt()
-		f.WriteAnsweredAt, f.IsAwaitingWrite = s.wire.LastWriteAnsweredAt(), s.wire.HasProofInFlight()
-		f.ReadSentAt = s.wire.ReadSentAt()
+	if f.IsConnected && f.IsInUse {
+		f.Addresses = s.wire.Dialer.Addresses()
+		s.wire.AddTo(&f)
+	}
+	switch {
+	case s.holds.kept == 0:
+	case k.isTrustedLocked():
+		f.Holds = s.holds.countLocked()
+	default: // there is no hold to end, and a heartbeat may prove the session again
+		f.IsLost = true
 	}
 	return f
 }
@@ -128,9 +125,8 @@ func (k *keeper) wake() {
 	}
 }
 
-// beatPeriod returns the time between two heartbeats.
-func (k *keeper) beatPeriod() time.Duration {
-	s := k.s
+// BeatPeriod returns the time between two heartbeats.
+func (s *Session) BeatPeriod() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.Period()
@@ -140,7 +136,7 @@ func (k *keeper) beatPeriod() time.Duration {
 func (k *keeper) retainLocked() {
 	s := k.s
 	if k.users == 0 {
-		k.noteInUse(true)
+		s.wire.SetInUse(true)
 		now := s.clock.Now()
 		s.ledger.OnUse(now)
 		k.wakeByLocked(now.Add(s.ledger.Period()))
@@ -151,21 +147,23 @@ func (k *keeper) retainLocked() {
 // releaseLocked ends a retainLocked.
 func (k *keeper) releaseLocked() {
 	s := k.s
-	if k.users--; k.users > 0 {
-		return
-	}
-	k.noteInUse(false)
-	if s.life.isClosingLocked() {
-		s.link.announceLocked() // Close of an adopted connection waits for the last release
+	if k.users--; k.users == 0 {
+		s.wire.SetInUse(false)
 	}
 }
 
-// noteInUse notifies the wire whether anything is held, awaited or asked for.
-func (k *keeper) noteInUse(isInUse bool) {
-	s := k.s
-	if s.wire != nil {
-		s.wire.SetInUse(isInUse)
-	}
+// Retain marks the session as in use, until Release is called.
+func (s *Session) Retain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeper.retainLocked()
+}
+
+// Release ends a Retain.
+func (s *Session) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeper.releaseLocked()
 }
 
 // OnLateProof records a write committed on an abandoned connection.
@@ -183,29 +181,19 @@ func (k *keeper) recordAnswerLocked(w wire.SentWrite, err error) {
 	if w.ID != s.link.id {
 		return
 	}
-	answered := trust.Write{SentAt: w.At, CameAt: s.clock.Now(), IsCommitted: err == nil}
-	if w.Line != nil {
-		answered.Line = w.Line
-	}
-	if !s.ledger.OnWriteAnswered(answered, k.wakeAt) {
+	if !s.ledger.OnWriteAnswered(trust.Write{SentAt: w.At, CameAt: s.clock.Now(), IsCommitted: err == nil, Line: w.Line}) {
 		return
 	}
 	s.proofs.onProvenLocked()
-	if s.wire != nil {
-		s.wire.DropAbandoned(w.At)
-	}
-	if s.link.state == Lost && s.link.isConnected {
-		s.link.enterStateLocked(Reconnected, nil)
+	s.wire.DropAbandoned(w.At)
+	if s.link.state == connstate.Lost && s.link.isConnected {
+		s.link.enterStateLocked(connstate.Reconnected, nil)
 	}
 }
 
-// isTrustedLocked reports whether a hold may stand now. Without a known timeout, being connected has to be
-// enough.
+// isTrustedLocked reports whether a hold may stand now.
 func (k *keeper) isTrustedLocked() bool {
 	s := k.s
-	if s.ledger.Timeout() == 0 {
-		return s.link.isConnected && s.link.conn.State() == zk.StateHasSession
-	}
 	return s.ledger.Stands(s.clock.Now())
 }
 
@@ -213,7 +201,7 @@ func (k *keeper) isTrustedLocked() bool {
 // which proves the session.
 //
 // An audit is a heartbeat that checks the watched znodes, at the leader, because the event of a deletion may
-// never come. A server that has lost a transaction continues to show a deleted znode (ZOOKEEPER-4785). A server
+// never come. A server that lost a transaction continues to show a deleted znode (ZOOKEEPER-4785). A server
 // with the fix of CVE-2024-23944 sends no event to a session that may no longer read the znode. A session
 // without holds detects all but the first case by reads, which cost the quorum nothing: see
 // startReadsLocked.
@@ -232,6 +220,7 @@ func (k *keeper) startBeatLocked(now time.Time, isBeatDue, isAuditDue bool) {
 	if isAuditDue && (!isBeatDue || !wasRefused) {
 		s.ledger.OnAudit(now, rand.Float64())
 		watches := k.watchesBeforeLocked(now.Add(-s.ledger.Period()), (*Watch).lastCheckedAt)
+		slices.SortStableFunc(watches, s.watches.compareDoubtsLocked)
 		if watches = watches[:countAuditable(watches)]; len(watches) > 0 {
 			k.sendBeatLocked(now, pathsOf(watches), watches)
 			return
@@ -292,11 +281,11 @@ func (k *keeper) sendBeatLocked(now time.Time, paths []string, watches []*Watch)
 	s := k.s
 	epoch := s.link.epoch
 	s.ledger.OnBeatSent(now)
-	if s.life.isSealedLocked() {
+	if s.life.phase >= sealed {
 		return
 	}
 	c, t := checkCall(paths), s.gate.admitLocked(1) // now: the heartbeat is for this connection
-	s.backgroundLocked(func(ctx context.Context) {  // the answer comes at a disconnect at the latest
+	s.backgroundLocked(func(ctx context.Context) {  // answered at a disconnect at the latest
 		s.gate.sendAdmitted(t, c)
 		refusedPath, err := c.waitForChecks(ctx)
 		if ctx.Err() != nil {
@@ -316,6 +305,7 @@ func (k *keeper) sendBeatLocked(now time.Time, paths []string, watches []*Watch)
 				break
 			}
 			w.checkedAt = now
+			delete(s.watches.doubted, w)
 		}
 		s.ledger.OnBeatEnded(now, isRefused)
 		k.wake()
@@ -354,9 +344,9 @@ func (c *call) waitForChecks(ctx context.Context) (refusedPath string, err error
 }
 
 // onCheckRefused acts on a refusal by the leader: the znode at path is gone, or may not be read. The hold on
-// path ends, if the znode is gone, and the watches fire. The client then leaves a server that still shows a
+// path ends, if the znode is deleted, and the watches fire. The client then leaves a server that still shows a
 // deleted znode, unless the connection is newer than epoch, because the new server may only be behind. czxid is
-// that of the znode that was watched, 0 if unknown: another znode at the path has been created since.
+// that of the znode that was watched, 0 if unknown: the path may have another znode by now.
 func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epoch uint64, czxid int64) {
 	s := k.s
 	isGone := errors.Is(err, zk.ErrNoNode)
@@ -366,7 +356,7 @@ func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epo
 	}
 	s.mu.Unlock()
 	s.watches.fire(path, zk.EventNotWatching)
-	if !isGone || s.wire == nil {
+	if !isGone {
 		return
 	}
 	line := s.wire.Line()
@@ -378,7 +368,7 @@ func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epo
 	isSameConnection := s.link.isConnected && s.link.epoch == epoch
 	s.mu.Unlock()
 	if isSameConnection {
-		s.Log(slog.LevelWarn, "the server shows a znode that is gone: closing the connection", "znode", path)
+		s.log.Log(slog.LevelWarn, "server shows a deleted znode; closing the connection", "znode", path)
 		_ = line.Close()
 	}
 }
@@ -395,7 +385,7 @@ func (k *keeper) startReadsLocked(now time.Time) {
 	watches := k.watchesBeforeLocked(now.Add(-s.ledger.Period()*trust.BeatsPerTimeout), (*Watch).lastSeenAt)
 	s.ledger.OnLook(now, len(s.watches.byKey) > maxAudited)
 	watches = watches[:min(len(watches), maxAudited)]
-	if len(watches) == 0 || s.life.isSealedLocked() {
+	if len(watches) == 0 || s.life.phase >= sealed {
 		return
 	}
 	s.ledger.OnReadsSent(now)
@@ -407,7 +397,7 @@ func (k *keeper) startReadsLocked(now time.Time) {
 			reads[i] = w.rereadCall()
 		}
 	}
-	s.backgroundLocked(func(ctx context.Context) { // the answers come at a disconnect at the latest
+	s.backgroundLocked(func(ctx context.Context) { // answered at a disconnect at the latest
 		s.gate.sendAdmitted(t, reads...)
 		for i, w := range watches {
 			if reads[i].Op == proto.OpRemoveWatches {
@@ -423,30 +413,9 @@ func (k *keeper) startReadsLocked(now time.Time) {
 	})
 }
 
-// rereadCall returns a read, without a watch, whose answer shows whether the watch has fired.
-func (w *Watch) rereadCall() *call {
-	if w.kind == wire.WatchData {
-		return readCall(w.path)
-	}
-	return &call{Request: wire.Request{Op: proto.OpExists, Path: w.path}} // for children as well: no list, and no permission to list
-}
-
-// latestChange returns, from the stat in an answer, the zxid of the latest change of the kind for which the
-// watch fires.
-func (w *Watch) latestChange(a wire.Answer) int64 {
-	switch w.kind {
-	case wire.WatchData:
-		return a.Stat.Mzxid
-	case wire.WatchChildren:
-		return a.Stat.Pzxid
-	default:
-		return a.Stat.Czxid
-	}
-}
-
 // onReadAnswered waits for the answer to one of the reads, sent at sentAt. If the answer shows a change, the
-// event of the change was lost, because an event comes ahead of every answer showing the change: the watch
-// fires. A refusal means that the znode is gone, or may no longer be read. Then no event may come, so the watch
+// event of the change was lost, because the event precedes every answer showing the change. The watch
+// fires. A refusal means that the znode is deleted, or may no longer be read. Then the event may be missing, so the watch
 // fires as well.
 func (k *keeper) onReadAnswered(ctx context.Context, w *Watch, read *call, sentAt time.Time) {
 	s := k.s

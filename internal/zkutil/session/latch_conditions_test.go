@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A listener panics over the suspension that has ended its term: a leader whose work fails keeps no znode, so the successor leads,
-// and the latch joins again at the tail.
+// A listener panics during the suspension that ended its term. A leader whose work fails keeps no znode, so the successor
+// leads, and the latch joins again at the tail.
 func TestPanicInASuspension(t *testing.T) {
 	for name, trouble := range elections.Broken() {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestPanicInASuspension(t *testing.T) {
 				successor := elections.StartLatch(t, testclient.Connect(t, srv))
 				<-successor.Decided()
 				srv.Partition(elections.SessionOf(client))
-				require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+				require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 				bubble.Pass(elections.Tick)
 				srv.Heal()
 				require.Greater(t, elections.Await(t, successor).FencingToken(), term.FencingToken())
@@ -45,8 +45,8 @@ func TestPanicInASuspension(t *testing.T) {
 	}
 }
 
-// A latch whose connection is suspended is closed before it is connected again. It has no znode from then on, does not lead again,
-// and the successor leads as soon as the znode is gone.
+// A suspended latch is closed before the reconnect. From then on it has no znode and does not lead again, and the successor
+// leads as soon as the znode is deleted.
 func TestCloseBeforeTheSuspensionIsOver(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -56,7 +56,7 @@ func TestCloseBeforeTheSuspensionIsOver(t *testing.T) {
 		successor := elections.StartLatch(t, testclient.Connect(t, srv))
 		<-successor.Decided()
 		srv.Partition(elections.SessionOf(client))
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 		bubble.Pass(elections.Tick)
 		start, closed := time.Now(), make(chan error, 1)
 		go func() { closed <- l.Close() }() // ends with Close; joined below

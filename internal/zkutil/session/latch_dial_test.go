@@ -16,7 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A dial that has timed out matches context.DeadlineExceeded. It is no end of the campaign: nobody's context has ended.
+// A dial that timed out matches context.DeadlineExceeded. It does not end the campaign, because no user context is
+// over.
 func TestLatchOutlivesDialsThatTimeOut(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -32,7 +33,7 @@ func TestLatchOutlivesDialsThatTimeOut(t *testing.T) {
 		l, term := elections.Lead(t, client)
 		dark.Store(true)
 		srv.Disconnect(elections.SessionOf(client))
-		_ = elections.Ended(t, term)
+		_ = bubble.Cause(t, term)
 		bubble.Pass(time.Minute)
 		dark.Store(false)
 		bubble.Pass(time.Minute)

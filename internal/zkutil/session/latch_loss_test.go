@@ -48,22 +48,21 @@ func TestErrorPolicies(t *testing.T) {
 				if c.cause == nil {
 					require.Equal(t, term, next, "the same term, the same znode")
 				} else {
-					require.ErrorIs(t, elections.Ended(t, term), c.cause)
+					require.ErrorIs(t, bubble.Cause(t, term), c.cause)
 					require.Equal(t, term.FencingToken(), next.FencingToken(), "the same znode")
 				}
 
 				srv.Expire(elections.SessionOf(client))
 				bubble.Pass(time.Second)
 				require.Equal(t, []string{"ends", "leads"}, j.Read())
-				require.ErrorIs(t, elections.Ended(t, next), c.lost)
+				require.ErrorIs(t, bubble.Cause(t, next), c.lost)
 				require.Len(t, srv.Children(elections.Path), 1)
 			})
 		})
 	}
 }
 
-// What Curator needs a circuit breaker for: a connection that comes and goes costs
-// nothing as long as it comes back in time.
+// A flapping connection costs nothing as long as it is restored in time. Curator needs a circuit breaker for this.
 func TestFlappingConnectionCostsNoTerm(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -80,8 +79,8 @@ func TestFlappingConnectionCostsNoTerm(t *testing.T) {
 	})
 }
 
-// While no server runs the leader's term ends in time; after that there is one leader.
-func TestNobodyLeadsWithoutAServer(t *testing.T) {
+// Without a running server the leader's term ends in time. After that there is one leader.
+func TestNoLeaderWithoutAServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		var latches []*latch.LeaderLatch
@@ -93,7 +92,7 @@ func TestNobodyLeadsWithoutAServer(t *testing.T) {
 		srv.Stop()
 		require.True(t, latches[0].HasLeadership())
 		bubble.Pass(elections.Timeout * 2 / 3)
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSessionLost)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSessionLost)
 		bubble.Pass(time.Minute)
 		require.Empty(t, elections.Leaders(latches...))
 		require.NoError(t, srv.Restart())
@@ -103,7 +102,7 @@ func TestNobodyLeadsWithoutAServer(t *testing.T) {
 	})
 }
 
-// The one ahead goes while a waiter has no connection.
+// The predecessor is deleted while a waiter has no connection.
 func TestWaiterLearnsAfterAReconnectWhatItHasMissed(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -139,9 +138,11 @@ func TestNodeOfAnEarlierSessionNeverWins(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
+		connectAtOnce := srv.Delay(zktest.OpConnect, bubble.Moment) // otherwise the latch may join before the znode is there
 		srv.Expire(elections.SessionOf(client))
 		srv.Put(term.Path(), data)
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSessionLost)
+		connectAtOnce()
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSessionLost)
 		bubble.Pass(time.Minute)
 		require.Contains(t, elections.Paths(srv), term.Path())
 		require.False(t, l.HasLeadership())
@@ -170,8 +171,7 @@ func TestConcurrentResetsLeaveOneLeader(t *testing.T) {
 	})
 }
 
-// Sessions end at every moment of an election, also while an answer is under way: when
-// it is quiet again there is one znode, and it leads.
+// Sessions end at every moment of an election, also during an answer. Afterwards there is one znode, and it leads.
 func TestRepeatedLossLeavesOneNode(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -192,7 +192,7 @@ func TestRepeatedLossLeavesOneNode(t *testing.T) {
 	})
 }
 
-// The parent goes, with everything in it, at each request of an election.
+// The parent is deleted, with all its children, at each request of an election.
 func TestWipedParentIsMadeAgain(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpGetData, zktest.OpGetChildren2} {
 		t.Run(op.String(), func(t *testing.T) {
@@ -216,8 +216,8 @@ func TestWipedParentIsMadeAgain(t *testing.T) {
 	}
 }
 
-// Somebody deletes the znodes of all, or the whole path, again and again: the latches
-// come back by themselves, and do not run wild.
+// Another client deletes all znodes, or the whole path, again and again. The latches join again by themselves,
+// without a hot loop.
 func TestDeletionStorm(t *testing.T) {
 	for name, wipe := range map[string]func(srv *zktest.Server){
 		"own znode": func(srv *zktest.Server) {
@@ -253,7 +253,7 @@ func TestDeletionStorm(t *testing.T) {
 	}
 }
 
-// A policy that gives up soon is for calls that somebody waits for. A latch goes on.
+// A policy that gives up soon applies to calls with a waiting caller. A latch continues.
 func TestRetryPolicyDoesNotEndACampaign(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -264,7 +264,7 @@ func TestRetryPolicyDoesNotEndACampaign(t *testing.T) {
 		l, term := elections.Lead(t, client)
 		for range 5 {
 			srv.Delete(term.Path())
-			require.ErrorIs(t, elections.Ended(t, term), recipes.ErrNodeDeleted)
+			require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrNodeDeleted)
 			term = elections.Await(t, l)
 		}
 		srv.Stop()

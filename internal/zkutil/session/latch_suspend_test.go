@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// Under the standard policy a leader keeps its znode, and with it its place, through a
-// suspension: however often its connection flaps, it leads again, with the same token.
+// Under the standard policy, a leader keeps its znode, and with it its place, through a suspension. However often its
+// connection flaps, it leads again, with the same token.
 func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -30,7 +30,7 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 		before := elections.Paths(srv)
 		for range 3 {
 			srv.Partition(elections.SessionOf(client))
-			require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+			require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 			require.False(t, l.HasLeadership())
 			bubble.Pass(0)
 			require.Equal(t, []string{"a ends"}, j.Read())
@@ -52,8 +52,8 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// What ends the znode of a suspended leader sends it to the tail.
-func TestSuspendedLeaderWhoseZnodeGoes(t *testing.T) {
+// Every event that ends the znode of a suspended leader sends it to the tail.
+func TestSuspendedLeaderWhoseZnodeIsDeleted(t *testing.T) {
 	for name, c := range map[string]struct {
 		end func(srv *zktest.Server, client *recipes.Client, term *recipes.Lease)
 	}{
@@ -70,7 +70,7 @@ func TestSuspendedLeaderWhoseZnodeGoes(t *testing.T) {
 				successor := elections.StartLatch(t, testclient.Connect(t, srv))
 				<-successor.Decided()
 				srv.Partition(elections.SessionOf(client))
-				require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+				require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 				c.end(srv, client, term)
 				srv.Heal()
 				next := elections.Await(t, successor)
@@ -85,7 +85,7 @@ func TestSuspendedLeaderWhoseZnodeGoes(t *testing.T) {
 	}
 }
 
-// The new term waits for the listeners of the one that was suspended.
+// The new term waits for the listeners of the suspended one.
 func TestSuspendedWorkIsWaitedFor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -99,7 +99,7 @@ func TestSuspendedWorkIsWaitedFor(t *testing.T) {
 		}}))
 		bubble.Pass(0)
 		srv.Disconnect(elections.SessionOf(client))
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 		bubble.Pass(elections.Reaction - 1)
 		require.Equal(t, []string{"begins"}, j.Read())
 		require.False(t, l.HasLeadership())
@@ -109,14 +109,14 @@ func TestSuspendedWorkIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Close ends the stay of a suspended leader as well, whatever it waits for.
+// Close ends the stay of a suspended leader as well, in every state.
 func TestCloseWhileSuspended(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		client := testclient.Connect(t, srv, recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
 		l, term := elections.Lead(t, client)
 		srv.Partition(elections.SessionOf(client))
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 		bubble.Pass(elections.Tick)
 		closed := make(chan error, 1)
 		go func() { closed <- l.Close() }() // ends with Close; joined below
@@ -127,8 +127,8 @@ func TestCloseWhileSuspended(t *testing.T) {
 	})
 }
 
-// A policy that gives up soon is for calls that somebody waits for: a suspension that is longer
-// than an operation costs no place.
+// A policy that gives up soon applies to calls with a waiting caller. A suspension longer than an operation costs no
+// place.
 func TestLongSuspensionUnderABoundedPolicy(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -136,7 +136,7 @@ func TestLongSuspensionUnderABoundedPolicy(t *testing.T) {
 			recipes.WithOperationTimeout(time.Second), recipes.WithRetryPolicy(recipes.RetryPolicy{MaxAttempts: 1}))
 		l, term := elections.Lead(t, client)
 		srv.Partition(elections.SessionOf(client))
-		require.ErrorIs(t, elections.Ended(t, term), recipes.ErrSuspended)
+		require.ErrorIs(t, bubble.Cause(t, term), recipes.ErrSuspended)
 		bubble.Pass(15 * time.Second) // the session has as long left
 		srv.Heal()
 		require.Equal(t, term.Path(), elections.Await(t, l).Path())

@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// leaveFrozenServer has a holder's server freeze, and requires that the client goes to the other one
-// and keeps its lease. With stuckWrites more is written than the frozen connection takes.
+// leaveFrozenServer freezes a holder's server, and requires that the client changes to the other one and keeps its
+// lease. With stuckWrites more is written than the frozen connection takes.
 func leaveFrozenServer(t *testing.T, stuckWrites bool) {
 	t.Helper()
 	const timeout = 6 * time.Second
@@ -25,8 +26,8 @@ func leaveFrozenServer(t *testing.T, stuckWrites bool) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
 		srv.Put("/big", nil)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(2 * time.Second)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(2 * time.Second)
 		from := s.Conn().Server()
 		srv.Freeze(from)
 		if stuckWrites {
@@ -37,9 +38,9 @@ func leaveFrozenServer(t *testing.T, stuckWrites bool) {
 			}
 		}
 		start := time.Now()
-		fixture.Eventually(t, 20*time.Second, func() bool { return s.State() == session.Connected && s.Conn().Server() != from })
+		bubble.Eventually(t, 20*time.Second, func() bool { return s.State() == connstate.Connected && s.Conn().Server() != from })
 		t.Logf("stuck writes %v: on the other server after %v, hold: %v", stuckWrites, time.Since(start), e.Context().Err())
-		fixture.Pass(timeout)
+		bubble.Pass(timeout)
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
 		srv.Heal()
@@ -67,7 +68,7 @@ func (c *stuckConn) Write(b []byte) (int, error) {
 		if d := c.deadline.Load(); c.closed.Load() || d != nil && !d.IsZero() && !time.Now().Before(*d) {
 			return 0, net.ErrClosed
 		}
-		fixture.Pause(time.Millisecond)
+		bubble.Pause(time.Millisecond)
 	}
 	return c.Conn.Write(b)
 }
@@ -89,13 +90,13 @@ func TestLeaveWithAStuckPing(t *testing.T) {
 			return conn, nil
 		}
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(2100 * time.Millisecond)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(2100 * time.Millisecond)
 		from := s.Conn().Server()
 		latest.Load().stuck.Store(true)
 		srv.PartitionFrom(from, fixture.SessionID(s))
 		start := time.Now()
-		fixture.Eventually(t, 30*time.Second, func() bool { return s.State() == session.Connected && s.Conn().Server() != from })
+		bubble.Eventually(t, 30*time.Second, func() bool { return s.State() == connstate.Connected && s.Conn().Server() != from })
 		t.Logf("on the other server after %v, hold: %v", time.Since(start), e.Context().Err())
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
@@ -116,16 +117,16 @@ func TestSyncOnALeftLineProvesNothing(t *testing.T) {
 			next := fixture.Connect(t, srv.Config(timeout, srv.B))
 			id := fixture.SessionID(s)
 			srv.PartitionFrom(srv.B, id)
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(next, "/m"))
-			fixture.Pass(timeout/6 + time.Millisecond) // a heartbeat was committed just now
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+			turn := bubble.Start(t.Context(), fixture.MutexOn(next, "/m").Acquire)
+			bubble.Pass(timeout/6 + time.Millisecond) // a heartbeat was committed just now
 			proven := srv.LastWrite()
 			srv.Isolate(srv.A)
 			srv.Delay(zktest.OpSync, 1500*time.Millisecond, id)
-			fixture.Pass(timeout/6 - 5*time.Millisecond)
+			bubble.Pass(timeout/6 - 5*time.Millisecond)
 			synced := make(chan error, 1)
 			go func() { _, err := s.Conn().Sync("/m"); synced <- err }()
-			at, _ := fixture.Ended(t, e)
+			at, _ := bubble.Ended(t, e)
 			if err := <-synced; err != nil {
 				t.Log(err) // its connection was left
 			}
@@ -138,14 +139,14 @@ func TestSyncOnALeftLineProvesNothing(t *testing.T) {
 			if got.At.Before(at) {
 				t.Errorf("TWO HOLDERS for %v", at.Sub(got.At))
 			}
-			_ = got.Entry.Leave()
+			_ = got.Lease.Leave()
 			srv.Heal()
 		})
 	}
 }
 
-// A late answer on the connection that was left must not lengthen the trust that a handshake with
-// a lower bound, whose answer was lost, has shortened.
+// A late answer on the abandoned connection must not lengthen the trust that a handshake with a lower bound, whose
+// answer was lost, shortened.
 func TestLeftLineDoesNotUndoALostHandshake(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -160,9 +161,9 @@ func TestLeftLineDoesNotUndoALostHandshake(t *testing.T) {
 		s, next := fixture.Connect(t, cfg), fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
 		id := fixture.SessionID(s)
 		bounds := grantUnequalBounds(t, srv, s, 6*time.Second)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(next, "/m"))
-		fixture.Pass(time.Second)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(next, "/m").Acquire)
+		bubble.Pass(time.Second)
 		srv.SlowCommits(7 * time.Second)
 		srv.Inject(func(r zktest.Request) zktest.Fault {
 			if r.Op != zktest.OpConnect || r.Session != id {
@@ -174,7 +175,7 @@ func TestLeftLineDoesNotUndoALostHandshake(t *testing.T) {
 			return zktest.Fault{Lost: zktest.RequestLost}
 		})
 		for range 100 {
-			fixture.Pass(250 * time.Millisecond)
+			bubble.Pass(250 * time.Millisecond)
 			if lost.Load() {
 				srv.SlowCommits(0)
 			}
@@ -182,12 +183,12 @@ func TestLeftLineDoesNotUndoALostHandshake(t *testing.T) {
 				break
 			}
 		}
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		got := <-turn
 		require.NoError(t, got.Err)
 		require.Less(t, at, got.At, "TWO HOLDERS for %v", at.Sub(got.At))
-		_ = got.Entry.Leave()
+		_ = got.Lease.Leave()
 	})
 }
 
@@ -201,8 +202,8 @@ func TestLostAnswerOfMuchLowerBounds(t *testing.T) {
 	}
 }
 
-// After a suspension of the machine that the session has outlived, no grant is made for T/4. The
-// client does not try all the time.
+// After a suspension of the machine that the session survives, no grant is made for T/4. The client does not try all
+// the time.
 func TestProofsNearAGapArePaced(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -210,12 +211,12 @@ func TestProofsNearAGapArePaced(t *testing.T) {
 		var jump atomic.Int64
 		cfg.Suspended = func() time.Duration { return time.Duration(jump.Load()) }
 		s := fixture.Connect(t, cfg)
-		fixture.Pass(10 * time.Second)
+		bubble.Pass(10 * time.Second)
 		jump.Store(int64(time.Hour)) // client and servers on one machine: their clocks stood still as well
 		srv.Delay(zktest.OpMulti, time.Millisecond)
 		srv.Put("/m", nil)
 		start := time.Now()
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		t.Logf("acquired after %v, with %d multis and %d lists", time.Since(start), srv.Log.Count(zktest.OpMulti), srv.Log.Count(zktest.OpGetChildren2))
 		require.Less(t, srv.Log.Count(zktest.OpMulti), 50)
 		require.Equal(t, 1, srv.Log.Count(zktest.OpGetChildren2), "the queue was read again for a proof")
@@ -223,7 +224,7 @@ func TestProofsNearAGapArePaced(t *testing.T) {
 	})
 }
 
-// A server that answers nothing is left in time, and the hold stands, whatever events it goes on to send.
+// The client leaves a server that answers nothing in time, and the hold stands, although the server still sends events.
 func TestHolderLeavesAServerThatSendsEventsAlone(t *testing.T) {
 	const timeout, watched = 6 * time.Second, 12
 	path := func(i int) string { return fmt.Sprintf("/watched-%d", i) }
@@ -235,15 +236,35 @@ func TestHolderLeavesAServerThatSendsEventsAlone(t *testing.T) {
 			_, err := s.Watch(t.Context(), path(i))
 			require.NoError(t, err)
 		}
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(2 * time.Second)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(2 * time.Second)
 		silent := s.Conn().Server()
 		srv.OnRequest(func(r zktest.Request) zktest.Fault { return fixture.Cut(r.Server == silent, zktest.NoAnswer) })
 		for i := range watched {
-			fixture.Pass(timeout / watched)
+			bubble.Pass(timeout / watched)
 			srv.Put(path(i), []byte("changed"))
 		}
 		require.NotEqual(t, silent, s.Conn().Server())
+		require.NoError(t, e.Context().Err())
+		require.NoError(t, e.Leave())
+	})
+}
+
+// A heartbeat waits behind requests that the server takes long for, one after the other:
+// their answers show that the line moves, so it is not closed.
+func TestAnswersShowThatTheLineMoves(t *testing.T) {
+	const timeout = 6 * time.Second
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(timeout))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		srv.Delay(zktest.OpGetData, 300*time.Millisecond)
+		bubble.Pass(timeout/6 - 100*time.Millisecond)
+		for range 9 { // the heartbeat, in 100 ms, is answered in 2.7 s
+			go func() { _ = read(t.Context(), s, "/") }() // ends with its answer
+		}
+		bubble.Pass(timeout)
+		require.Len(t, srv.Dialled(), 1)
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
 	})

@@ -8,18 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// Deletions that begin together are awaited for one operation timeout in all, or until the caller stops. One that has ended since
-// is a success, however late somebody asks.
+// Deletions that begin together are awaited for one operation timeout in all, or until the caller stops. A deletion that is
+// finished by then is a success, even for a late question.
 func TestDeletionsThatBeginTogether(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(60 * time.Second)
 		s := fixture.Connect(t, cfg)
-		first, second := fixture.Acquire(t, fixture.MutexOn(s, "/m")), fixture.Acquire(t, fixture.MutexOn(s, "/n"))
+		first, second := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire), bubble.Acquire(t, fixture.MutexOn(s, "/n").Acquire)
 		srv.Stop()
 		start := time.Now()
 		one, other := first.BeginLeave(), second.BeginLeave()
@@ -32,7 +33,7 @@ func TestDeletionsThatBeginTogether(t *testing.T) {
 		require.ErrorIs(t, other.Await(nil), zkutil.ErrNodeNotDeleted)
 		require.Equal(t, cfg.OperationTimeout, time.Since(start))
 		srv.Restart()
-		fixture.Pass(10 * time.Second)
+		bubble.Pass(10 * time.Second)
 		require.NoError(t, one.Await(nil))
 		require.NoError(t, other.Await(nil))
 		require.ErrorIs(t, first.BeginLeave().Await(nil), zkutil.ErrNotHeld)

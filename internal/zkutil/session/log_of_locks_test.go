@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +50,7 @@ func TestLogOfAConnection(t *testing.T) {
 	})
 }
 
-// A client that holds nothing and waits for nothing tells of its loss as well.
+// A client without holds and waiters logs its loss as well.
 func TestLogOfAnIdleLoss(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
@@ -59,12 +61,12 @@ func TestLogOfAnIdleLoss(t *testing.T) {
 		lines := locks.TakeLog(log)
 		require.Len(f, lines, 3)
 		require.Regexp(f, `^level=INFO msg=suspended server=\S+ err=EOF$`, lines[0])
-		require.Regexp(f, `^level=WARN msg="session lost" server=\S+ last_proof=\S+ err="session lost: the servers have ended it"$`, lines[1])
+		require.Regexp(f, `^level=WARN msg="session lost" server=\S+ last_proof=\S+ err="session lost: the servers ended it"$`, lines[1])
 		require.Regexp(f, `^level=INFO msg=reconnected server=\S+ after=\S+ new_session=true leases_lost=0$`, lines[2])
 	})
 }
 
-// The local deadline comes before the server's word.
+// The local deadline precedes the server's expiry.
 func TestLogOfALoss(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
@@ -81,7 +83,7 @@ func TestLogOfALoss(t *testing.T) {
 		require.Len(f, lines, 3)
 		require.Equal(f, fmt.Sprintf(`level=WARN msg="lease lost" path=%s token=%d id=web-1 held=%v last_proof=%s cause="session lost"`,
 			locks.Path, lease.FencingToken(), held, locks.Stamp(proof)), lines[1])
-		require.Equal(f, fmt.Sprintf(`level=WARN msg="session lost" server=%s last_proof=%s err="session lost: nothing proves that it is alive"`,
+		require.Equal(f, fmt.Sprintf(`level=WARN msg="session lost" server=%s last_proof=%s err="session lost: no proof that it is still alive"`,
 			f.Srv.Addr(), locks.Stamp(proof)), lines[2])
 		over()
 		bubble.Pass(time.Second)
@@ -106,20 +108,20 @@ func TestLogOfADeletion(t *testing.T) {
 		require.ErrorIs(f, f.Cause(lease), recipes.ErrNodeDeleted)
 		lines := locks.TakeLog(log)
 		require.Len(f, lines, 1)
-		require.Regexp(f, `^level=WARN msg="lease lost" path=/locks/a token=\d+ id=mine held=\S+ last_proof=\S+ cause="znode deleted by someone else"$`, lines[0])
+		require.Regexp(f, `^level=WARN msg="lease lost" path=/locks/a token=\d+ id=mine held=\S+ last_proof=\S+ cause="znode deleted by another client"$`, lines[0])
 	})
 }
 
-// What ends in order is told at Debug, if at all.
+// Regular ends are logged at Debug, if at all.
 func TestLogOfALeaseThatEndsInOrder(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
 		client := f.Client(recipes.WithLogger(log.Logger(slog.LevelDebug)), recipes.WithID("web-1"))
 		m := f.Mutex(client)
 		locks.TakeLog(log)
-		require.NoError(f, locks.Acquire(f.T, m).Release())
+		require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
 		require.Empty(f, locks.TakeLog(log))
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		require.NoError(f, client.Close())
 		require.Equal(f, []string{
 			fmt.Sprintf(`level=DEBUG msg="lease ended" path=%s token=%d id=web-1 held=0s cause=closed`, locks.Path, lease.FencingToken()),
@@ -134,7 +136,7 @@ func TestLogOfAShortTimeout(t *testing.T) {
 		client := f.Troubled(recipes.WithSessionTimeout(10*time.Second), recipes.WithLogger(log.Logger(slog.LevelInfo)))
 		require.Equal(f, []string{
 			fmt.Sprintf("level=INFO msg=connected server=%s session_timeout=4s asked=10s", f.Srv.Addr()),
-			`level=WARN msg="the server grants a session timeout far below the one asked for" session_timeout=4s asked=10s`,
+			`level=WARN msg="server grants a session timeout far below the requested one" session_timeout=4s asked=10s`,
 		}, locks.TakeLog(log), "in this order")
 		f.CutAndReconnect(client)
 		require.Len(f, locks.TakeLog(log), 2, "once, until it changes")
@@ -144,8 +146,8 @@ func TestLogOfAShortTimeout(t *testing.T) {
 		require.Len(f, lines, 4)
 		require.Contains(f, lines[1], "msg=reconnected")
 		require.Equal(f, []string{
-			`level=WARN msg="the server grants a shorter session timeout than the one before: the servers' bounds differ, or were lowered" session_timeout=2s before=4s`,
-			`level=WARN msg="the server grants a session timeout far below the one asked for" session_timeout=2s asked=10s`,
+			`level=WARN msg="server grants a shorter session timeout than before; the servers' limits differ or were lowered" session_timeout=2s before=4s`,
+			`level=WARN msg="server grants a session timeout far below the requested one" session_timeout=2s asked=10s`,
 		}, lines[2:])
 	}, zktest.WithSessionTimeouts(time.Second, 4*time.Second))
 }
@@ -154,7 +156,7 @@ func TestLogOfASlowWait(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
 		since := time.Now().Add(bubble.Moment)
-		holder := locks.Acquire(f.T, f.Mutex(f.Client(recipes.WithID("the holder"))))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client(recipes.WithID("the holder"))).Acquire)
 		second := f.Waiting(f.Context(), f.Mutex(f.Client()))
 		client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithSlowWait(90*time.Second))
 		third := f.Waiting(f.Context(), f.Mutex(client))
@@ -167,9 +169,9 @@ func TestLogOfASlowWait(t *testing.T) {
 		bubble.Pass(10 * time.Minute)
 		require.Len(f, locks.TakeLog(log), 10, "a line a minute")
 		require.NoError(f, holder.Release())
-		lease := f.Granted(second)
+		lease := bubble.Granted(f, second)
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(third).Release())
+		require.NoError(f, bubble.Granted(f, third).Release())
 	})
 }
 
@@ -177,10 +179,10 @@ func TestLogOfASlowWait(t *testing.T) {
 func TestLogOfManySlowWaits(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
-		holder := locks.Acquire(f.T, f.Mutex(f.Client(recipes.WithID("the holder"))))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client(recipes.WithID("the holder"))).Acquire)
 		client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)))
 		ctx, cancel := context.WithCancel(f.Context())
-		var waiters []<-chan locks.Result
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
 		for range 40 {
 			waiters = append(waiters, f.Waiting(ctx, f.Mutex(client)))
 			bubble.Pass(100 * time.Millisecond)
@@ -199,12 +201,107 @@ func TestLogOfManySlowWaits(t *testing.T) {
 	})
 }
 
+// outages start an outage, and return a function that ends it.
+var outages = map[string]func(f *locks.Fixture) (end func()){
+	"stopped": func(f *locks.Fixture) func() { return f.Outage() },
+	"frozen": func(f *locks.Fixture) func() {
+		f.Srv.Freeze(f.Srv.Addr())
+		return func() { f.Srv.Heal() }
+	},
+}
+
+// In an outage the lines about slow waits are on time, without the holder. Nothing piles up: neither goroutines, nor lines and
+// reads for the end of the outage.
+func TestLogOfSlowWaitsInAnOutage(t *testing.T) {
+	for name, begin := range outages {
+		t.Run(name, func(t *testing.T) {
+			locks.Run(t, func(f *locks.Fixture) {
+				const paths, minutes = 5, 15
+				log := &testkit.Log{}
+				client, other := f.Troubled(recipes.WithLogger(log.Logger(slog.LevelWarn))), f.Client()
+				ctx, cancel := context.WithCancel(f.Context())
+				var waiters []<-chan bubble.Outcome[*recipes.Lease]
+				for i := range paths {
+					path := fmt.Sprint(locks.Path, i)
+					holder := bubble.Acquire(f.T, locks.MutexOn(f.T, other, path).Acquire)
+					defer func() { require.NoError(f, holder.Release()) }()
+					waiters = append(waiters, bubble.Start(ctx, locks.MutexOn(f.T, client, path).Acquire))
+				}
+				bubble.Pass(30 * time.Second)
+				end := begin(f)
+				bubble.Pass(5 * time.Second)
+				before := runtime.NumGoroutine()
+				bubble.Pass(minutes * time.Minute)
+				require.LessOrEqual(f, runtime.NumGoroutine(), before+2*paths)
+				lines := slowWaits(log)
+				require.InDelta(f, paths*minutes, len(lines), 2*paths)
+				require.Regexp(f, `path=/locks/a\d waited=\d+m\S+ position=\d err="`, lines[len(lines)-1])
+				reads := f.Srv.Observe()
+				defer reads.Stop()
+				end()
+				bubble.Pass(10 * time.Second)
+				require.Less(f, len(slowWaits(log)), 2*paths)
+				require.Less(f, reads.Count(zktest.OpGetChildren2), 5*paths)
+				bubble.Pass(time.Minute)
+				require.Contains(f, strings.Join(slowWaits(log), ""), " holder=")
+				cancel()
+				for _, waiter := range waiters {
+					require.ErrorIs(f, (<-waiter).Err, context.Canceled)
+				}
+			})
+		})
+	}
+}
+
+// A wait that begins in an outage, before it has a znode, is logged as well, with one line a minute per path, for any number of
+// callers.
+func TestLogOfSlowWaitsThatBeginInAnOutage(t *testing.T) {
+	for name, begin := range outages {
+		t.Run(name, func(t *testing.T) {
+			locks.Run(t, func(f *locks.Fixture) {
+				const callers, minutes = 100, 15
+				log := &testkit.Log{}
+				m := f.Mutex(f.Troubled(recipes.WithLogger(log.Logger(slog.LevelWarn))))
+				end := begin(f)
+				ctx, cancel := context.WithCancel(f.Context())
+				var waiters []<-chan bubble.Outcome[*recipes.Lease]
+				for range callers {
+					waiters = append(waiters, bubble.Start(ctx, m.Acquire))
+				}
+				bubble.Pass(time.Minute - bubble.Moment)
+				require.Empty(f, slowWaits(log))
+				before := runtime.NumGoroutine()
+				bubble.Pass(minutes * time.Minute)
+				require.LessOrEqual(f, runtime.NumGoroutine(), before+callers/10)
+				lines := slowWaits(log)
+				require.InDelta(f, minutes, len(lines), 3)
+				require.Regexp(f, `msg="slow wait" path=/locks/a waited=1m\S* err="`, lines[0])
+				end()
+				cancel()
+				for _, waiter := range waiters {
+					require.ErrorIs(f, (<-waiter).Err, context.Canceled)
+				}
+			})
+		})
+	}
+}
+
+// slowWaits are the lines about slow waits.
+func slowWaits(log *testkit.Log) (lines []string) {
+	for _, line := range locks.TakeLog(log) {
+		if strings.Contains(line, `msg="slow wait"`) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 func TestLogOfASlowHold(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
 		client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithSlowHold(30*time.Second), recipes.WithID("web-1"))
 		m := f.Mutex(client)
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		bubble.Pass(30*time.Second - 2*bubble.Moment)
 		require.Empty(f, locks.TakeLog(log))
 		bubble.Pass(2 * bubble.Moment)
@@ -213,7 +310,7 @@ func TestLogOfASlowHold(t *testing.T) {
 		}, locks.TakeLog(log))
 		bubble.Pass(10 * time.Minute)
 		require.NoError(f, lease.Release())
-		require.NoError(f, locks.Acquire(f.T, m).Release())
+		require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
 		bubble.Pass(10 * time.Minute)
 		require.Empty(f, locks.TakeLog(log), "once, and never after the end")
 	})
@@ -229,20 +326,20 @@ func TestLogOfDurationsInJSON(t *testing.T) {
 	})
 }
 
-// A wait that is over before its time, and one of a client that does not want to know, are not told.
+// A wait that ends early, and one of a client without WithSlowWait, are not logged.
 func TestNoLogOfAShortWait(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		for _, limit := range []time.Duration{time.Minute, 0} {
 			log := &testkit.Log{}
 			client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithSlowWait(limit))
-			holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+			holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 			waiter := f.Waiting(f.Context(), f.Mutex(client))
 			if limit == 0 {
 				bubble.Pass(10 * time.Minute)
 			}
 			bubble.Pass(30 * time.Second)
 			require.NoError(f, holder.Release())
-			require.NoError(f, f.Granted(waiter).Release())
+			require.NoError(f, bubble.Granted(f, waiter).Release())
 			bubble.Pass(10 * time.Minute)
 			require.Empty(f, log.Take())
 		}
@@ -254,7 +351,7 @@ func TestLogOfAWaitForOneself(t *testing.T) {
 		log := &testkit.Log{}
 		client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithID("web-1"), recipes.WithSlowWait(0))
 		m := f.Mutex(client)
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(f.Context(), 2*time.Second)
 			_, err := m.Acquire(ctx) // the context is not that of the lease
@@ -270,34 +367,34 @@ func TestLogOfAWaitForOneself(t *testing.T) {
 		_, err := m.TryAcquire(f.Context())
 		require.ErrorIs(f, err, recipes.ErrNotAcquired)
 		require.NoError(f, lease.Release())
-		require.NoError(f, f.Granted(waiting).Release())
+		require.NoError(f, bubble.Granted(f, waiting).Release())
 
-		holder := locks.Acquire(f.T, f.Mutex(f.Client()))
+		holder := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
 		bubble.Pass(time.Minute)
 		waiting = f.Waiting(f.Context(), m)
 		bubble.Pass(2 * time.Second)
 		require.NoError(f, holder.Release())
-		require.NoError(f, f.Granted(waiting).Release())
+		require.NoError(f, bubble.Granted(f, waiting).Release())
 		require.Empty(f, locks.TakeLog(log), "another client's")
 
 		bubble.Pass(time.Minute)
-		for range 100 { // goroutines of one client, that wait for each other for less than a second each
-			holder := locks.Acquire(f.T, m)
+		for range 100 { // goroutines of one client that wait for each other for less than a second each
+			holder := bubble.Acquire(f.T, m.Acquire)
 			waiting := f.Waiting(f.Context(), m)
 			bubble.Pass(900 * time.Millisecond)
 			require.NoError(f, holder.Release())
-			require.NoError(f, f.Granted(waiting).Release())
+			require.NoError(f, bubble.Granted(f, waiting).Release())
 		}
 		require.Empty(f, locks.TakeLog(log), "of short holds")
 	})
 }
 
-// A deletion that a permission forbids goes on, but somebody has to do something.
+// A deletion that an ACL forbids is retried, but an operator has to act.
 func TestLogOfARefusal(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
 		m := f.Mutex(f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithOperationTimeout(time.Second)))
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		changeACL := func(acl []zk.ACL) {
 			_, err := f.Client().Conn().SetACL(locks.Path, acl, -1)
 			require.NoError(f, err)
@@ -307,7 +404,7 @@ func TestLogOfARefusal(t *testing.T) {
 		bubble.Pass(time.Minute)
 		lines := locks.TakeLog(log)
 		require.Len(f, lines, 1, "once, although it is repeated")
-		require.Regexp(f, `^level=ERROR msg="delete failed, will be repeated" znode=/locks/a/\S+ err="no permission to delete children of /locks/a .*"$`, lines[0])
+		require.Regexp(f, `^level=ERROR msg="delete failed; retrying" znode=/locks/a/\S+ err="no permission to delete children of /locks/a .*"$`, lines[0])
 		changeACL(zk.WorldACL(zk.PermAll))
 		bubble.Pass(time.Minute)
 		require.Empty(f, f.Contenders())
@@ -317,7 +414,7 @@ func TestLogOfARefusal(t *testing.T) {
 func TestTextsOfALease(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client(recipes.WithID("web-1")), mutex.WithName("goods"))
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		log := &testkit.Log{}
 		log.Logger(slog.LevelInfo).Info("m", "lock", m, "lease", lease)
 		require.Equal(f, []string{fmt.Sprintf(
@@ -325,7 +422,7 @@ func TestTextsOfALease(t *testing.T) {
 				" lease.recipe=mutex lease.path=/locks/a lease.znode=%s lease.token=%d lease.id=web-1", lease.Path(), lease.FencingToken())}, log.Take())
 		require.Equal(f, "mutex /locks/a", m.String())
 		require.Equal(f, fmt.Sprintf("mutex /locks/a, token %d", lease.FencingToken()), lease.String())
-		require.Equal(f, m.String()+"; "+lease.String(), fmt.Sprintf("%+v; %#v", m, lease), "no other verb shows more")
+		require.Equal(f, m.String()+"; "+lease.String(), fmt.Sprintf("%+v; %s", m, lease))
 		require.NoError(f, lease.Release())
 	})
 }
@@ -337,7 +434,7 @@ func TestHealth(t *testing.T) {
 		require.Equal(f, recipes.Health{
 			State: recipes.Connected, Since: began, Server: f.Srv.Addr(), SessionTimeout: testclient.SessionTimeout,
 		}, client.Health())
-		lease := locks.Acquire(f.T, f.Mutex(client))
+		lease := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 		require.Equal(f, began.Add(bubble.Moment), client.Health().LastProof, "the write that made the znode")
 		over := f.Outage()
 		h := client.Health()

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -16,11 +17,11 @@ import (
 // ticks, and there are two lists a tick.
 func listsOf(timeout time.Duration) time.Duration { return timeout / 4 }
 
-// listening is an ensemble whose next list comes after phase.
+// listening is an ensemble whose next list arrives after phase.
 func listening(t *testing.T, timeout, phase time.Duration) *fixture.Ensemble {
 	t.Helper()
 	srv := fixture.NewEnsemble(t, zktest.WithTouchInterval(listsOf(timeout)))
-	fixture.Pass(listsOf(timeout) - phase)
+	bubble.Pass(listsOf(timeout) - phase)
 	return srv
 }
 
@@ -33,13 +34,13 @@ func silencedAt(t *testing.T, timeout, offset time.Duration) {
 		srv := listening(t, timeout, offset%listsOf(timeout)+time.Millisecond)
 		s := fixture.Connect(t, srv.Config(timeout))
 		id := fixture.SessionID(s)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(timeout/3 + offset)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(timeout/3 + offset)
 		srv.Partition()
 		proven := srv.LastWrite()
 		expiry := srv.ExpiryOf(id)
 
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.Equal(t, 2*timeout/3, at.Sub(proven))
 		require.Equal(t, at, e.TrustedUntil(), "the last deadline stays readable")
@@ -61,8 +62,7 @@ func TestHoldEndsBeforeTheServerExpiresIt(t *testing.T) {
 	}
 }
 
-// A session that was idle is known to the leader by its pings alone, which come
-// every T/3: that must not eat the margin.
+// The leader knows an idle session only by its pings, every T/3. That must not consume the margin.
 func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 	const timeout = 12 * time.Second
 	for offset := time.Duration(0); offset < timeout/3; offset += testkit.Shorter(100*time.Millisecond, 400*time.Millisecond) {
@@ -70,11 +70,11 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := listening(t, timeout, phase)
 				s := fixture.Connect(t, srv.Config(timeout))
-				fixture.Pass(2*timeout + offset)
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				bubble.Pass(2*timeout + offset)
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 				srv.Partition()
 				expiry := srv.ExpiryOf(fixture.SessionID(s))
-				at, cause := fixture.Ended(t, e)
+				at, cause := bubble.Ended(t, e)
 				require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 				require.GreaterOrEqual(t, expiry.Sub(at), timeout/12, "idle for %v, lists at %v", offset, phase)
 				srv.Heal()
@@ -83,7 +83,7 @@ func TestFirstHoldOfAnIdleSessionKeepsTheMargin(t *testing.T) {
 	}
 }
 
-// A server cut off from its quorum goes on answering what proves nothing.
+// A server cut off from its quorum still gives answers that prove nothing.
 func TestIsolatedServerIsNoProof(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 30 * time.Second} {
 		for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
@@ -91,14 +91,14 @@ func TestIsolatedServerIsNoProof(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(timeout))
 				q := fixture.MutexOn(s, "/m")
-				e := fixture.Acquire(t, q)
-				fixture.Pass(timeout/3 + offset)
+				e := bubble.Acquire(t, q.Acquire)
+				bubble.Pass(timeout/3 + offset)
 				srv.Isolate(srv.A)
 				proven := srv.LastWrite()
 				_, err := q.Participants(t.Context())
 				require.NoError(t, err, "it answers reads")
 
-				at, cause := fixture.Ended(t, e)
+				at, cause := bubble.Ended(t, e)
 				require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 				require.Equal(t, 2*timeout/3, at.Sub(proven))
 				srv.Heal()
@@ -107,22 +107,21 @@ func TestIsolatedServerIsNoProof(t *testing.T) {
 	}
 }
 
-// The heartbeat is unanswered for T/6: the socket is closed, another server is
-// tried, and the lease lives on.
+// The heartbeat is unanswered for T/6. The socket is closed, another server is tried, and the lease survives.
 func TestSecondServerKeepsTheLease(t *testing.T) {
 	const timeout = 6 * time.Second
 	for offset := time.Millisecond; offset < timeout/6; offset += 50 * time.Millisecond {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t)
 			s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			token := e.Token()
-			fixture.Pass(timeout/3 + offset)
+			bubble.Pass(timeout/3 + offset)
 			bad := srv.LatestEnd()
 			srv.Isolate(bad.Server)
 
 			unanswered, dials := 0*time.Second, len(srv.Dialled())
-			fixture.Eventually(t, timeout, func() bool { return len(srv.Dialled()) > dials })
+			bubble.Eventually(t, timeout, func() bool { return len(srv.Dialled()) > dials })
 			at := time.Now()
 			for _, r := range srv.Log.Requests(zktest.OpMulti) {
 				if r.Server == bad.Server {
@@ -130,10 +129,10 @@ func TestSecondServerKeepsTheLease(t *testing.T) {
 				}
 			}
 			require.InDelta(t, timeout/6, unanswered, float64(10*time.Millisecond), "from the unanswered heartbeat to the next server")
-			fixture.Pass(10 * time.Millisecond)
-			require.True(t, fixture.IsClosed(bad.Closed), "nothing is expected from it once the next server has answered")
+			bubble.Pass(10 * time.Millisecond)
+			require.True(t, bubble.IsClosed(bad.Closed), "nothing is expected from it once the next server has answered")
 
-			fixture.Pass(10 * timeout)
+			bubble.Pass(10 * timeout)
 			require.NoError(t, e.Context().Err())
 			require.Equal(t, token, e.Token())
 			require.True(t, time.Now().Before(e.TrustedUntil()))
@@ -143,8 +142,7 @@ func TestSecondServerKeepsTheLease(t *testing.T) {
 	}
 }
 
-// After an outage that the session survives a hold is over for good: its znode is
-// deleted, and the context that carried it says why.
+// After an outage that the session survives, a hold stays over: its znode is deleted, and its context has the cause.
 func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -152,69 +150,68 @@ func TestEndedHoldIsDeletedWhenTheSessionComesBack(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(timeout))
 		id := fixture.SessionID(s)
 		q := fixture.MutexOn(s, "/m")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		srv.Partition()
-		_, cause := fixture.Ended(t, e)
+		_, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.Len(t, srv.Children("/m"), 1)
 		srv.Heal()
-		fixture.Eventually(t, timeout/3, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, timeout/3, func() bool { return len(srv.Children("/m")) == 0 })
 		require.Equal(t, id, fixture.SessionID(s), "the session came back alive")
 
 		_, err := q.Reenter(e.Context())
 		require.ErrorIs(t, err, zkutil.ErrSessionLost)
-		next := fixture.Acquire(t, q)
+		next := bubble.Acquire(t, q.Acquire)
 		require.Greater(t, next.Token(), e.Token())
 		require.NoError(t, next.Leave())
 	})
 }
 
-// The server says that the session is over: the hold ends at once, the next acquire
-// of the same queue works.
+// The server reports that the session is over. The hold ends at once, and the next acquire of the same queue works.
 func TestExpiredSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		q := fixture.MutexOn(s, "/m")
-		e := fixture.Acquire(t, q)
+		e := bubble.Acquire(t, q.Acquire)
 		old := fixture.SessionID(s)
 		srv.Expire(old)
-		_, cause := fixture.Ended(t, e)
+		_, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 		require.ErrorIs(t, e.Leave(), zkutil.ErrSessionLost)
-		next := fixture.Acquire(t, q)
+		next := bubble.Acquire(t, q.Acquire)
 		require.NotEqual(t, old, fixture.SessionID(s))
 		require.NoError(t, next.Leave())
 	})
 }
 
-// Standard policy: the connection ends a hold, whatever the session does.
+// Under the standard policy, a disconnect ends a hold, even if the session survives.
 func TestSuspendedEndsTheHoldUnderStandardPolicy(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		cfg := srv.Config(6 * time.Second)
 		cfg.SuspendEnds = true
 		s := fixture.Connect(t, cfg)
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		start := time.Now()
 		srv.Disconnect()
-		at, cause := fixture.Ended(t, e)
+		at, cause := bubble.Ended(t, e)
 		require.ErrorIs(t, cause, zkutil.ErrSuspended)
 		require.Equal(t, start, at)
 		require.ErrorIs(t, e.Leave(), zkutil.ErrSuspended)
-		fixture.Eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 0 })
+		bubble.Eventually(t, time.Second, func() bool { return len(srv.Children("/m")) == 0 })
 	})
 }
 
-// A lost connection that comes back in time costs no lease.
+// A disconnect that is repaired in time costs no lease.
 func TestReconnectKeepsTheHold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		for range 50 {
 			srv.Disconnect()
-			fixture.Pass(700 * time.Millisecond)
+			bubble.Pass(700 * time.Millisecond)
 		}
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
@@ -222,23 +219,22 @@ func TestReconnectKeepsTheHold(t *testing.T) {
 	})
 }
 
-// A reconnection shortly before the deadline is in time: the overdue heartbeat goes
-// out at once.
+// A reconnect shortly before the deadline is in time, because the overdue heartbeat is sent at once.
 func TestReconnectJustBeforeTheDeadlineKeepsTheHold(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		const timeout = 6 * time.Second
 		s := fixture.Connect(t, srv.Config(timeout))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(900 * time.Millisecond)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(900 * time.Millisecond)
 		srv.Stop(srv.A) // dials every half second, from 0.9 s on
-		fixture.Pass(2600 * time.Millisecond)
+		bubble.Pass(2600 * time.Millisecond)
 		srv.Restart(srv.A)
 		require.Equal(t, 500*time.Millisecond, time.Until(e.TrustedUntil()))
 		dialed := srv.Log.Requests(zktest.OpConnect)
-		fixture.Pass(450 * time.Millisecond)
+		bubble.Pass(450 * time.Millisecond)
 		require.Len(t, srv.Log.Requests(zktest.OpConnect), len(dialed)+1)
-		fixture.Pass(timeout)
+		bubble.Pass(timeout)
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The server reaps no container that never had a child. So what was made for a child
-// that is then refused goes again, unless somebody else uses it by then.
+// The server reaps no container that never had a child. So a parent created for a refused child is deleted, unless
+// another client uses it by then.
 func TestParentsMadeInVainAreRemoved(t *testing.T) {
 	expected := map[bool]map[string][]string{
 		false: {"/there": {"before"}},
@@ -64,8 +64,8 @@ func TestParentsMadeInVainHalfway(t *testing.T) {
 	})
 }
 
-// What somebody has put into a parent of ours is theirs, and a parent that was lost sight of
-// between two attempts is still removed.
+// Children of other clients in our parent are kept, and a parent whose state was unknown between two attempts is
+// still removed.
 func TestParentsMadeInVainThroughFaults(t *testing.T) {
 	tests := map[string]struct {
 		atChild func(srv *fixture.Ensemble) zktest.Fault // at the first create of the child
@@ -99,6 +99,50 @@ func TestParentsMadeInVainThroughFaults(t *testing.T) {
 				require.ErrorIs(t, err, zk.ErrNoAuth)
 				_, _, there := srv.Get("/a")
 				require.Equal(t, tt.stays, there)
+			})
+		})
+	}
+}
+
+// Another client may delete and replace the directories between any two attempts. A directory that the other client created is
+// not removed, and one that was created twice does not keep the outer ones from being removed.
+func TestParentsReplacedInBetween(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replace func(srv *fixture.Ensemble)
+		left    []string
+	}{
+		"deleted":                  {func(srv *fixture.Ensemble) { srv.Delete("/a/b") }, nil},
+		"all deleted":              {func(srv *fixture.Ensemble) { srv.Delete("/a") }, nil},
+		"replaced":                 {func(srv *fixture.Ensemble) { srv.Delete("/a/b"); srv.Put("/a/b", nil) }, []string{"b"}},
+		"all deleted, both remade": {func(srv *fixture.Ensemble) { srv.Delete("/a"); srv.Put("/a/b", nil) }, []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(30*time.Second))
+				creates := 0
+				srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					_, _, isMade := srv.Get("/a/b")
+					switch {
+					case r.Op == zktest.OpCreate2 && isMade && creates == 0:
+						creates++
+						srv.Delete("/a/b") // so that the directory is missing, and made once more
+					case r.Op == zktest.OpCreate2 && isMade:
+						return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+					case r.Op == zktest.OpCreateContainer && r.Path == "/a/b" && creates == 1:
+						creates++
+						tt.replace(srv)
+					}
+					return zktest.Fault{}
+				})
+				_, err := fixture.MutexOn(s, "/a/b").Acquire(t.Context())
+				require.ErrorIs(t, err, zk.ErrNoAuth)
+				if tt.left == nil {
+					require.NotContains(t, srv.Children("/"), "a")
+					return
+				}
+				require.Contains(t, srv.Children("/"), "a")
+				require.ElementsMatch(t, tt.left, srv.Children("/a"))
 			})
 		})
 	}

@@ -15,13 +15,13 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
-// mangled is the net.Conn of a client to whom frames come in another form. mangle gets the
-// body of each frame with the operation that it answers, and returns the bytes to read
-// instead, length included; nil: the frame as it is.
+// mangled is the net.Conn of a client that gets frames in another form. mangle gets the body of each frame with the
+// operation that it answers, and returns the bytes to read instead, length included, or nil for the frame as it is.
 type mangled struct {
 	net.Conn
 	mangle func(op int32, body []byte) []byte
@@ -88,8 +88,8 @@ func lengthAt(body []byte, at int, number uint32) []byte {
 	return body
 }
 
-// A server may send whatever it likes: zk.Conn, which would panic or ask for gigabytes,
-// gets none of it. The connection ends, and the next one serves.
+// A server may send any bytes. zk.Conn, which would panic or ask for gigabytes, gets none of them. The connection ends,
+// and the next one serves.
 func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 	const header = 16
 	short := func([]byte) []byte { return []byte{0xff, 0xff, 0xff, 0xff} }
@@ -143,17 +143,17 @@ func TestMalformedAnswerEndsTheConnection(t *testing.T) {
 					return framed(tt.mangle(body))
 				})
 				s := fixture.Connect(t, cfg)
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-				fixture.Pass(time.Second)
-				_, _ = s.Ask(t.Context(), wire.Request{Op: proto.OpSync, Path: "/m"})
-				fixture.Pass(10 * time.Second)
+				turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(time.Second)
+				_, _ = s.Request(t.Context(), wire.Request{Op: proto.OpSync, Path: "/m"})
+				bubble.Pass(10 * time.Second)
 				require.NotEmpty(t, turn)
 				got := <-turn
 				require.NoError(t, got.Err)
-				require.NoError(t, got.Entry.Leave())
+				require.NoError(t, got.Lease.Leave())
 				require.Positive(t, times.Load())
 				require.Greater(t, len(srv.Dialled()), 1, "the connection ended")
-				fixture.Eventually(t, 10*time.Second, func() bool { return slices.Equal(srv.Children("/m"), []string{"child"}) })
+				bubble.Eventually(t, 10*time.Second, func() bool { return slices.Equal(srv.Children("/m"), []string{"child"}) })
 			})
 		})
 	}
@@ -178,13 +178,13 @@ func TestFrameOfTwoGigabytesEndsTheConnection(t *testing.T) {
 					return append([]byte{0x7f, 0xff, 0xff, 0xff}, body...)
 				})
 				s := fixture.Connect(t, cfg)
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-				fixture.Pass(time.Minute)
+				turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(time.Minute)
 				require.True(t, isDone.Load())
 				got := <-turn
 				require.NoError(t, got.Err)
 				require.Greater(t, len(srv.Dialled()), 1, "the connection ended")
-				_ = got.Entry.Leave() // the hold may have ended with a silent connection
+				_ = got.Lease.Leave() // perhaps the hold ended with a silent connection
 			})
 		})
 	}
@@ -218,7 +218,7 @@ func TestMalformedHandshakeEndsTheConnection(t *testing.T) {
 				s := fixture.Connect(t, cfg)
 				require.Equal(t, 6*time.Second, s.Timeout())
 				require.Len(t, srv.Dialled(), 2)
-				require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+				require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 			})
 		})
 	}

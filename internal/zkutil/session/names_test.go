@@ -11,33 +11,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// One server of three is frozen, and all of them have one address: the client asks for another name.
+// One server of three is frozen, and all of them have one address. The client asks for another name.
 func TestHoldOutlivesFrozenServerBehindOneAddress(t *testing.T) {
 	const timeout = 6 * time.Second
 	for _, where := range []string{"behind the handshake of TLS", "before it"} {
 		t.Run(where, func(t *testing.T) {
-			phases := fixture.Shorter(20)
+			phases := testkit.Shorter(20, 2)
 			for phase := range phases {
 				testkit.Bubble(t, func(t *testing.T) {
 					site := newSite(t)
 					cfg := site.config(timeout)
 					cfg.TLS = site.putBehindRouter()
 					s := fixture.Connect(t, cfg)
-					e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-					fixture.Pass(timeout/6*time.Duration(phase)/time.Duration(phases) + time.Millisecond)
+					e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+					bubble.Pass(timeout/6*time.Duration(phase)/time.Duration(phases) + time.Millisecond)
 					frozen := site.latest()
 					server := site.routed[frozen]
 					site.Freeze(server)
 					if where == "before it" {
 						site.freezeRoute(frozen)
 					}
-					fixture.Pass(3 * timeout)
+					bubble.Pass(3 * timeout)
 					require.NoError(t, e.Context().Err(), "phase %d", phase)
 					require.NotEqual(t, frozen, site.latest())
 					require.Equal(t, site.latest()+"/10.0.0.9:2181", s.Health().Server)
@@ -48,9 +50,9 @@ func TestHoldOutlivesFrozenServerBehindOneAddress(t *testing.T) {
 	}
 }
 
-// One certificate of three has expired, and all servers have one address.
+// One certificate of three expired, and all servers have one address.
 func TestConnectPastExpiredCertificateBehindOneAddress(t *testing.T) {
-	for range fixture.Shorter(50) {
+	for range testkit.Shorter(50, 5) {
 		testkit.Bubble(t, func(t *testing.T) {
 			site := newSite(t)
 			cfg := site.config(6 * time.Second)
@@ -66,7 +68,7 @@ func TestConnectPastExpiredCertificateBehindOneAddress(t *testing.T) {
 	}
 }
 
-// All certificates behind one address have expired: Connect does not wait for its context.
+// All certificates behind one address expired. Connect does not wait for its context.
 func TestConnectFailsWhenEveryNameBehindOneAddressRefuses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		site := newSite(t)
@@ -84,7 +86,7 @@ func TestConnectFailsWhenEveryNameBehindOneAddressRefuses(t *testing.T) {
 	})
 }
 
-// Names of which nobody answers cost no time where another one is known.
+// Names without an answering server cost no time if another one is known.
 func TestConnectWithSilentNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		servers []string
@@ -95,7 +97,7 @@ func TestConnectWithSilentNames(t *testing.T) {
 		"an address and names": {servers: []string{"10.0.0.1:2181", "zk2:2181", "zk3:2181"}, silent: []string{"zk2", "zk3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range fixture.Shorter(20) {
+			for range testkit.Shorter(20, 2) {
 				testkit.Bubble(t, func(t *testing.T) {
 					site := newSite(t)
 					site.silence(test.silent...)
@@ -115,7 +117,7 @@ func TestConnectWithSilentNames(t *testing.T) {
 	}
 }
 
-// The context of Connect bounds the lookups too, and the error tells what it waited for.
+// The context of Connect bounds the lookups too, and the error says what it waited for.
 func TestConnectContextBoundsLookups(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		site := newSite(t)
@@ -135,7 +137,7 @@ func TestConnectContextBoundsLookups(t *testing.T) {
 	})
 }
 
-// A name server that falls silent takes nothing away: the addresses that it gave before still count.
+// A name server that falls silent costs nothing, because the addresses that it gave before still count.
 func TestReconnectWhileNameServerIsSilent(t *testing.T) {
 	const timeout = 6 * time.Second
 	for name, silent := range map[string][]string{"one name": {"zk2"}, "all names": nil} {
@@ -143,14 +145,14 @@ func TestReconnectWhileNameServerIsSilent(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				site := newSite(t)
 				s := fixture.Connect(t, site.config(timeout))
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 				site.silence(silent...)
 				for range 20 {
 					start := time.Now()
 					site.Disconnect()
-					fixture.Eventually(t, timeout, func() bool { return s.State() == session.Connected && s.IsConnected() })
+					bubble.Eventually(t, timeout, func() bool { return s.State() == connstate.Connected && s.IsConnected() })
 					require.Less(t, time.Since(start), timeout/60, "T/6 is what a silent name took")
-					fixture.Pass(timeout / 3)
+					bubble.Pass(timeout / 3)
 				}
 				require.NoError(t, e.Context().Err())
 				require.NoError(t, e.Leave())
@@ -161,7 +163,7 @@ func TestReconnectWhileNameServerIsSilent(t *testing.T) {
 	}
 }
 
-// Close does not wait for the name server, and neither does whoever asks for the state meanwhile.
+// Close does not wait for the name server, and neither does a caller of State meanwhile.
 func TestCloseWhileNameServerIsSilent(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		site := newSite(t)
@@ -169,7 +171,7 @@ func TestCloseWhileNameServerIsSilent(t *testing.T) {
 		require.NoError(t, err)
 		site.silence()
 		site.Stop()
-		fixture.Pass(2500 * time.Millisecond)
+		bubble.Pass(2500 * time.Millisecond)
 		start := time.Now()
 		require.NoError(t, s.Close())
 		require.Less(t, time.Since(start), 1100*time.Millisecond, "zk.Conn pauses for a second between rounds")
@@ -190,7 +192,7 @@ func TestLookupThatIgnoresItsContext(t *testing.T) {
 		site.silence()
 		for range 100 {
 			site.Disconnect()
-			fixture.Pass(timeout)
+			bubble.Pass(timeout)
 		}
 		require.True(t, s.IsConnected())
 		running, peak := site.lookupsRunning()
@@ -210,21 +212,21 @@ func TestMovedServersAreFoundAgain(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		site := newSite(t)
 		s := fixture.Connect(t, site.config(timeout))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		for i := range 20 {
 			site.move(net.IPv4(10, 1, byte(i), 1).String(), net.IPv4(10, 1, byte(i), 2).String(), "fd00::"+string(rune('1'+i%9)))
 			start := time.Now()
 			site.Disconnect()
-			fixture.Eventually(t, timeout, func() bool { return s.IsConnected() })
+			bubble.Eventually(t, timeout, func() bool { return s.IsConnected() })
 			require.Less(t, time.Since(start), timeout/60)
-			fixture.Pass(timeout / 3)
+			bubble.Pass(timeout / 3)
 		}
 		require.NoError(t, e.Context().Err())
 		require.NoError(t, e.Leave())
 	})
 }
 
-// A name that is gone from the name server for a while keeps its addresses.
+// A name that the name server lacks for a while keeps its addresses.
 func TestNameThatResolvesToNothingForAWhile(t *testing.T) {
 	const timeout = 6 * time.Second
 	for name, vanish := range map[string]func(*site){
@@ -239,16 +241,16 @@ func TestNameThatResolvesToNothingForAWhile(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				site := newSite(t)
 				s := fixture.Connect(t, site.config(timeout))
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 				vanish(site)
 				for range 5 {
 					site.Disconnect()
-					fixture.Pass(timeout / 3)
+					bubble.Pass(timeout / 3)
 					require.True(t, s.IsConnected())
 				}
 				require.NoError(t, e.Leave())
 			})
-			testkit.Bubble(t, func(t *testing.T) { // and one that is new is found when it comes
+			testkit.Bubble(t, func(t *testing.T) { // and a new one is found when it appears
 				site := newSite(t)
 				vanish(site)
 				time.AfterFunc(5*time.Second, func() { site.setRecord("zk3", "10.0.0.3") })
@@ -262,7 +264,7 @@ func TestNameThatResolvesToNothingForAWhile(t *testing.T) {
 	}
 }
 
-// The reason why a name has no address is the reason why Connect has failed.
+// The reason why a name has no address is the reason why Connect failed.
 func TestConnectTellsWhyANameIsUnknown(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		site := newSite(t)
@@ -277,134 +279,59 @@ func TestConnectTellsWhyANameIsUnknown(t *testing.T) {
 	})
 }
 
-// Without TLS nothing tells two names at one address apart: they are one server, which is tried once in a round.
+// Without TLS nothing distinguishes two names at one address. They are one server, which is tried once in a round.
 func TestNamesOfOneServerAreTriedOnce(t *testing.T) {
 	const timeout = 6 * time.Second
-	for range fixture.Shorter(20) {
+	for range testkit.Shorter(20, 2) {
 		testkit.Bubble(t, func(t *testing.T) {
 			site := newSite(t)
 			site.setRecord("alias", "10.0.0.1", "10.0.0.1")
 			s := fixture.Connect(t, site.config(timeout, "zk1:2181", "10.0.0.1:2181", "alias:2181", "zk2:2181"))
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-			fixture.Pass(time.Second)
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+			bubble.Pass(time.Second)
 			n := len(site.dialledSince(0))
 			site.Freeze(site.Addrs()[0])
 			site.Disconnect()
-			fixture.Eventually(t, timeout, func() bool { return s.IsConnected() })
+			bubble.Eventually(t, timeout, func() bool { return s.IsConnected() })
 			require.LessOrEqual(t, len(site.dialledSince(n)), 2, "%v", site.dialledSince(n))
-			fixture.Pass(timeout)
+			bubble.Pass(timeout)
 			require.NoError(t, e.Leave())
 		})
 	}
 }
 
-// silentInit is a user's host provider that asks a name server which is silent, as zk.DNSHostProvider does.
-type silentInit struct {
-	twoTries
-	released chan struct{}
-}
-
-func (h *silentInit) Init(servers []string) error {
-	<-h.released
-	return h.twoTries.Init(servers)
-}
-
-// The context of Connect bounds Init of a host provider too.
-func TestConnectContextBoundsInitOfAHostProvider(t *testing.T) {
-	const timeout = 6 * time.Second
+// A panic in the user's dialer is an error of the attempt, and a record with the stack. It does not end the program.
+func TestPanicWhileConnecting(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
-		provider := &silentInit{released: make(chan struct{})}
-		time.AfterFunc(time.Minute, func() { close(provider.released) })
-		cfg := srv.Config(timeout)
-		cfg.Hosts = provider
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		var log bytes.Buffer
+		cfg := srv.Config(6 * time.Second)
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+		cfg.Dialer = func(string, string, time.Duration) (net.Conn, error) { panic("oh") }
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		start := time.Now()
 		_, err := session.Connect(ctx, cfg)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "host provider: Init")
-		require.LessOrEqual(t, time.Since(start), time.Second+timeout/6, "Close waits for T/6")
-		fixture.Pass(time.Minute)
+		require.ErrorContains(t, err, "panic: oh")
+		require.Contains(t, log.String(), "panic in a callback")
+		require.Contains(t, log.String(), "names_test.go", "the stack")
 	})
 }
 
-// panickingHosts is a user's host provider of which one method panics.
-type panickingHosts struct {
-	twoTries
-	method string
-}
-
-func (h *panickingHosts) panicIn(method string) {
-	if h.method == method {
-		panic("oh")
-	}
-}
-
-func (h *panickingHosts) Init(servers []string) error {
-	h.panicIn("Init")
-	return h.twoTries.Init(servers)
-}
-
-func (h *panickingHosts) Len() int {
-	h.panicIn("Len")
-	return h.twoTries.Len()
-}
-
-func (h *panickingHosts) Next() (string, bool) {
-	h.panicIn("Next")
-	return h.twoTries.Next()
-}
-
-func (h *panickingHosts) Connected() {
-	h.panicIn("Connected")
-	h.twoTries.Connected()
-}
-
-// A panic in the user's dialer or host provider is an error of the attempt, and a record with the stack. It does not end the
-// program.
-func TestPanicWhileConnecting(t *testing.T) {
-	for method, isFatal := range map[string]bool{"Init": true, "Len": false, "Next": true, "Connected": false, "the dialer": true} {
-		t.Run(method, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				srv := fixture.NewEnsemble(t)
-				var log bytes.Buffer
-				cfg := srv.Config(6 * time.Second)
-				cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
-				cfg.Hosts = &panickingHosts{method: method}
-				if method == "the dialer" {
-					cfg.Dialer = func(string, string, time.Duration) (net.Conn, error) { panic("oh") }
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				s, err := session.Connect(ctx, cfg)
-				if isFatal {
-					require.ErrorContains(t, err, "panic: oh")
-				} else {
-					require.NoError(t, err)
-					require.NoError(t, s.Close())
-				}
-				require.Contains(t, log.String(), "panic in a callback")
-				require.Contains(t, log.String(), "names_test.go", "the stack")
-			})
-		})
-	}
-}
-
-// Silence goes by the name, too: a server that answers slowly has all its time, whoever is silent at the same address.
+// Silence counts by the name, too. A server that answers slowly has all its time, even if another is silent at the same
+// address.
 func TestSilentServerDoesNotHurryOthersBehindOneAddress(t *testing.T) {
 	const timeout = 6 * time.Second
-	for range fixture.Shorter(10) {
+	for range testkit.Shorter(10, 1) {
 		testkit.Bubble(t, func(t *testing.T) {
 			site := newSite(t)
 			cfg := site.config(timeout)
 			cfg.TLS = site.putBehindRouter()
 			s := fixture.Connect(t, cfg)
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-			fixture.Pass(time.Second)
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+			bubble.Pass(time.Second)
 			site.Freeze(site.routed[site.latest()])
 			site.Delay(zktest.OpConnect, timeout/10)
-			fixture.Pass(3 * timeout)
+			bubble.Pass(3 * timeout)
 			require.NoError(t, e.Context().Err())
 			require.True(t, s.IsConnected())
 			require.NoError(t, e.Leave())

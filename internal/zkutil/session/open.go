@@ -8,23 +8,17 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 )
 
-// entrance holds the requests of a session that was opened without a server until the first server has accepted
-// the credentials. Without credentials the first handshake suffices. Guarded by Session.mu.
+// entrance holds the requests of a session that was opened without a server until the first server accepts
+// the credentials. Without credentials the first handshake suffices.
 type entrance struct {
-	isOpened bool  // by Open, whose caller waits for no server
-	isDue    bool  // the credentials were not accepted yet
-	failure  error // of the latest attempt to present the credentials
-}
+	isOpened bool // by Open, whose caller waits for no server; never changes
 
-// loginKey marks the context of the requests that present the credentials.
-type loginKey struct{}
-
-// admitsLocked reports whether a request may be sent once a server is connected. isLogin marks the requests that present the
-// credentials.
-func (e *entrance) admitsLocked(isLogin bool) bool {
-	return !e.isDue || isLogin
+	// Guarded by Session.mu.
+	isDue   bool  // the credentials were not accepted yet
+	failure error // of the latest attempt to present the credentials
 }
 
 // whyUnavailableLocked is why requests are held back.
@@ -39,34 +33,15 @@ func (e *entrance) whyUnavailableLocked(link *link) error {
 	return fmt.Errorf("%w: %w", zkutil.ErrUnavailable, connectionError{failure})
 }
 
-// Open opens a session, and returns before any server is reached. ctx bounds the Init of the user's host provider. The
-// session is Suspended until the first handshake. If no server has accepted the session and the credentials
-// after patience, the log has a record.
-func Open(ctx context.Context, cfg Config, patience time.Duration) (*Session, error) {
-	s := newSession(cfg, true)
-	s.gate.entry = entrance{isOpened: true, isDue: len(cfg.Auth) > 0}
-	s, err := start(ctx, context.WithoutCancel(ctx), s)
-	if err != nil {
-		return nil, err
-	}
-	s.Background(s.gate.logIn)
-	s.Background(func(ctx context.Context) { s.link.warnWithoutServer(ctx, patience) })
-	return s, nil
+// AwaitReady waits until the session is connected and its credentials are accepted.
+func (s *Session) AwaitReady(ctx context.Context) error {
+	return s.link.awaitCondition(ctx, func() bool { return s.link.isConnected && !s.gate.entry.isDue })
 }
 
-// isOpened reports whether the session was opened by Open.
-func (g *gate) isOpened() bool {
-	s := g.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return g.entry.isOpened
-}
-
-// logIn presents the credentials as soon as a server is connected, and goes on until a server has accepted each. The
-// pauses after a refusal are longer, because a refusal lasts until somebody acts.
+// logIn presents the credentials as soon as a server is connected, and continues until a server accepts each of them. The
+// pauses after a refusal are longer, because a refusal lasts until an operator acts.
 func (g *gate) logIn(ctx context.Context) {
 	s := g.s
-	ctx = context.WithValue(ctx, loginKey{}, true)
 	refused, failed := s.cfg.Retry.Patient().AfterRefusals().Pace(), s.cfg.Retry.Patient().Pace()
 	for _, auth := range s.cfg.Auth {
 		for err := g.presentFirst(ctx, auth); err != nil; err = g.presentFirst(ctx, auth) {
@@ -101,7 +76,7 @@ func (g *gate) presentFirst(ctx context.Context, auth Auth) error {
 	defer s.mu.Unlock()
 	if zkutil.IsRefused(err) {
 		if g.entry.failure == nil {
-			s.Log(slog.LevelError, "the server refuses the credentials", "server", s.report.server, "err", err)
+			s.log.Log(slog.LevelError, "the server refuses the credentials", "server", s.report.server, "err", err)
 		}
 		g.entry.failure, s.report.failure = err, err
 	}
@@ -117,18 +92,19 @@ func (g *gate) addAuthWithin(ctx context.Context, auth Auth) error {
 	err := g.addAuth(bounded, auth)
 	if errors.Is(err, context.DeadlineExceeded) && s.IsConnected() {
 		s.wire.Disconnect()
-		return errUnanswered
 	}
 	return err
 }
 
-// warnWithoutServer writes to the log that no server has been reached after patience.
-func (l *link) warnWithoutServer(ctx context.Context, patience time.Duration) {
+// warnWithoutServer writes to the log that a new session reached no server within its first second, so that the log of a service that is just
+// starting is not empty.
+func (l *link) warnWithoutServer(ctx context.Context) {
+	const patience = time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := l.awaitCondition(ctx, func() bool { return l.epoch > 0 || l.hopeless != nil })
 	if errors.Is(err, context.DeadlineExceeded) {
-		l.s.Log(slog.LevelWarn, "no server reached yet", "after", patience, "err", l.whyNotConnected())
+		l.s.log.Log(slog.LevelWarn, "no server reached yet", "after", patience, "err", l.whyNotConnected())
 	}
 }
 
@@ -136,31 +112,35 @@ func (l *link) warnWithoutServer(ctx context.Context, patience time.Duration) {
 // gets an error instead.
 func (l *link) tellHopelessLocked(err error) {
 	if l.s.gate.entry.isOpened || l.epoch > 0 {
-		l.s.Log(slog.LevelError, "every server refuses the client", "err", err)
+		l.s.log.Log(slog.LevelError, "every server refuses the client", "err", err)
 	}
 }
 
-// noteHopelessLocked notes whether all servers refuse the client for a reason that persists.
-func (l *link) noteHopelessLocked(isHopeless bool) {
+// noteRefusalLocked notes since when all servers refuse the client for a reason that persists.
+func (l *link) noteRefusalLocked(refusal dial.Refusal) {
 	switch {
-	case !isHopeless:
-		l.hopelessAt = time.Time{}
-	case l.hopelessAt.IsZero():
-		l.hopelessAt = time.Now()
+	case refusal == dial.NoRefusal:
+		l.refusedAt, l.isGuessTold = time.Time{}, false
+	case l.refusedAt.IsZero():
+		l.refusedAt = time.Now()
 	}
 }
+
+// guessedRefusal is for how long all servers have to refuse the client, some by no more than hang-ups, before the log says so: servers that
+// start hang up as well.
+const guessedRefusal = 15 * time.Second
 
 // maxRefusedPause is the longest pause between two rounds while all servers refuse the client for a reason that persists.
 const maxRefusedPause = 10 * time.Second
 
 // pauseAfterRefusals is the pause between two rounds while all servers refuse the client, as long as they have done so,
-// because a server that refuses a login has made a session before. It is 0 while no server does so, or a hold can be saved.
+// because a server creates a session before it refuses a login. It is 0 while no server does so, or a hold can be saved.
 func (l *link) pauseAfterRefusals() time.Duration {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.hopelessAt.IsZero() || s.holds.hasOneToSaveLocked() {
+	if l.refusedAt.IsZero() || s.holds.hasOneToSaveLocked() {
 		return 0
 	}
-	return min(max(time.Since(l.hopelessAt), time.Second), maxRefusedPause)
+	return min(max(time.Since(l.refusedAt), time.Second), maxRefusedPause)
 }

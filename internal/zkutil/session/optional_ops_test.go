@@ -10,44 +10,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// withoutOps runs a test with servers that lack operations of ZooKeeper 3.5, in each of the ways in which servers treat those, on both
-// kinds of connections.
+// withoutOps runs a test with servers that lack operations of ZooKeeper 3.5, for each way in which servers treat those.
 func withoutOps(t *testing.T, suspendEnds bool, test func(t *testing.T, srv *fixture.Ensemble, s *session.Session)) {
 	t.Helper()
 	for name, how := range map[string]zktest.UnknownOp{
 		"unimplemented": zktest.UnknownUnimplemented, "bad arguments": zktest.UnknownBadArguments, "hang-up": zktest.UnknownHangUp,
 	} {
-		for _, kind := range []string{"own", "adopted"} {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					srv := fixture.NewEnsemble(t, zktest.WithUnknownOps(how,
-						zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpRemoveWatches, zktest.OpMultiRead))
-					if kind == "own" {
-						cfg := srv.Config(30 * time.Second)
-						cfg.SuspendEnds = suspendEnds
-						test(t, srv, fixture.Connect(t, cfg))
-						return
-					}
-					timeout := 30 * time.Second
-					if suspendEnds {
-						timeout = 0
-					}
-					s, _ := fixture.Adopt(t, srv, timeout)
-					test(t, srv, s)
-				})
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t, zktest.WithUnknownOps(how,
+					zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpRemoveWatches, zktest.OpMultiRead))
+				cfg := srv.Config(30 * time.Second)
+				cfg.SuspendEnds = suspendEnds
+				test(t, srv, fixture.Connect(t, cfg))
 			})
-		}
+		})
 	}
 }
 
-// A server that lacks operations serves locks. The client finds out what the server lacks at its first lock, and then asks for
-// nothing that ends the connection.
+// A server that lacks operations serves locks. The client finds out at its first lock, and then avoids requests that end the
+// connection.
 func TestLocksOnServersWithoutNewOperations(t *testing.T) {
 	withoutOps(t, false, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -57,7 +46,7 @@ func TestLocksOnServersWithoutNewOperations(t *testing.T) {
 		require.NoError(t, e.Leave())
 		connects := len(srv.Log.Requests(zktest.OpConnect))
 		for i := range 20 {
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/a/c"+strconv.Itoa(i)))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/a/c"+strconv.Itoa(i)).Acquire)
 			require.Len(t, srv.Children("/a/c"+strconv.Itoa(i)), 1)
 			require.NoError(t, e.Leave())
 		}
@@ -78,8 +67,8 @@ func TestServersWithoutNewOperationsCostNoLease(t *testing.T) {
 			defer cancel()
 			first, err := fixture.MutexOn(s, dir).Acquire(ctx)
 			require.NoError(t, err)
-			other := fixture.Acquire(t, fixture.MutexOn(s, "/c/d"))
-			fixture.Pass(time.Minute)
+			other := bubble.Acquire(t, fixture.MutexOn(s, "/c/d").Acquire)
+			bubble.Pass(time.Minute)
 			require.NoError(t, first.Context().Err())
 			require.NoError(t, other.Context().Err())
 			require.NoError(t, first.Leave())
@@ -88,7 +77,8 @@ func TestServersWithoutNewOperationsCostNoLease(t *testing.T) {
 	}
 }
 
-// Two answers that are lost in a row say that a server hangs up at an operation. One that it has executed says that it does not, whatever is lost later.
+// Two consecutive lost answers show that a server hangs up at an operation. One execution shows that it does not, for all later
+// losses.
 func TestLostAnswersToKnownOperationsAreOrdinaryLosses(t *testing.T) {
 	for _, lost := range []zktest.Loss{zktest.ReplyLost, zktest.RequestLost} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -96,11 +86,11 @@ func TestLostAnswersToKnownOperationsAreOrdinaryLosses(t *testing.T) {
 			s := fixture.Connect(t, srv.Config(30*time.Second))
 			srv.Put("/m", nil)
 			if lost == zktest.RequestLost {
-				require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+				require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 			}
 			for range 3 {
 				srv.Once(zktest.OpCreate2, zktest.Fault{Lost: lost})
-				require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+				require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 			}
 			require.Empty(t, srv.Log.Requests(zktest.OpCreate))
 		})
@@ -114,7 +104,7 @@ func TestOneLostAnswerDoesNotDenyAnOperation(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(30*time.Second))
 		srv.DropRequest(zktest.OpCreate2, 1)
 		srv.DropRequest(zktest.OpCreateContainer, 1)
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 		require.Empty(t, srv.Log.Requests(zktest.OpCreate))
 	})
 }
@@ -128,26 +118,26 @@ func TestBadPathDoesNotDenyAnOperation(t *testing.T) {
 		_, err := s.CreateProtected(t.Context(), "/m", "\x01-", nil)
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		require.True(t, zkutil.IsRefused(err))
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 		require.Len(t, srv.Log.Requests(zktest.OpCreate), 1, "of the bad path")
 	})
 }
 
-// A request that was made before the connection, and has waited at the gate, goes by what is known of the server that it is sent to.
+// A request that was made before the connection, and waited at the gate, is adapted to the server that it is sent to.
 func TestOptionalOperationsOfTheServerBehindTheGate(t *testing.T) {
 	t.Run("that resumes no session", func(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			srv := fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
 			srv.Stop()
-			s, err := session.Open(t.Context(), srv.Config(30*time.Second), time.Minute)
+			s, err := session.Open(srv.Config(30 * time.Second))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, s.Close()) }()
-			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-			fixture.Pass(time.Second)
+			turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+			bubble.Pass(time.Second)
 			srv.Restart()
 			got := <-turn
 			require.NoError(t, got.Err)
-			require.NoError(t, got.Entry.Leave())
+			require.NoError(t, got.Lease.Leave())
 			require.Empty(t, srv.Log.Requests(zktest.OpCreate2))
 			require.Len(t, srv.Log.Requests(zktest.OpConnect), 1)
 		})
@@ -160,20 +150,20 @@ func TestOptionalOperationsOfTheServerBehindTheGate(t *testing.T) {
 			})()
 			srv.Stop(srv.A)
 			s := fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave()) // the client knows what B lacks
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave()) // the client knows what B lacks
 			srv.Restart(srv.A)
 			srv.Stop(srv.B)
-			fixture.Pass(time.Minute)
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+			bubble.Pass(time.Minute)
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 			srv.Stop(srv.A)
-			fixture.Pass(time.Second)
-			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-			fixture.Pass(time.Second)
+			bubble.Pass(time.Second)
+			turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+			bubble.Pass(time.Second)
 			start := time.Now()
 			srv.Restart(srv.B)
 			got := <-turn
 			require.NoError(t, got.Err)
-			require.NoError(t, got.Entry.Leave())
+			require.NoError(t, got.Lease.Leave())
 			require.Empty(t, fixture.Times(srv.Log.Requests(zktest.OpCreate2), start))
 		})
 	})

@@ -8,29 +8,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A leader that falls silent takes the others out of service until they have noticed, within T/3, and elected another one,
-// within T/12. A hold outlives that, whatever the phase of the heartbeat and the order of the servers.
+// A leader that falls silent takes the others out of service until they notice, within T/3, and elect another one, within
+// T/12. A hold outlives that, in any phase of the heartbeat and with any order of the servers.
 func TestHoldOutlivesASilentLeader(t *testing.T) {
-	phases := fixture.Shorter(100)
+	phases := testkit.Shorter(100, 10)
 	for _, timeout := range []time.Duration{6 * time.Second, 12 * time.Second, 30 * time.Second} {
 		for phase := range phases {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 				s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()...))
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-				fixture.Pass(timeout/6*time.Duration(phase)/time.Duration(phases) + time.Millisecond)
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(timeout/6*time.Duration(phase)/time.Duration(phases) + time.Millisecond)
 				leader := s.Conn().Server()
 				others := slices.DeleteFunc(srv.Addrs(), func(server string) bool { return server == leader })
 				srv.Freeze(leader)
 				srv.Stop(others...)
-				fixture.Pass(timeout/3 + timeout/12 - 50*time.Millisecond)
+				bubble.Pass(timeout/3 + timeout/12 - 50*time.Millisecond)
 				srv.Restart(others...)
-				fixture.Pass(timeout)
+				bubble.Pass(timeout)
 				require.NoError(t, e.Context().Err(), "session timeout %v, phase %d", timeout, phase)
 				require.NoError(t, e.Leave())
 			})
@@ -45,10 +46,10 @@ func TestOnlyServerIsGivenTimeAgain(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(6*time.Second))
 		restore := srv.Hang(srv.A)
 		srv.Disconnect()
-		fixture.Pass(1500 * time.Millisecond)
+		bubble.Pass(1500 * time.Millisecond)
 		restore()
 		srv.Delay(zktest.OpConnect, 900*time.Millisecond)
-		fixture.Eventually(t, 2*time.Second, func() bool { return s.State() == session.Connected })
+		bubble.Eventually(t, 2*time.Second, func() bool { return s.State() == connstate.Connected })
 	})
 }
 
@@ -61,11 +62,11 @@ func TestSilenceIsForgotten(t *testing.T) {
 		srv.Stop(map[string]string{srv.A: srv.B, srv.B: srv.A}[silent])
 		restore := srv.Hang(silent)
 		srv.Disconnect()
-		fixture.Pass(3 * time.Second)
-		require.NotEqual(t, session.Connected, s.State())
+		bubble.Pass(3 * time.Second)
+		require.NotEqual(t, connstate.Connected, s.State())
 		srv.Delay(zktest.OpConnect, 900*time.Millisecond)
 		restore()
-		fixture.Eventually(t, 6*time.Second, func() bool { return s.State() == session.Connected })
+		bubble.Eventually(t, 6*time.Second, func() bool { return s.State() == connstate.Connected })
 	})
 }
 
@@ -81,17 +82,17 @@ func TestSlowServerIsTakenBackInTime(t *testing.T) {
 				srv.Stop(srv.B)
 				remove := srv.Delay(zktest.OpConnect, before)
 				s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-				fixture.Pass(10 * time.Millisecond)
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(10 * time.Millisecond)
 				srv.Freeze(srv.A)
-				fixture.Eventually(t, timeout/2, func() bool { return s.State() != session.Connected })
+				bubble.Eventually(t, timeout/2, func() bool { return s.State() != connstate.Connected })
 				remove()
 				srv.Delay(zktest.OpConnect, after)
 				healed := time.Now()
 				srv.Heal(srv.A)
-				fixture.Eventually(t, timeout/3, func() bool { return s.State() == session.Connected })
+				bubble.Eventually(t, timeout/3, func() bool { return s.State() == connstate.Connected })
 				require.Less(t, time.Since(healed), timeout/6+after, "one attempt that was under way, and one that counts")
-				fixture.Pass(timeout)
+				bubble.Pass(timeout)
 				require.NoError(t, e.Context().Err(), "handshakes take %v", after)
 			})
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
@@ -18,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// acquisitions are of each kind. Those that succeed are given back.
+// acquisitions has one of each kind. Successful ones are released.
 func acquisitions() map[string]func(ctx context.Context, q *queue.Queue) error {
 	acquired := func(e *session.Entry, err error) error {
 		if err != nil {
@@ -27,8 +28,8 @@ func acquisitions() map[string]func(ctx context.Context, q *queue.Queue) error {
 		return e.Leave()
 	}
 	return map[string]func(ctx context.Context, q *queue.Queue) error{
-		"plain": func(ctx context.Context, q *queue.Queue) error { return acquired(q.Acquire(ctx)) },
-		"try":   func(ctx context.Context, q *queue.Queue) error { return acquired(q.TryAcquire(ctx)) },
+		"plain": func(ctx context.Context, q *queue.Queue) error { return acquired(q.Acquire(ctx, true, nil)) },
+		"try":   func(ctx context.Context, q *queue.Queue) error { return acquired(q.Acquire(ctx, false, nil)) },
 		"under": func(ctx context.Context, q *queue.Queue) error {
 			q.Rule = func(contenders []queue.Contender, own int) int { // as that of a read-write lock
 				if own > 0 && contenders[own-1].HasNumberOf(contenders[own]) {
@@ -36,7 +37,7 @@ func acquisitions() map[string]func(ctx context.Context, q *queue.Queue) error {
 				}
 				return own - 1
 			}
-			outer, err := q.Acquire(ctx)
+			outer, err := q.Acquire(ctx, true, nil)
 			if err != nil {
 				return err
 			}
@@ -48,7 +49,7 @@ func acquisitions() map[string]func(ctx context.Context, q *queue.Queue) error {
 			if err != nil {
 				return err
 			}
-			return acquired(c.AcquireTraced(ctx, true, nil))
+			return acquired(c.Acquire(ctx, true, nil))
 		},
 		"permits": func(ctx context.Context, q *queue.Queue) error {
 			turn, taken := *q, *q
@@ -63,24 +64,24 @@ func acquisitions() map[string]func(ctx context.Context, q *queue.Queue) error {
 	}
 }
 
-// An acquisition of any kind, however it ends, gives its place back, and its bytes with its last znode. No watch stays either.
+// An acquisition of any kind, with any end, frees its place, and its bytes with its last znode. No watch stays either.
 func TestPlacesAreGivenBack(t *testing.T) {
 	for name, acquire := range acquisitions() {
 		for _, fault := range []zktest.Fault{{}, {Refusal: zktest.RefuseNoAuth}, {Lost: zktest.ReplyLost}, {Delay: 5 * time.Second}} {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(time.Minute))
-				require.NoError(t, acquire(t.Context(), fixture.MutexOn(s, "/m")))
+				require.NoError(t, acquire(t.Context(), fixture.MutexOn(s, "/m").Queue))
 				for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpCreate2, zktest.OpGetChildren2} {
 					srv.Once(op, fault)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				err := acquire(ctx, fixture.MutexOn(s, "/m"))
+				err := acquire(ctx, fixture.MutexOn(s, "/m").Queue)
 				if fault == (zktest.Fault{}) {
 					require.NoError(t, err, name)
 				}
 				cancel()
-				fixture.Pass(30 * time.Second)
+				bubble.Pass(30 * time.Second)
 				require.Equal(t, budget.Usage{}, s.Budget().Usage(), "%s after %+v: %v", name, fault, err)
 				require.Zero(t, s.Tables().Holds)
 				srv.RequireIdle(t)
@@ -89,19 +90,19 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	}
 }
 
-// The contender of a cohort is lost while a caller waits inside: the next one takes over the place that was kept for it, and gives
-// that back as well.
+// The contender of a cohort is lost while a caller waits inside. The next one takes over the place kept for it, and frees that
+// as well.
 func TestPlaceThatACohortHasKept(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(time.Minute))
-		c, err := cohort.New(fixture.MutexOn(s, "/m"), cohort.Bounds{MaxPasses: 10, MaxTenure: time.Hour}, 0)
+		c, err := cohort.New(fixture.MutexOn(s, "/m").Queue, cohort.Bounds{MaxPasses: 10, MaxTenure: time.Hour}, 0)
 		require.NoError(t, err)
-		first, err := c.AcquireTraced(t.Context(), true, nil)
+		first, err := c.Acquire(t.Context(), true, nil)
 		require.NoError(t, err)
 		inside := make(chan *session.Entry, 1)
 		go func() { // ends with the acquisition; joined below
-			e, _ := c.AcquireTraced(context.Background(), true, nil)
+			e, _ := c.Acquire(context.Background(), true, nil)
 			inside <- e
 		}()
 		fixture.Settle()

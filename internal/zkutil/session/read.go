@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
@@ -19,39 +18,33 @@ type Node struct {
 	Stat zk.Stat
 }
 
-// readAndWatch reads the znode at path, and returns a watch effective from the read on.
-func (ws *watches) readAndWatch(ctx context.Context, path string) (Node, *Watch, error) {
-	r, err := ws.startRead(ctx, path)
+// ReadAndWatch reads the znode at path, and returns a watch effective from the read on. The caller has to release the watch.
+func (s *Session) ReadAndWatch(ctx context.Context, path string) (Node, *Watch, error) {
+	r, err := s.watches.start(ctx, readCall(path))
 	if err != nil {
 		return Node{}, nil, err
 	}
 	return r.wait(ctx)
 }
 
-// watchedRead is a readAndWatch whose request was sent.
+// watchedRead is a ReadAndWatch whose request was sent.
 type watchedRead struct {
 	*call
 
-	shared   *Watch // the watch of another call; nil: this call sets a watch
-	isUsable bool   // the watch is not being removed
-}
-
-func (ws *watches) startRead(ctx context.Context, path string) (watchedRead, error) {
-	return ws.start(ctx, readCall(path))
+	watch    *Watch
+	isShared bool // the watch is that of another call
+	isUsable bool // the watch is not being removed
 }
 
 // start sends a read request, which also sets a watch unless the session already has it.
 func (ws *watches) start(ctx context.Context, c *call) (watchedRead, error) {
 	s := ws.s
-	if err := s.gate.hangUps.refuse(c.Op); err != nil {
-		return watchedRead{}, err
-	}
-	t, err := s.gate.enter(ctx, 1, false)
+	t, err := s.gate.admit(ctx, c)
 	if err != nil {
 		return watchedRead{}, err
 	}
 	r := watchedRead{call: c}
-	r.shared, r.isUsable = ws.attach(r.call)
+	r.watch, r.isShared, r.isUsable = ws.attach(r.call)
 	s.gate.sendAdmitted(t, r.call)
 	return r, nil
 }
@@ -61,7 +54,7 @@ type OwnRead struct{ watchedRead }
 
 // StartReadOwn sends a read of a contender's own znode.
 func (s *Session) StartReadOwn(ctx context.Context, path string) (*OwnRead, error) {
-	r, err := s.watches.startRead(ctx, path)
+	r, err := s.watches.start(ctx, readCall(path))
 	return &OwnRead{r}, err
 }
 
@@ -70,9 +63,9 @@ func (s *Session) StartReadOwn(ctx context.Context, path string) (*OwnRead, erro
 func (r *OwnRead) Wait(ctx context.Context) (Node, *Watch, error) {
 	n, own, err := r.wait(ctx)
 	if err == nil {
-		r.s.mu.Lock()
-		r.s.keeper.nodes[own.path] = struct{}{}
-		r.s.mu.Unlock()
+		r.flight.s.mu.Lock()
+		r.flight.s.keeper.nodes[own.path] = struct{}{}
+		r.flight.s.mu.Unlock()
 	}
 	return n, own, err
 }
@@ -93,31 +86,28 @@ func (r watchedRead) waitAnswer(ctx context.Context) (wire.Answer, *Watch, error
 			r.abandon()
 			return a, nil, err
 		}
-		if r.shared == nil {
+		if !r.isShared {
 			return a, r.watch, nil
 		}
-		if w := r.shared; r.isUsable && r.s.watches.await(ctx, w) == nil && w.latestChange(a) >= w.changedBy {
+		if w := r.watch; r.isUsable && r.flight.s.watches.await(ctx, w) == nil && w.latestChange(a) >= w.changedBy {
 			return a, w, nil
 		}
 		r.abandon()
-		again := &call{Request: wire.Request{Op: r.Op, Path: r.Path}, what: r.what, where: r.where}
-		if r, err = r.s.watches.start(ctx, again); err != nil {
+		again := &call{Request: wire.Request{Op: r.Op, Path: r.Path}}
+		if r, err = r.flight.s.watches.start(ctx, again); err != nil {
 			return wire.Answer{}, nil, err
 		}
 	}
 }
 
-// abandon releases the watch, whether or not the server has answered.
+// abandon releases the watch, whether or not the server answered.
 func (r watchedRead) abandon() {
-	switch {
-	case r.shared == nil:
-		r.s.ReleaseWatch(r.watch)
-	case r.isUsable:
-		r.s.ReleaseWatch(r.shared)
+	if r.isUsable {
+		r.flight.s.ReleaseWatch(r.watch)
 	}
 }
 
-// A contender of another program may have an ACL by which nobody else may read the znode. Such a contender is
+// A contender of another program may have an ACL by which no other client may read the znode. Such a contender is
 // in the queue all the same. A watch does not help: servers set a watch with exists, which needs no permission,
 // but send no event to a session that may not read the znode (since 3.8.4 and 3.9.2). So the queue is listed
 // again after a pause.
@@ -125,8 +115,8 @@ func (r watchedRead) abandon() {
 // unreadPause is the time between two listings of a queue because of an unreadable znode.
 const unreadPause = time.Second
 
-// isUnreadable reports whether a server has refused to show an existing znode. For a missing znode the answer
-// is zk.ErrNoNode, whatever the permissions.
+// isUnreadable reports whether a server refused to show an existing znode. For a missing znode the answer
+// is zk.ErrNoNode, with any permissions.
 func isUnreadable(err error) bool { return errors.Is(err, zk.ErrNoAuth) }
 
 // ReadPeer reads the znode of another contender, without a watch. For an unreadable znode ReadPeer returns the
@@ -152,7 +142,7 @@ func (p PendingWatch) WaitPeer(ctx context.Context) (*Watch, error) {
 // ReadWatchPeer reads like ReadPeer, and returns a watch like WaitPeer's, effective from the read on. The
 // caller has to release the watch.
 func (s *Session) ReadWatchPeer(ctx context.Context, path string) (Node, *Watch, error) {
-	n, w, err := s.watches.readAndWatch(ctx, path)
+	n, w, err := s.ReadAndWatch(ctx, path)
 	if isUnreadable(err) {
 		n, err = s.gate.readStat(ctx, path)
 		return n, s.watches.byClock(), err
@@ -170,7 +160,7 @@ func (ws *watches) byClock() *Watch {
 		select {
 		case <-timer.C:
 			close(w.fired)
-		case <-ctx.Done(): // the waits have ended too
+		case <-ctx.Done(): // the waits ended too
 		}
 	})
 	return w
@@ -180,7 +170,7 @@ func (ws *watches) byClock() *Watch {
 // grant and no loss depends on a listing.
 type listings struct {
 	mu      sync.Mutex           // protects the field below
-	running map[listKey]*listing // the value is the next listing, nil if nobody has asked for one
+	running map[listKey]*listing // the value is the next listing, nil if no caller asked for one
 }
 
 // listKey identifies a listing: a directory, and the name of the function that parses the list.
@@ -227,7 +217,7 @@ type pendingList[T any] struct {
 	key    listKey
 	parse  func(children []string) T
 	own    *call    // nil: shared is set
-	shared *listing // of everybody who asks while another listing is under way
+	shared *listing // of all who ask while another listing is under way
 }
 
 // begin requests the list. Afterwards the caller has to call wait.
@@ -247,27 +237,30 @@ func (p *pendingList[T]) begin(ctx context.Context) error {
 	return nil
 }
 
-// beginBehind sends a request, and the list in the same flush: the list shows the effect of the request. If
-// another listing is under way, the list is the next listing, sent after the current one.
-func (p *pendingList[T]) beginBehind(ctx context.Context, first *call) error {
-	s, l := p.s, &p.s.listings
-	if err := s.gate.hangUps.refuse(first.Op, proto.OpGetChildren2); err != nil {
-		return err
+// beginAllBehind sends a request, and lists in the same flush: each list shows the effect of the request. If
+// another listing of a directory is under way, the list is the next listing, sent after the current one.
+func beginAllBehind[T any](ctx context.Context, s *Session, first *call, lists ...*pendingList[T]) error {
+	calls := make([]*call, 1, 2) // mostly with a single list
+	calls[0] = first
+	for _, p := range lists {
+		calls = append(calls, listCall(p.key.dir))
 	}
-	t, err := s.gate.enter(ctx, 2, first.isCleanUp)
+	t, err := s.gate.admit(ctx, calls...)
 	if err != nil {
 		return err
 	}
+	l := &s.listings
+	sent := calls[:1]
 	l.mu.Lock() // until the request is queued, so that the next listing is sent behind it
-	isShared := p.joinLocked(l)
-	if isShared {
-		s.gate.sendAdmitted(t, first)
-	} else {
-		p.own = listCall(p.key.dir)
-		s.gate.sendAdmitted(t, first, p.own)
+	for i, p := range lists {
+		if !p.joinLocked(l) {
+			p.own = calls[i+1]
+			sent = append(sent, p.own) // never ahead of the loop, because at most i lists were appended
+		}
 	}
+	s.gate.sendAdmitted(t, sent...)
 	l.mu.Unlock()
-	if isShared {
+	for range len(calls) - len(sent) {
 		s.gate.giveBack()
 	}
 	return nil
@@ -306,6 +299,15 @@ func (p *pendingList[T]) wait(ctx context.Context) (list T, err error) {
 	case <-p.s.life.open.Done():
 		return list, zkutil.ErrClosed
 	}
+}
+
+// isUnchangedSince reports whether the list shows that no child was created or deleted by the transaction with a zxid or by a later one.
+func (p *pendingList[T]) isUnchangedSince(zxid int64) bool {
+	if p.own == nil || !zkutil.IsClosed(p.own.flight.done) {
+		return false
+	}
+	a := p.own.flight.answer
+	return a.Err == nil && a.Stat.Pzxid < zxid
 }
 
 // listNext sends the listing requested during the latest listing, if any.

@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -36,26 +38,27 @@ func TestWaiterLeavesASilentServer(t *testing.T) {
 				srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 				holder := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[2]))
 				s := fixture.Connect(t, srv.Config(timeout, srv.A, srv.B))
-				e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-				fixture.Pass(timeout * 5 / 4)
+				e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+				turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(timeout * 5 / 4)
 				place, from := srv.Children("/m"), s.Conn().Server()
 				start := time.Now()
 				test.silence(srv, from)
-				fixture.Eventually(t, time.Hour, func() bool { return s.State() == session.Connected && s.Conn().Server() != from })
+				bubble.Eventually(t, time.Hour, func() bool { return s.State() == connstate.Connected && s.Conn().Server() != from })
 				require.LessOrEqual(t, time.Since(start), test.limit+100*time.Millisecond)
 				require.Equal(t, place, srv.Children("/m"))
 				require.NoError(t, e.Leave())
 				got := <-turn
 				require.NoError(t, got.Err)
-				require.NoError(t, got.Entry.Leave())
+				require.NoError(t, got.Lease.Leave())
 				srv.Heal()
 			})
 		})
 	}
 }
 
-// The answer to the list of a newcomer is lost, and the connection goes on: the client leaves that server, and looks again.
+// The answer to the list of a newcomer is lost, and the connection stays open. The client leaves that server, and looks
+// again.
 func TestLostAnswerToAList(t *testing.T) {
 	const timeout = 6 * time.Second
 	testkit.Bubble(t, func(t *testing.T) {
@@ -64,13 +67,13 @@ func TestLostAnswerToAList(t *testing.T) {
 		srv.Put("/m", nil)
 		srv.Once(zktest.OpGetChildren2, zktest.Fault{Lost: zktest.AnswerLost})
 		start := time.Now()
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.LessOrEqual(t, time.Since(start), timeout)
 		require.NoError(t, e.Leave())
 	})
 }
 
-// Grants of one session that come together need one proof, whether or not it goes with a list.
+// Simultaneous grants of one session need one proof, whether or not it is sent with a list.
 func TestGrantsShareAProof(t *testing.T) {
 	const timeout, many = 6 * time.Second, 50
 	for name, alwaysList := range map[string]bool{"alone": false, "with a list": true} {
@@ -79,14 +82,14 @@ func TestGrantsShareAProof(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				holder, s := fixture.TwoClients(t, srv, timeout)
 				var holds []*session.Entry
-				var turns []<-chan fixture.Granted
+				var turns []<-chan bubble.Outcome[*session.Entry]
 				for i := range many {
-					holds = append(holds, fixture.Acquire(t, fixture.MutexOn(holder, fmt.Sprintf("/m%d", i))))
+					holds = append(holds, bubble.Acquire(t, fixture.MutexOn(holder, fmt.Sprintf("/m%d", i)).Acquire))
 					q := fixture.MutexOn(s, fmt.Sprintf("/m%d", i))
 					q.AlwaysList = alwaysList
-					turns = append(turns, fixture.AcquireLater(t.Context(), q))
+					turns = append(turns, bubble.Start(t.Context(), q.Acquire))
 				}
-				fixture.Pass(5 * timeout)
+				bubble.Pass(5 * timeout)
 				srv.Delay(zktest.OpMulti, 100*time.Millisecond)
 				start := time.Now()
 				for _, e := range holds {
@@ -106,7 +109,8 @@ func TestGrantsShareAProof(t *testing.T) {
 	}
 }
 
-// Where a waiter has to list the queue when its predecessor has gone, the proof goes with the list, if one is needed.
+// Where a waiter has to list the queue once its predecessor is deleted, the proof is sent with the list, if one is
+// needed.
 func TestProofGoesWithTheList(t *testing.T) {
 	const timeout, slow = 12 * time.Second, 100 * time.Millisecond
 	for name, isLong := range map[string]bool{"after a long wait": true, "after a short one": false} {
@@ -114,13 +118,13 @@ func TestProofGoesWithTheList(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				holder, s := fixture.TwoClients(t, srv, timeout)
-				e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
+				e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
 				q := fixture.MutexOn(s, "/m")
 				q.AlwaysList = true
-				turn := fixture.AcquireLater(t.Context(), q)
+				turn := bubble.Start(t.Context(), q.Acquire)
 				fixture.Settle()
 				if isLong {
-					fixture.Pass(5 * timeout)
+					bubble.Pass(5 * timeout)
 				}
 				srv.Delay(zktest.OpMulti, slow)
 				srv.Delay(zktest.OpGetChildren2, slow)
@@ -135,14 +139,14 @@ func TestProofGoesWithTheList(t *testing.T) {
 				times := fixture.Times(requestsOf(srv, s, start, zktest.OpMulti, zktest.OpGetChildren2), start)
 				times = slices.DeleteFunc(times, func(at time.Duration) bool { return at >= slow }) // the first heartbeat
 				require.Equal(t, sent, times)
-				require.NoError(t, got.Entry.Leave())
+				require.NoError(t, got.Lease.Leave())
 				_ = e.Leave()
 			})
 		})
 	}
 }
 
-// What a long wait costs at its end: the handover takes a second commit, and no more. To one that came just now it takes one.
+// At the end of a long wait the handover takes a second commit, and no more. To a recent waiter it takes one.
 func TestHandoverAfterALongWait(t *testing.T) {
 	const timeout, commit = 6 * time.Second, 10 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -155,11 +159,11 @@ func TestHandoverAfterALongWait(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				holder, s := fixture.TwoClients(t, srv, timeout)
-				e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-				turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-				fixture.Pass(test.wait)
+				e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+				turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+				bubble.Pass(test.wait)
 				for len(requestsOf(srv, s, time.Now().Add(-timeout), zktest.OpMulti)) > 0 {
-					fixture.Pass(time.Second) // an audit, which comes at random, has proven the session just now
+					bubble.Pass(time.Second) // an audit, which is due at random, just proved the session
 				}
 				srv.SlowCommits(commit)
 				start := time.Now()
@@ -167,14 +171,14 @@ func TestHandoverAfterALongWait(t *testing.T) {
 				got := <-turn
 				require.NoError(t, got.Err)
 				require.Equal(t, test.commits, got.At.Sub(start)/commit)
-				require.NoError(t, got.Entry.Leave())
+				require.NoError(t, got.Lease.Leave())
 			})
 		})
 	}
 }
 
-// An idle session sends no more than it needs to stay alive, and what it had sent less counts for what its next write
-// proves. As soon as something is awaited or held, it pings as often as before.
+// An idle session sends no more than it needs to stay alive, and the longer gaps count for what its next write proves.
+// As soon as something is awaited or held, it pings as often as before.
 func TestPingsOfAnIdleSession(t *testing.T) {
 	const timeout, timeouts = 6 * time.Second, 20
 	testkit.Bubble(t, func(t *testing.T) {
@@ -182,25 +186,25 @@ func TestPingsOfAnIdleSession(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(timeout))
 		srv.Put("/m", nil)
 		start := time.Now()
-		fixture.Pass(timeouts * timeout)
+		bubble.Pass(timeouts * timeout)
 		idle := fixture.Times(requestsOf(srv, s, start, zktest.OpPing), start)
 		require.LessOrEqual(t, len(idle), timeouts*7)
 		for i := 1; i < len(idle); i++ {
 			require.LessOrEqual(t, idle[i]-idle[i-1], timeout/4)
 		}
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.LessOrEqual(t, time.Until(e.TrustedUntil()), 2*timeout/3)
 		require.Greater(t, time.Until(e.TrustedUntil()), timeout*5/12)
 		start = time.Now()
-		fixture.Pass(timeouts*timeout + timeout/12)
+		bubble.Pass(timeouts*timeout + timeout/12)
 		require.Greater(t, len(requestsOf(srv, s, start, zktest.OpPing)), timeouts*trust.PingsPerTimeout)
 		require.Greater(t, time.Until(e.TrustedUntil()), timeout/2)
 		require.NoError(t, e.Leave())
 	})
 }
 
-// A lease that follows an idle time is trusted for less at first. Its heartbeats come sooner then, so that T/3 is always
-// left, and T/2 after T/3 as in any other lease.
+// A lease that follows an idle time is trusted for less at first. Its heartbeats are sooner then, so that 3T/10 is
+// always left, and T/2 after T/3 as in any other lease.
 func TestLeaseAfterAnIdleTime(t *testing.T) {
 	const timeout, phases = 6 * time.Second, 60
 	testkit.Bubble(t, func(t *testing.T) {
@@ -209,19 +213,19 @@ func TestLeaseAfterAnIdleTime(t *testing.T) {
 		srv.Put("/m", nil)
 		least := timeout
 		for phase := range phases {
-			fixture.Pass(3*timeout + timeout/(4*phases)*time.Duration(phase))
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			bubble.Pass(3*timeout + timeout/(4*phases)*time.Duration(phase))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			for held := time.Duration(0); held < timeout; held += timeout / 600 {
 				synctest.Wait()
 				left := time.Until(e.TrustedUntil())
 				if least = min(least, left); held > timeout/3 {
 					require.GreaterOrEqual(t, left, timeout/2, "phase %d, after %v", phase, held)
 				}
-				fixture.Pass(timeout / 600)
+				bubble.Pass(timeout / 600)
 			}
 			require.NoError(t, e.Leave())
 		}
-		require.GreaterOrEqual(t, least, timeout/3)
+		require.GreaterOrEqual(t, least, timeout*3/10)
 		t.Logf("T/%.2f was left at least", float64(timeout)/float64(least))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
@@ -15,12 +16,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The answer to a create is lost, and for a second nobody may search for its znode. The search goes on until it has succeeded, and
-// the znode is deleted: it would block everybody for as long as the client lives.
+// The answer to a create is lost, and for a second the search for its znode is forbidden. The search continues until it
+// succeeds, and the znode is deleted, because it would block all contenders for the life of the client.
 func TestRefusedSearchIsRepeated(t *testing.T) {
 	for name, refused := range map[string]zktest.Op{"list": zktest.OpGetChildren2, "sync": zktest.OpSync} {
 		for _, isAbandoned := range []bool{false, true} {
-			bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+			withSession(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+				t.Helper()
 				srv.Put("/m", nil)
 				isCreated := false
 				allow := srv.OnRequest(func(r zktest.Request) zktest.Fault {
@@ -42,11 +44,11 @@ func TestRefusedSearchIsRepeated(t *testing.T) {
 				}
 				_, err := fixture.MutexOn(s, "/m").Acquire(ctx)
 				require.ErrorIs(t, err, want, name)
-				fixture.Pass(time.Second)
+				bubble.Pass(time.Second)
 				require.Len(t, srv.Children("/m"), 1, "the create was executed")
 				require.NotZero(t, s.Budget().Usage().Used)
 				allow()
-				fixture.Pass(30 * time.Second)
+				bubble.Pass(30 * time.Second)
 				require.Empty(t, srv.Children("/m"))
 				require.Equal(t, budget.Usage{}, s.Budget().Usage())
 			})
@@ -54,9 +56,10 @@ func TestRefusedSearchIsRepeated(t *testing.T) {
 	}
 }
 
-// A search that is refused ends with the session of its create, whose znode the servers have deleted.
+// A refused search ends with the session of its create, whose znode the servers deleted.
 func TestRefusedSearchEndsWithItsSession(t *testing.T) {
-	bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+	withSession(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+		t.Helper()
 		srv.Put("/m", nil)
 		isCreated := false
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
@@ -72,18 +75,19 @@ func TestRefusedSearchEndsWithItsSession(t *testing.T) {
 		_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		srv.ExpireAll()
-		fixture.Pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		require.True(t, s.IsConnected())
 		require.Equal(t, budget.Usage{}, s.Budget().Usage())
 		searches := len(srv.Log.Requests(zktest.OpSync))
-		fixture.Pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		require.Len(t, srv.Log.Requests(zktest.OpSync), searches)
 	})
 }
 
 // While a permission is missing, the search pauses for up to half a minute between its attempts.
 func TestRefusedSearchIsRare(t *testing.T) {
-	bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+	withSession(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+		t.Helper()
 		srv.Put("/m", nil)
 		srv.DropReply(zktest.OpAny, 1)
 		refuse := srv.OnRequest(func(r zktest.Request) zktest.Fault {
@@ -94,14 +98,14 @@ func TestRefusedSearchIsRare(t *testing.T) {
 		})
 		_, err := fixture.MutexOn(s, "/m").Acquire(t.Context())
 		require.True(t, zkutil.IsRefused(err), "%v", err)
-		fixture.Pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		before := len(srv.Log.Requests(zktest.OpSync))
-		fixture.Pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		searches := len(srv.Log.Requests(zktest.OpSync)) - before
 		require.GreaterOrEqual(t, searches, 15)
 		require.LessOrEqual(t, searches, 60)
 		refuse()
-		fixture.Pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.Empty(t, srv.Children("/m"))
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The connection ends in the instant in which the term is granted, before the function
-// has begun: it is not called for that term, and the participant is not thrown out either.
+// The connection ends in the instant of the grant, before the function starts. The function is not called for that
+// term, and the participant stays in the election.
 func TestLossBetweenGrantAndFunction(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -45,8 +45,8 @@ func TestLossBetweenGrantAndFunction(t *testing.T) {
 	})
 }
 
-// Whatever calls come from all sides, and whatever happens to the session, the function
-// never runs twice at a time, and the selector goes on.
+// For any concurrent calls and any events of the session, the function never runs twice at a time, and the selector
+// continues.
 func TestTheFunctionNeverOverlapsItself(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

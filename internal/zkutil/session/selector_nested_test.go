@@ -19,8 +19,7 @@ import (
 
 const innerElection = "/services/billing-shards"
 
-// stopInner are the ways in which a leader's function ends an election of its own before
-// it returns.
+// stopInner are the ways in which a leader's function ends its own inner election before it returns.
 var stopInner = map[string]func(ctx context.Context, inner *selector.LeaderSelector) error{
 	"Close": func(ctx context.Context, inner *selector.LeaderSelector) error {
 		if err := inner.Start(); err != nil {
@@ -32,8 +31,8 @@ var stopInner = map[string]func(ctx context.Context, inner *selector.LeaderSelec
 	"Run": func(ctx context.Context, inner *selector.LeaderSelector) error { return inner.Run(ctx) },
 }
 
-// A leader's function takes part in an inner election, and leaves it before it returns: the
-// inner work has ended by the time that the outer successor begins.
+// A leader's function takes part in an inner election, and leaves it before it returns. The inner work ends before
+// the outer successor begins.
 func TestInnerElectionEndsBeforeTheOuterSuccessorLeads(t *testing.T) {
 	for name, stop := range stopInner {
 		for _, shared := range []bool{true, false} {
@@ -101,8 +100,8 @@ func TestFunctionsThatCloseEachOtherWaitForTheGrace(t *testing.T) {
 	})
 }
 
-// Client.Close inside a callback of the client, of whatever recipe, does not wait for that
-// callback; inside one of another client it waits.
+// Client.Close inside a callback of the client, of any recipe, does not wait for that callback; inside one of another
+// client it waits.
 func TestClientCloseInsideCallbacks(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -19,15 +19,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A selector that has started without a server stands through each outage, though what it
-// does in the background fails: each change of the connection is told once, and each session
-// has its term.
+// A selector started without a server survives each outage, although its background work fails. Each change of the
+// connection is reported once, and each session has its term.
 func TestStatesAndTermsOverOutages(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Stop()
 		var states, terms elections.Journal
-		client := elections.Adopt(t, srv, recipes.WithSessionTimeout(elections.Timeout))
+		client := elections.Open(t, srv, recipes.WithSessionTimeout(elections.Timeout))
 		changes, stop := client.Subscribe()
 		defer stop()
 		go func() { // ends with the subscription
@@ -64,8 +63,8 @@ func TestElectionBeginsOnceThereIsAServer(t *testing.T) {
 		srv := zktest.NewServer(t)
 		srv.Stop()
 		var j elections.Journal
-		early := elections.StartSelector(t, elections.Adopt(t, srv), j.Leader("closed"))
-		late := elections.StartSelector(t, elections.Adopt(t, srv), j.Leader("a"))
+		early := elections.StartSelector(t, elections.Open(t, srv), j.Leader("closed"))
+		late := elections.StartSelector(t, elections.Open(t, srv), j.Leader("a"))
 		bubble.Pass(10 * time.Minute)
 		require.Empty(t, j.ReadSettled())
 		start := time.Now()
@@ -130,15 +129,14 @@ var faults = map[string]func(srv *zktest.Server, r zktest.Request) zktest.Fault{
 	},
 }
 
-// works are what a leader may be at when Close comes: its term, or a pause after a failure.
+// works are the activities of a leader at the time of Close: its term, or a pause after a failure.
 var works = map[string]selector.TakeLeadership{
 	"leads": elections.Idle,
 	"fails": func(context.Context, *recipes.Lease) error { return elections.ErrWork },
 }
 
-// Something happens to the n-th request, for each n. Close comes a moment later, twice at
-// once, whatever it finds: it returns in time, and leaves nothing on the server; the
-// same goes for Client.Close.
+// A fault meets the n-th request, for each n. Close is called a moment later, twice at once. It returns in time, and
+// leaves nothing on the server, and so does Client.Close.
 func TestCloseInEveryPhase(t *testing.T) {
 	for fault, strike := range faults {
 		for work, take := range works {
@@ -182,8 +180,7 @@ func strikeAt(srv *zktest.Server, n int, strike func(*zktest.Server, zktest.Requ
 	})
 }
 
-// closeSelector closes a selector. Where no answer comes it may say so, after an operation
-// timeout.
+// closeSelector closes a selector. Without an answer, Close may report that after an operation timeout.
 func closeSelector(t *testing.T, _ *recipes.Client, s *selector.LeaderSelector) {
 	t.Helper()
 	start := time.Now()
@@ -196,7 +193,7 @@ func closeSelector(t *testing.T, _ *recipes.Client, s *selector.LeaderSelector) 
 	require.LessOrEqual(t, time.Since(start), elections.OperationTimeout)
 	for _, err := range results {
 		if err != nil {
-			require.ErrorContains(t, err, "znode not deleted after 10s, deletion goes on")
+			require.ErrorContains(t, err, "znode not deleted after 10s, still retrying")
 			require.Equal(t, elections.OperationTimeout, time.Since(start))
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A function that does not care about the end of its term: nothing waits for it forever,
-// and its znode stays until it returns.
+// A function ignores the end of its term. No call waits for it forever, and its znode stays until it returns.
 func TestNothingWaitsForeverForTheFunction(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(client *recipes.Client, s *selector.LeaderSelector) error
@@ -26,7 +25,7 @@ func TestNothingWaitsForeverForTheFunction(t *testing.T) {
 	}{
 		"Close": {
 			func(_ *recipes.Client, s *selector.LeaderSelector) error { return s.Close() },
-			elections.Grace, "selector: close " + elections.Path + ": step-down: the leader's function is still running after 5s",
+			elections.Grace, "selector: close " + elections.Path + ": work is still running after 5s",
 		},
 		"Client.Close": {
 			func(client *recipes.Client, _ *selector.LeaderSelector) error { return client.Close() },
@@ -60,8 +59,7 @@ func TestNothingWaitsForeverForTheFunction(t *testing.T) {
 	}
 }
 
-// Interrupted, or lost, a stubborn function goes on: its selector stands again only once it
-// has returned.
+// Interrupted, or lost, a stubborn function continues. Its selector joins again only after it returns.
 func TestNoNewTermWhileTheFunctionRuns(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)
@@ -82,8 +80,8 @@ func TestNoNewTermWhileTheFunctionRuns(t *testing.T) {
 	})
 }
 
-// A goroutine that the function has started is none of the library's: Close waits there,
-// as anywhere else, and if the function waits for the goroutine, that takes the grace.
+// The library does not track goroutines started by the function. Close inside such a goroutine waits as usual, and if
+// the function waits for the goroutine, Close takes the grace.
 func TestCloseInAGoroutineThatTheFunctionWaitsFor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := zktest.NewServer(t)

@@ -8,11 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// What one server lacks, another may have, as during a rolling upgrade: the client asks each for it.
+// One server may lack an operation that another supports, as during a rolling upgrade, so the client asks each
+// server.
 func TestWhatOneServerLacksAnotherMayHave(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -25,7 +27,7 @@ func TestWhatOneServerLacksAnotherMayHave(t *testing.T) {
 		})
 		s := fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
 		lock := func(server string) (creates, creates2 int) {
-			fixture.Eventually(t, time.Minute, func() bool {
+			bubble.Eventually(t, time.Minute, func() bool {
 				session, _ := srv.Session(fixture.SessionID(s))
 				if session.Server != server {
 					srv.Disconnect()
@@ -33,7 +35,7 @@ func TestWhatOneServerLacksAnotherMayHave(t *testing.T) {
 				return session.Server == server && s.IsConnected()
 			})
 			before, before2 := srv.Log.Count(zktest.OpCreate), srv.Log.Count(zktest.OpCreate2)
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 			return srv.Log.Count(zktest.OpCreate) - before, srv.Log.Count(zktest.OpCreate2) - before2
 		}
 		for i, want := range [][2]int{{1, 1}, {0, 1}, {1, 0}, {0, 1}} { // on A, which is asked once, on B, and again
@@ -43,12 +45,13 @@ func TestWhatOneServerLacksAnotherMayHave(t *testing.T) {
 	})
 }
 
-// A server that hangs up at an operation which it knew before is another one with the same address. That costs a few connections.
+// A server that hangs up at an operation that it supported before is another server with the same address. That costs a few
+// connections.
 func TestOperationThatAServerHasForgotten(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(30*time.Second))
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			return fixture.Cut(r.Op == zktest.OpCreate2, zktest.RequestLost)
 		})
@@ -63,7 +66,8 @@ func TestOperationThatAServerHasForgotten(t *testing.T) {
 	})
 }
 
-// What a server lacks is remembered for the server that has answered, also if the client was at another one when the call began.
+// A missing operation is remembered for the server that answered, even if the client was connected to another one when the call
+// began.
 func TestWhatAServerLacksIsRememberedForTheServerAsked(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -77,7 +81,7 @@ func TestWhatAServerLacksIsRememberedForTheServerAsked(t *testing.T) {
 		s := fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
 		moveTo := func(server, from string) {
 			srv.Stop(from)
-			fixture.Eventually(t, time.Minute, func() bool {
+			bubble.Eventually(t, time.Minute, func() bool {
 				session, _ := srv.Session(fixture.SessionID(s))
 				return session.Server == server && s.IsConnected()
 			})
@@ -85,18 +89,18 @@ func TestWhatAServerLacksIsRememberedForTheServerAsked(t *testing.T) {
 		}
 		lock := func() (creates, creates2 int) {
 			before, before2 := srv.Log.Count(zktest.OpCreate), srv.Log.Count(zktest.OpCreate2)
-			require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+			require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 			return srv.Log.Count(zktest.OpCreate) - before, srv.Log.Count(zktest.OpCreate2) - before2
 		}
 		moveTo(srv.A, srv.B)
 		srv.Stop(srv.A, srv.B)
-		fixture.Eventually(t, time.Minute, func() bool { return !s.IsConnected() })
+		bubble.Eventually(t, time.Minute, func() bool { return !s.IsConnected() })
 		begun := make(chan [2]int, 1)
 		go func() { // begins while the latest server is A, and asks B
 			creates, creates2 := lock()
 			begun <- [2]int{creates, creates2}
 		}()
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		srv.Restart(srv.B)
 		require.Equal(t, [2]int{1, 1}, <-begun)
 		srv.Restart(srv.A)

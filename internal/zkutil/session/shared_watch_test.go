@@ -9,33 +9,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// bothConnections runs a test with a session on an own connection, and with one on an adopted connection.
-func bothConnections(t *testing.T, test func(t *testing.T, srv *fixture.Ensemble, s *session.Session)) {
+// withSession runs a test with a session.
+func withSession(t *testing.T, test func(t *testing.T, srv *fixture.Ensemble, s *session.Session)) {
 	t.Helper()
-	for _, kind := range []string{"own", "adopted"} {
-		t.Run(kind, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				srv := fixture.NewEnsemble(t)
-				if kind == "own" {
-					test(t, srv, fixture.Connect(t, srv.Config(30*time.Second)))
-					return
-				}
-				s, _ := fixture.Adopt(t, srv, 30*time.Second)
-				test(t, srv, s)
-			})
-		})
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		test(t, srv, fixture.Connect(t, srv.Config(30*time.Second)))
+	})
 }
 
-// Two callers watch a znode together. The first has registered the watch, but its request comes behind that of the second, and the
-// znode changes in between: nothing would ever tell the second caller of that change.
+// Two callers watch a znode together. The first registered the watch, but its request follows that of the second, and the znode
+// changes in between. Without care, the second caller would never learn of that change.
 func TestSharedWatchIsAsOldAsTheData(t *testing.T) {
-	bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+	withSession(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+		t.Helper()
 		srv.Put("/limit", []byte("old"))
 		send, err := s.HoldRead(t.Context(), "/limit", false)
 		require.NoError(t, err)
@@ -49,21 +42,22 @@ func TestSharedWatchIsAsOldAsTheData(t *testing.T) {
 			n, w, err := s.ReadAndWatch(t.Context(), "/limit")
 			second <- outcome{n, w, err}
 		}()
-		fixture.Pass(time.Second) // the second read was answered
+		bubble.Pass(time.Second) // the second read was answered
 		srv.Put("/limit", []byte("new"))
 		send()
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		got := <-second
 		require.NoError(t, got.err)
 		require.True(t, string(got.node.Data) == "new" || got.watch.HasFired(), "%q, and the watch stands", got.node.Data)
 		srv.Put("/limit", []byte("newer"))
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		require.True(t, got.watch.HasFired())
 	})
 }
 
 func TestSharedWatchIsAsOldAsTheList(t *testing.T) {
-	bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+	withSession(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+		t.Helper()
 		srv.Put("/m/a", nil)
 		send, err := s.HoldRead(t.Context(), "/m", true)
 		require.NoError(t, err)
@@ -74,33 +68,34 @@ func TestSharedWatchIsAsOldAsTheList(t *testing.T) {
 			watch = w
 			second <- append(children, errorTexts(err)...)
 		}()
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		srv.Put("/m/b", nil)
 		send()
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		children := <-second
 		slices.Sort(children)
 		require.True(t, slices.Equal(children, []string{"a", "b"}) || watch.HasFired(), "%q, and the watch stands", children)
 	})
 }
 
-// A read that was executed before the call, and has found no znode, does not speak for the caller's own read, which finds it.
+// A read that was executed before the call, and found no znode, does not replace the caller's own read, which finds it.
 func TestSharedWatchThatFoundNothing(t *testing.T) {
-	bothConnections(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+	withSession(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+		t.Helper()
 		srv.Once(zktest.OpGetData, zktest.Fault{Delay: time.Second})
 		errs := make(chan error, 1)
 		go func() {
 			_, _, err := s.ReadAndWatch(t.Context(), "/limit")
 			errs <- err
 		}()
-		fixture.Pass(100 * time.Millisecond)
+		bubble.Pass(100 * time.Millisecond)
 		srv.Put("/limit", []byte("there"))
 		n, watch, err := s.ReadAndWatch(t.Context(), "/limit")
 		require.ErrorIs(t, <-errs, zk.ErrNoNode)
 		require.NoError(t, err)
 		require.Equal(t, "there", string(n.Data))
 		srv.Put("/limit", []byte("new"))
-		fixture.Pass(time.Second)
+		bubble.Pass(time.Second)
 		require.True(t, watch.HasFired())
 	})
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // site is an ensemble of three servers whose clients find it by name: zk1, zk2 and zk3. It has a name server, three
-// addresses with one server each, and one address with a router that tells the servers apart by the name in TLS.
+// addresses with one server each, and one address with a router that distinguishes the servers by the name in TLS.
 type site struct {
 	*fixture.Ensemble
 	t *testing.T
@@ -40,7 +40,7 @@ type site struct {
 	routed   map[string]string          // servers behind the router, by name
 	certs    map[string]tls.Certificate // of the names behind the router
 	frozen   map[string]bool            // names for which the router does not answer
-	dialled  []string                   // the addresses that were dialled, or the names that the router was asked for
+	dialled  []string                   // the dialled addresses, or the names requested from the router
 }
 
 // The names of a site, and the address of its router.
@@ -61,7 +61,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// move gives the servers new addresses. Nobody answers at the old ones.
+// move gives the servers new addresses. The old ones do not answer.
 func (s *site) move(addresses ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +184,7 @@ func (s *site) freezeRoute(name string) {
 	s.frozen[name] = true
 }
 
-// route carries one connection to the server that the client names in TLS.
+// route carries one connection to the server named by the client in TLS.
 func (s *site) route(far net.Conn) {
 	server := ""
 	outer := tls.Server(far, &tls.Config{
@@ -237,7 +237,7 @@ func (s *site) dialledSince(n int) []string {
 	return append([]string(nil), s.dialled[n:]...)
 }
 
-// lookupsRunning returns the lookups that run, by name, and the most of one name that ever ran at a time.
+// lookupsRunning returns the running lookups, by name, and the greatest number of concurrent lookups of one name.
 func (s *site) lookupsRunning() (running map[string]int, peak int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -37,10 +40,10 @@ func TestSlowQuorumCostsNoLease(t *testing.T) {
 					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 						s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
-						e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-						fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
+						e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+						bubble.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
 						srv.SlowCommits(lateBy(timeout, parts))
-						fixture.Pass(10 * timeout)
+						bubble.Pass(10 * timeout)
 						require.NoError(t, e.Context().Err(), "phase %d", phase)
 						srv.SlowCommits(0)
 						require.NoError(t, e.Leave())
@@ -51,10 +54,10 @@ func TestSlowQuorumCostsNoLease(t *testing.T) {
 	}
 }
 
-// Whoever wants a lock gets it within 2T after the quorum, or every handshake, has become slow. A client that has lost a
-// hold by that, as commits of T/2 do, may need T/3 more: it has left its server after T/3, and with it the answer to its
-// create. Then come four answers, after T/2 each: to the search for the znode, to the look at the queue, to a proof
-// that the late answers before it cut short, and to the proof after that.
+// A contender gets a lock within 2T after the quorum, or every handshake, becomes slow. A client that loses a hold by
+// that, as by commits of T/2, may need T/3 more. It leaves its server after T/3, and with it the answer to its create.
+// Then four answers follow, after T/2 each: to the search for the znode, to the look at the queue, to a proof that the
+// late answers before it cut short, and to the proof after that.
 func TestServedWhileSlow(t *testing.T) {
 	const timeout = 12 * time.Second
 	slow := map[string]func(srv *fixture.Ensemble, by time.Duration){
@@ -73,11 +76,11 @@ func TestServedWhileSlow(t *testing.T) {
 							idle := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 							srv.Put("/a", nil)
 							srv.Put("/b", nil)
-							e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-							fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
+							e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+							bubble.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
 							begin(srv, lateBy(timeout, parts))
 							start := time.Now()
-							first, other := fixture.AcquireLater(t.Context(), fixture.MutexOn(idle, "/a")), fixture.AcquireLater(t.Context(), fixture.MutexOn(holder, "/b"))
+							first, other := bubble.Start(t.Context(), fixture.MutexOn(idle, "/a").Acquire), bubble.Start(t.Context(), fixture.MutexOn(holder, "/b").Acquire)
 							got := <-first
 							require.NoError(t, got.Err)
 							require.LessOrEqual(t, got.At.Sub(start), 2*timeout, "phase %d", phase)
@@ -103,28 +106,28 @@ func lateBy(timeout time.Duration, parts int) time.Duration {
 	return timeout / 48 * time.Duration(parts)
 }
 
-// A waiter has nothing to save: it stays with a server whose quorum is slow, also while the reads by which it looks for
-// what it was not told have no answer, because they are behind a write.
+// A waiter has nothing to save. It stays with a server whose quorum is slow, also while its reads for lost
+// notifications have no answer, because they are behind a write.
 func TestWaiterLeavesNoSlowServer(t *testing.T) {
 	const timeout = 6 * time.Second
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 		holder, waiter := fixture.Connect(t, srv.Config(timeout, srv.A)), fixture.Connect(t, srv.Config(timeout, srv.Addrs()...))
-		e := fixture.Acquire(t, fixture.MutexOn(holder, "/m"))
-		turns := []<-chan fixture.Granted{fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m"))}
-		fixture.Pass(timeout)
+		e := bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+		turns := []<-chan bubble.Outcome[*session.Entry]{bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire)}
+		bubble.Pass(timeout)
 		dials, server := len(srv.Dialled()), waiter.Conn().Server()
 		srv.SlowCommits(lateBy(timeout, 17)) // longer than a waiter waits for reads, shorter than the holder for heartbeats
-		for range 24 {                       // whenever the reads come
-			turns = append(turns, fixture.AcquireLater(t.Context(), fixture.MutexOn(waiter, "/m")))
-			fixture.Pass(timeout * 13 / 12)
+		for range 24 {                       // whenever the reads are due
+			turns = append(turns, bubble.Start(t.Context(), fixture.MutexOn(waiter, "/m").Acquire))
+			bubble.Pass(timeout * 13 / 12)
 		}
 		require.Len(t, srv.Dialled(), dials)
 		require.Equal(t, server, waiter.Conn().Server())
 		srv.SlowCommits(0)
 		require.NoError(t, e.Leave())
 		for _, turn := range turns {
-			require.NoError(t, (<-turn).Entry.Leave())
+			require.NoError(t, (<-turn).Lease.Leave())
 		}
 	})
 }
@@ -135,18 +138,18 @@ func TestSlowQuorumCostsOneConnection(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t, zktest.WithServers(3))
 		s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()...))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		fixture.Pass(timeout)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(timeout)
 		dials := len(srv.Dialled())
 		srv.SlowCommits(timeout * 11 / 24)
-		fixture.Pass(10 * timeout)
+		bubble.Pass(10 * timeout)
 		require.Len(t, srv.Dialled(), dials+1)
 		srv.SlowCommits(0)
 		_ = e.Leave()
 	})
 }
 
-// A client that has lost its hold because the quorum is slow is served within T when it asks again.
+// A client that lost its hold because the quorum is slow is served within T when it asks again.
 func TestServedAfterALoss(t *testing.T) {
 	const timeout = 12 * time.Second
 	for _, servers := range []int{1, 3} {
@@ -158,16 +161,16 @@ func TestServedAfterALoss(t *testing.T) {
 						srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 						s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
 						srv.Put("/b", nil)
-						e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-						fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
+						e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+						bubble.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
 						srv.SlowCommits(lateBy(timeout, parts))
 						select {
 						case <-e.Context().Done():
 						case <-time.After(3 * timeout): // it stands
 						}
-						fixture.Pass(timeout * time.Duration(phase) / time.Duration(schedules()))
+						bubble.Pass(timeout * time.Duration(phase) / time.Duration(schedules()))
 						start := time.Now()
-						got := <-fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/b"))
+						got := <-bubble.Start(t.Context(), fixture.MutexOn(s, "/b").Acquire)
 						require.NoError(t, got.Err)
 						require.LessOrEqual(t, got.At.Sub(start), timeout, "phase %d", phase)
 						srv.SlowCommits(0)
@@ -196,18 +199,18 @@ func TestSearchCostsOneAnswer(t *testing.T) {
 			return nil
 		})
 		srv.Delay(zktest.OpSync, time.Second)
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-		fixture.Pass(500 * time.Millisecond)
+		turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(500 * time.Millisecond)
 		synctest.Wait()
 		srv.OnWrite(nil)
 		require.Equal(t, []int32{proto.OpGetChildren2, proto.OpSync, proto.OpGetChildren2}, sent, "the first went with the create")
 		got := <-turn
 		require.NoError(t, got.Err)
-		require.NoError(t, got.Entry.Leave())
+		require.NoError(t, got.Lease.Leave())
 	})
 }
 
-// The time that a proof took counts for the pause after it: see place.turn.
+// The time that a proof took counts for the pause after it (see place.turn).
 func TestSlowProofsAreNotPaced(t *testing.T) {
 	const timeout = 30 * time.Second
 	testkit.Bubble(t, func(t *testing.T) {
@@ -217,12 +220,12 @@ func TestSlowProofsAreNotPaced(t *testing.T) {
 		cfg.Suspended = func() time.Duration { return time.Duration(jump.Load()) }
 		s := fixture.Connect(t, cfg)
 		srv.Put("/m", nil)
-		fixture.Pass(10 * time.Second)
+		bubble.Pass(10 * time.Second)
 		jump.Store(int64(time.Hour))
 		srv.SlowCommits(timeout / 8)
 		start := time.Now()
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-		require.LessOrEqual(t, time.Since(start), timeout*5/12, "with a pause of T/12 after each proof it takes longer")
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		require.LessOrEqual(t, time.Since(start), timeout/2, "with a pause of T/12 after each proof it takes longer")
 		srv.SlowCommits(0)
 		require.NoError(t, e.Leave())
 	})
@@ -240,35 +243,15 @@ func TestServerThatAnswersInTurnCostsNoLease(t *testing.T) {
 					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
 						s := fixture.Connect(t, srv.Config(timeout, srv.Addrs()[:servers]...))
-						e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-						fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
+						e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+						bubble.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
 						restore := srv.Delay(zktest.OpMulti, lateBy(timeout, parts))
-						fixture.Pass(30 * timeout)
+						bubble.Pass(30 * timeout)
 						require.NoError(t, e.Context().Err(), "phase %d", phase)
 						restore()
 						require.NoError(t, e.Leave())
 					})
 				}
-			})
-		}
-	}
-}
-
-// The same on an adopted connection, where a write proves less, with answers of T/6.
-func TestServerThatAnswersInTurnCostsNoAdoptedLease(t *testing.T) {
-	const timeout = 6 * time.Second
-	for _, parts := range []int{6, 7, 8} { // of 48
-		for phase := range schedules() {
-			testkit.Bubble(t, func(t *testing.T) {
-				srv := fixture.NewEnsemble(t)
-				s, _ := fixture.Adopt(t, srv, timeout)
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-				fixture.Pass(timeout + timeout/6*time.Duration(phase)/time.Duration(schedules()))
-				restore := srv.Delay(zktest.OpMulti, lateBy(timeout, parts))
-				fixture.Pass(30 * timeout)
-				require.NoError(t, e.Context().Err(), "%d of 48, phase %d", parts, phase)
-				restore()
-				require.NoError(t, e.Leave())
 			})
 		}
 	}
@@ -282,15 +265,72 @@ func TestQuorumThatBecomesSlowerCostsNoLease(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				s := fixture.Connect(t, srv.Config(timeout))
-				e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+				e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 				srv.SlowCommits(lateBy(timeout, parts))
-				fixture.Pass(5*timeout + timeout/3*time.Duration(phase)/time.Duration(schedules()))
+				bubble.Pass(5*timeout + timeout/3*time.Duration(phase)/time.Duration(schedules()))
 				srv.SlowCommits(timeout / 3)
-				fixture.Pass(10 * timeout)
+				bubble.Pass(10 * timeout)
 				require.NoError(t, e.Context().Err(), "%d of 48, phase %d", parts, phase)
 				srv.SlowCommits(0)
 				require.NoError(t, e.Leave())
 			})
 		}
 	}
+}
+
+// A quorum whose slowness changes all the time costs no lease: with every commit, or in hiccups whose commits all end together.
+func TestIrregularQuorumCostsNoLease(t *testing.T) {
+	type change func(srv *fixture.Ensemble, r *rand.Rand, most time.Duration)
+	for name, test := range map[string]struct {
+		change change
+		parts  []int // of 48, the longest commit
+	}{
+		"jitter":  {changeWithEachCommit, []int{7, 12, 16}},
+		"hiccups": {hiccup, []int{7, 12, 16, 20}},
+	} {
+		for _, servers := range []int{1, 3} {
+			for _, parts := range test.parts {
+				t.Run(fmt.Sprintf("%s, %d servers, %d of 48", name, servers, parts), func(t *testing.T) {
+					t.Parallel()
+					for seed := range schedules() {
+						r := rand.New(rand.NewPCG(uint64(seed), uint64(parts))) //nolint:gosec // a number of the test
+						keepALease(t, servers, func(srv *fixture.Ensemble) { test.change(srv, r, lateBy(irregularTimeout, parts)) })
+					}
+				})
+			}
+		}
+	}
+}
+
+const irregularTimeout = 12 * time.Second
+
+func changeWithEachCommit(srv *fixture.Ensemble, r *rand.Rand, most time.Duration) {
+	srv.SlowCommits(time.Duration(r.Int64N(int64(most))))
+	bubble.Pass(time.Duration(r.Int64N(int64(irregularTimeout / 4))))
+}
+
+func hiccup(srv *fixture.Ensemble, r *rand.Rand, most time.Duration) {
+	for until := time.Now().Add(most/2 + time.Duration(r.Int64N(int64(most/2)))); time.Now().Before(until); {
+		srv.SlowCommits(time.Until(until))
+		bubble.Pass(irregularTimeout / 80)
+	}
+	srv.SlowCommits(0)
+	bubble.Pass(time.Duration(r.Int64N(int64(irregularTimeout / 3))))
+}
+
+// keepALease requires that a lease outlives 15 session timeouts while the quorum changes.
+func keepALease(t *testing.T, servers int, change func(srv *fixture.Ensemble)) {
+	t.Helper()
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t, zktest.WithServers(servers+1))
+		s := fixture.Connect(t, srv.Config(irregularTimeout, srv.Addrs()[:servers]...))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		bubble.Pass(irregularTimeout)
+		for end := time.Now().Add(15 * irregularTimeout); time.Now().Before(end); {
+			change(srv)
+		}
+		srv.SlowCommits(0)
+		require.NoError(t, e.Context().Err())
+		require.NoError(t, e.Leave())
+	})
 }

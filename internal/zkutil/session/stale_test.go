@@ -13,8 +13,10 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -25,7 +27,7 @@ func TestDeletionIsExplainedByItsLatestFailure(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(time.Minute))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		deletions := 0
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op != zktest.OpDelete {
@@ -44,7 +46,7 @@ func TestDeletionIsExplainedByItsLatestFailure(t *testing.T) {
 	})
 }
 
-// An outage is explained by what has failed in it, not by the failure of the one before.
+// An outage is explained by its own failure, not by that of the one before.
 func TestOutageIsExplainedByItsOwnFailure(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -52,19 +54,19 @@ func TestOutageIsExplainedByItsOwnFailure(t *testing.T) {
 		cfg.OperationTimeout = 500 * time.Millisecond
 		s := fixture.Connect(t, cfg)
 		ask := func() error {
-			_, err := s.Ask(t.Context(), wire.Request{Op: proto.OpGetData, Path: "/"})
+			_, err := s.Request(t.Context(), wire.Request{Op: proto.OpGetData, Path: "/"})
 			return err
 		}
 		srv.Stop(srv.A)
-		fixture.Pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		refused := ask()
 		require.ErrorIs(t, refused, zkutil.ErrUnavailable)
 		require.NotEqual(t, zkutil.ErrUnavailable.Error(), refused.Error(), "it has a reason")
 		srv.Restart(srv.A)
-		fixture.Eventually(t, 10*time.Second, func() bool { return ask() == nil })
+		bubble.Eventually(t, 10*time.Second, func() bool { return ask() == nil })
 		srv.Freeze(srv.A)
 		srv.Disconnect()
-		fixture.Pass(time.Millisecond)
+		bubble.Pass(time.Millisecond)
 		start := time.Now()
 		require.EqualError(t, ask(), zkutil.ErrUnavailable.Error(), "nothing has failed yet")
 		require.Equal(t, cfg.OperationTimeout, time.Since(start))
@@ -72,13 +74,13 @@ func TestOutageIsExplainedByItsOwnFailure(t *testing.T) {
 	})
 }
 
-// After a lost answer, a znode whose name begins like that of the create, or contains its uuid, belongs to somebody else: it is neither taken
-// nor deleted.
+// After a lost answer, a znode whose name begins like that of the create, or contains its uuid, belongs to another client. It is neither
+// taken nor deleted.
 func TestSearchAmongNearlyEqualNames(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/m")).Leave())
+		require.NoError(t, bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire).Leave())
 		var others []string
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op != zktest.OpCreate2 || others != nil {
@@ -91,10 +93,10 @@ func TestSearchAmongNearlyEqualNames(t *testing.T) {
 			}
 			return zktest.Fault{Lost: zktest.ReplyLost}
 		})
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		require.NotNil(t, others)
 		require.NoError(t, e.Leave())
-		fixture.Pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.ElementsMatch(t, others, srv.Children("/m"))
 	})
 }
@@ -142,17 +144,17 @@ func listFor(s *session.Session, purpose int) error {
 	}
 }
 
-// A wait for several deletions takes one operation timeout at most, however late one of them has ended.
+// A wait for several deletions takes one operation timeout at most, however late one of them ends.
 func TestLeftoversHaveOneTimeout(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := fixture.Connect(t, fixture.NewEnsemble(t).Config(time.Minute))
-		var l session.Leftovers
+		var l leftovers.List
 		done := make(chan struct{})
 		time.AfterFunc(7*time.Second, func() { close(done) })
 		l.Add(done)
 		l.Add(make(chan struct{}))
 		start := time.Now()
-		require.ErrorIs(t, l.Await(s), zkutil.ErrNodeNotDeleted)
+		require.ErrorIs(t, s.AwaitLeftovers(&l), zkutil.ErrNodeNotDeleted)
 		require.Equal(t, 10*time.Second, time.Since(start))
 	})
 }

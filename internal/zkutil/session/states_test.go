@@ -81,14 +81,14 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// TestLostByDeadline: nobody says that the session is over, the client's own clock does.
+// TestLostByDeadline requires a Lost by the client's own clock, without a report of a server.
 func TestLostByDeadline(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Troubled()
 		states, stop := client.Subscribe()
 		defer stop()
 		require.Equal(f, recipes.Connected, nextState(f, states))
-		lease := locks.Acquire(f.T, f.Mutex(client))
+		lease := bubble.Acquire(f.T, f.Mutex(client).Acquire)
 		over := f.Outage()
 		require.Equal(f, recipes.Suspended, nextState(f, states))
 		require.Equal(f, recipes.Lost, nextState(f, states))
@@ -99,7 +99,8 @@ func TestLostByDeadline(t *testing.T) {
 	})
 }
 
-// TestSlowSubscriberCatchesUp: a late reader gets states that follow from one another, the Lost among them.
+// TestSlowSubscriberCatchesUp requires that a late reader gets states that follow from one another, including the
+// Lost.
 func TestSlowSubscriberCatchesUp(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Troubled()
@@ -130,7 +131,7 @@ func TestSlowSubscriberCatchesUp(t *testing.T) {
 					lost++
 				}
 				last = state
-			case <-time.After(time.Second): // nothing more to come
+			case <-time.After(time.Second): // no more states
 				reading = false
 			}
 		}
@@ -139,7 +140,7 @@ func TestSlowSubscriberCatchesUp(t *testing.T) {
 	})
 }
 
-// TestSessionTimeoutIsNegotiated: the server has bounds, 1 s and 1 min here.
+// TestSessionTimeoutIsNegotiated uses a server with bounds of 1 s and 1 min.
 func TestSessionTimeoutIsNegotiated(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		for asked, granted := range map[time.Duration]time.Duration{
@@ -149,12 +150,12 @@ func TestSessionTimeoutIsNegotiated(t *testing.T) {
 		} {
 			client := f.Client(recipes.WithSessionTimeout(asked))
 			require.Equal(f, granted, client.SessionTimeout(), "asked for %v", asked)
-			require.NoError(f, locks.Acquire(f.T, f.Mutex(client)).Release())
+			require.NoError(f, bubble.Acquire(f.T, f.Mutex(client).Acquire).Release())
 		}
 	}, zktest.WithSessionTimeouts(time.Second, time.Minute))
 }
 
-// TestSessionIDsAreNotLogged: the password of a session follows from its id.
+// TestSessionIDsAreNotLogged matters because the password of a session follows from its id.
 func TestSessionIDsAreNotLogged(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		var log testkit.Log
@@ -164,14 +165,14 @@ func TestSessionIDsAreNotLogged(t *testing.T) {
 		var said []string // errors count as well
 		m := f.Mutex(client)
 		for range 3 {
-			lease := locks.Acquire(f.T, m)
+			lease := bubble.Acquire(f.T, m.Acquire)
 			ids = append(ids, client.Conn().SessionID())
 			f.CutAndReconnect(client)
 			f.Srv.Expire(client.Conn().SessionID())
 			said = append(said, f.Cause(lease).Error(), lease.Release().Error())
-			require.NoError(f, locks.Acquire(f.T, m).Release())
+			require.NoError(f, bubble.Acquire(f.T, m.Acquire).Release())
 		}
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		ids = append(ids, client.Conn().SessionID())
 		over := f.Outage()
 		ctx, cancel := context.WithTimeout(f.Context(), time.Second)

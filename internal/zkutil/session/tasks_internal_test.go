@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// countedContext counts the functions that wait for its end, as package context asks it to.
+// countedContext counts the functions registered on its end by package context.
 type countedContext struct {
 	context.Context //nolint:containedctx // without an end or a value
 
@@ -21,7 +21,8 @@ func (c *countedContext) AfterFunc(func()) (stop func() bool) {
 	return func() bool { c.waiting--; return true }
 }
 
-// A context that ends with the session is given back with each call: the session, which lives as long as the program, collects none.
+// A context that ends with the session is released with each call, because the session, which lives as long as the program,
+// must not collect them.
 func TestContextsOfCallsLeaveTheSession(t *testing.T) {
 	open := &countedContext{Context: context.Background()}
 	s := &Session{life: lifecycle{open: open}}

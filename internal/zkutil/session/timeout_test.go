@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 )
 
-// Connect returns within a millisecond of the end of its context, whatever it is at: a dial, a
-// handshake, a pause between two rounds of dials.
+// Connect returns within a millisecond of the end of its context, in every phase, which is a dial, a handshake or a
+// pause between two rounds of dials.
 func TestConnectEndsWithItsContext(t *testing.T) {
 	for name, trouble := range map[string]func(srv *fixture.Ensemble){
 		"refused":     func(srv *fixture.Ensemble) { srv.Stop(srv.A) },

@@ -67,8 +67,8 @@ func holdTimes(ctx context.Context, m *mutex.InterProcessMutex, n int, hold func
 	return nil
 }
 
-// The parent may go whenever it is empty, as containers do: nobody fails, nobody
-// gets in beside another, and tokens still grow.
+// The parent may be removed whenever it is empty, like a container. No acquisition fails, no two holders overlap, and
+// tokens still grow.
 func TestParentRemovedAtAnyTime(t *testing.T) {
 	const path = "/top/nested/lock"
 	locks.Run(t, func(f *locks.Fixture) {
@@ -104,8 +104,8 @@ func TestParentRemovedAtAnyTime(t *testing.T) {
 	})
 }
 
-// removeUntil removes a znode and its parents, as far as they are empty, again and again until stop
-// is closed. It returns how many it has removed.
+// removeUntil removes a znode and its parents, if they are empty, again and again until stop is closed. It returns
+// the number of removals.
 func removeUntil(conn *zk.Conn, path string, stop <-chan struct{}) (removed int) {
 	for {
 		select {
@@ -119,16 +119,16 @@ func removeUntil(conn *zk.Conn, path string, stop <-chan struct{}) (removed int)
 	}
 }
 
-// The token is the czxid of the lease's znode: the transaction of its creation. Later writes to the
-// znode do not change it.
+// The token is the czxid of the lease's znode, which is the transaction of its creation. Later writes to the znode do
+// not change it.
 func TestTokenIsTheCzxid(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		m := f.Mutex(f.Client())
-		holder := locks.Acquire(f.T, m)
+		holder := bubble.Acquire(f.T, m.Acquire)
 		waiter := f.Waiting(f.Context(), m)
 		f.Srv.Put(f.Contenders()[1], []byte("touched"))
 		require.NoError(f, holder.Release())
-		lease := f.Granted(waiter)
+		lease := bubble.Granted(f, waiter)
 		_, stat, _ := f.Srv.Get(lease.Path())
 		require.Equal(f, stat.Czxid, lease.FencingToken())
 		require.Less(f, stat.Czxid, stat.Mzxid)
@@ -149,8 +149,8 @@ func newGuarded(f *locks.Fixture) *guarded {
 	return &guarded{f, f.Client().Conn()}
 }
 
-// write tries to write text under the lease's guard, past the lease's own client:
-// what counts is the server's judgement.
+// write tries to write text under the lease's guard, past the lease's own client, because only the server's decision
+// counts.
 func (g *guarded) write(check *zk.CheckVersionRequest, text string) error {
 	_, err := g.conn.Multi(check, &zk.SetDataRequest{Path: guardedPath, Data: []byte(text), Version: -1})
 	return err
@@ -162,8 +162,8 @@ func (g *guarded) requireContent(text string) {
 	require.Equal(g.f, text, string(data))
 }
 
-// A transaction with Check goes through while the lease is held, and not after any
-// of its ends, even if the lock is held again.
+// A transaction with Check succeeds while the lease is held, and fails after each kind of end, even if the lock is
+// held again.
 func TestCheckGuardsATransaction(t *testing.T) {
 	for name, end := range map[string]func(f *locks.Fixture, client *recipes.Client, lease *recipes.Lease){
 		"released": func(f *locks.Fixture, _ *recipes.Client, lease *recipes.Lease) { require.NoError(f, lease.Release()) },
@@ -176,13 +176,13 @@ func TestCheckGuardsATransaction(t *testing.T) {
 			locks.Run(t, func(f *locks.Fixture) {
 				client := f.Client()
 				data, m := newGuarded(f), f.Mutex(client)
-				lease := locks.Acquire(f.T, m)
+				lease := bubble.Acquire(f.T, m.Acquire)
 				require.NoError(f, data.write(lease.Check(), "held"))
 				data.requireContent("held")
 				end(f, client, lease)
 				require.ErrorIs(f, data.write(lease.Check(), "too late"), zk.ErrNoNode)
 				require.Error(f, f.Cause(lease))
-				next := locks.Acquire(f.T, m)
+				next := bubble.Acquire(f.T, m.Acquire)
 				require.ErrorIs(f, data.write(lease.Check(), "too late"), zk.ErrNoNode)
 				data.requireContent("held")
 				require.NoError(f, data.write(next.Check(), "next"))
@@ -193,12 +193,12 @@ func TestCheckGuardsATransaction(t *testing.T) {
 	}
 }
 
-// A request to give the lease back changes the znode, and not the guard: the lease
-// is still held. The same with re-entrant leases.
+// A revocation changes the znode, and not the guard, because the lease is still held. The same holds for re-entrant
+// leases.
 func TestCheckAfterRevocation(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		data, m := newGuarded(f), f.Mutex(f.Client())
-		lease := locks.Acquire(f.T, m)
+		lease := bubble.Acquire(f.T, m.Acquire)
 		inner, err := m.Acquire(lease.Context())
 		require.NoError(f, err)
 		before := lease.Check()

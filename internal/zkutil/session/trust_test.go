@@ -13,18 +13,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// silence is a way in which a client loses touch with the quorum without being told.
-// The server is the client's only one.
+// silence is a way in which a client loses contact with the quorum without an event. The server is the client's only
+// one.
 type silence func(srv *zktest.Server, session int64, server string)
 
 func partition(srv *zktest.Server, session int64, _ string) { srv.Partition(session) }
 func freeze(srv *zktest.Server, _ int64, server string)     { srv.Freeze(server) }
 func isolate(srv *zktest.Server, _ int64, server string)    { srv.Isolate(server) }
 
-// duel is a lock that goes from one client to the other each time the holder falls
-// silent, so that one bubble has room for thousands of losses.
+// duel is a lock that moves from one client to the other each time the holder falls silent, so that one bubble has
+// room for thousands of losses.
 type duel struct {
 	t       *testing.T
 	srv     *zktest.Server
@@ -35,10 +36,10 @@ type duel struct {
 	holder  *peer
 	waiter  *peer
 	lease   *recipes.Lease
-	waiting <-chan locks.Result
+	waiting <-chan bubble.Outcome[*recipes.Lease]
 }
 
-// peer is one of the two clients, each with a server of its own.
+// peer is one of the two clients, each with its own server.
 type peer struct {
 	client      *recipes.Client
 	server      string
@@ -49,7 +50,9 @@ func newDuel(t *testing.T, timeout time.Duration, opts ...zktest.Option) *duel {
 	t.Helper()
 	srv := zktest.NewServer(t, append(opts, zktest.WithServers(2))...)
 	d := &duel{t: t, srv: srv, began: time.Now(), timeout: timeout, horizon: timeout * 2 / 3, writes: noteWrites(srv)}
-	d.begin(func(server string) *recipes.Client { return locks.Connect(t, srv, []string{server}, timeout) })
+	d.begin(func(server string) *recipes.Client {
+		return zkclient.ConnectTo(t, srv, []string{server}, recipes.WithSessionTimeout(timeout))
+	})
 	return d
 }
 
@@ -60,14 +63,14 @@ func (d *duel) begin(connect func(server string) *recipes.Client) {
 		client := connect(server)
 		*p = &peer{client, server, locks.MutexOn(d.t, client, locks.Path), locks.MutexOn(d.t, client, "/locks/"+server)}
 	}
-	d.lease = locks.Acquire(d.t, d.holder.lock)
-	d.waiting = locks.Acquiring(d.t.Context(), d.waiter.lock)
+	d.lease = bubble.Acquire(d.t, d.holder.lock.Acquire)
+	d.waiting = bubble.Start(d.t.Context(), d.waiter.lock.Acquire)
 }
 
 // beat waits for the holder's next heartbeat.
 func (d *duel) beat() {
 	d.t.Helper()
-	for len(d.srv.Children(locks.Path)) < 2 { // the one that lost the last round joins again
+	for len(d.srv.Children(locks.Path)) < 2 { // the loser of the last round joins again
 		bubble.Pass(d.timeout / 60)
 	}
 	due := d.writes.of(d.holder.client).Add(d.timeout / 6)
@@ -75,9 +78,8 @@ func (d *duel) beat() {
 	require.Equal(d.t, due, d.writes.of(d.holder.client), "a heartbeat every T/6")
 }
 
-// fall silences the holder now and checks how the lease ends: at the very instant of
-// the deadline, before the server's expiry by the margin that it returns, and before
-// the waiter's grant, which comes with the expiry.
+// fall silences the holder now and checks how the lease ends: at the very instant of the deadline, before the
+// server's expiry by the returned margin, and before the waiter's grant, which follows the expiry.
 func (d *duel) fall(how silence) (margin time.Duration) {
 	d.t.Helper()
 	t := d.t
@@ -87,7 +89,7 @@ func (d *duel) fall(how silence) (margin time.Duration) {
 	deadline := d.writes.of(d.holder.client).Add(d.horizon)
 	require.Equal(t, deadline, d.lease.TrustedUntil())
 
-	at, cause := locks.Ended(t, d.lease)
+	at, cause := bubble.Ended(t, d.lease)
 	require.ErrorIs(t, cause, recipes.ErrSessionLost)
 	require.Equal(t, deadline, at)
 	require.Equal(t, deadline, d.lease.TrustedUntil(), "the last deadline stays readable")
@@ -103,7 +105,7 @@ func (d *duel) fall(how silence) (margin time.Duration) {
 	require.Equal(t, session.Expiry, next.At, "granted as soon as the server can")
 	require.Greater(t, next.Lease.FencingToken(), d.lease.FencingToken())
 	d.srv.Heal()
-	d.lease, d.waiting = next.Lease, locks.Acquiring(t.Context(), d.holder.lock)
+	d.lease, d.waiting = next.Lease, bubble.Start(t.Context(), d.holder.lock.Acquire)
 	d.holder, d.waiter = d.waiter, d.holder
 	return session.Expiry.Sub(at)
 }
@@ -172,7 +174,7 @@ func TestMarginAtTheWorstInstant(t *testing.T) {
 					d.beat()
 					fall := time.Since(d.began).Truncate(reports) + 3*reports - time.Millisecond
 					bubble.Pass(time.Until(d.began.Add(fall - offset)))
-					require.NoError(t, locks.Acquire(t, d.holder.other).Release()) // a write begins a cycle
+					require.NoError(t, bubble.Acquire(t, d.holder.other.Acquire).Release()) // a write begins a cycle
 					require.Equal(t, time.Now(), d.writes.of(d.holder.client))
 					bubble.Pass(offset)
 					margin := d.fall(isolate)
@@ -185,8 +187,7 @@ func TestMarginAtTheWorstInstant(t *testing.T) {
 	}
 }
 
-// Whatever the interval of the reports and where in it the holder falls silent, T/12
-// remains.
+// For every interval of the reports and every phase of the silence, T/12 remains.
 func TestMarginAtOtherReportIntervals(t *testing.T) {
 	const timeout = 6 * time.Second
 	for _, parts := range []time.Duration{5, 6, 7, 8, 9, 13, 40} {
@@ -202,22 +203,6 @@ func TestMarginAtOtherReportIntervals(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An adopted connection pings too seldom to be trusted for 2T/3: 5T/12 leave the same
-// margin.
-func TestMarginOfAnAdoptedConnection(t *testing.T) {
-	const timeout = 6 * time.Second
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := zktest.NewServer(t, zktest.WithServers(2), zktest.WithTickTime(time.Millisecond), zktest.WithTouchInterval(timeout/4))
-		d := &duel{t: t, srv: srv, began: time.Now(), timeout: timeout, horizon: timeout * 5 / 12, writes: noteWrites(srv)}
-		d.begin(func(server string) *recipes.Client { return locks.Adopt(t, srv, server, timeout) })
-		sweep(timeout, 5*time.Millisecond, func(offset time.Duration) {
-			d.beat()
-			bubble.Pass(offset)
-			require.GreaterOrEqual(t, d.fall(isolate), timeout/12, "at %v", offset)
-		})
-	})
 }
 
 // writes notes when each session has last sent a write. On a line of the bubble a

@@ -6,14 +6,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// unequalBounds are two servers, one of which grants a session 30 s and the other one less. The
-// session has been on both, and is on the one that grants 30 s.
+// unequalBounds are two servers, one of which grants a session 30 s and the other one less. The session was on both,
+// and is on the one that grants 30 s.
 type unequalBounds struct {
 	long, short string // addresses of the servers
 }
@@ -27,7 +29,7 @@ func grantUnequalBounds(t *testing.T, srv *fixture.Ensemble, s *session.Session,
 	srv.SetSessionTimeouts(time.Second, least, b.short)
 	for _, server := range []string{b.long, b.short} {
 		srv.Stop(server)
-		fixture.Eventually(t, 10*time.Second, func() bool { return s.State() == session.Connected && s.Conn().Server() != server })
+		bubble.Eventually(t, 10*time.Second, func() bool { return s.State() == connstate.Connected && s.Conn().Server() != server })
 		srv.Restart(server)
 		if server == b.long {
 			require.Equal(t, least, s.Timeout())
@@ -44,19 +46,19 @@ func loseAnswerOfLowerBound(t *testing.T, srv *fixture.Ensemble, least time.Dura
 	s, next := fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B)), fixture.Connect(t, srv.Config(30*time.Second, srv.A, srv.B))
 	bounds := grantUnequalBounds(t, srv, s, least)
 	id := fixture.SessionID(s)
-	e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
-	turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(next, "/m"))
-	fixture.Pass(time.Second)
+	e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+	turn := bubble.Start(t.Context(), fixture.MutexOn(next, "/m").Acquire)
+	bubble.Pass(time.Second)
 	answer := srv.Delay(zktest.OpConnect, time.Hour, id) // renewed, and no answer
 	srv.Stop(bounds.long)
-	fixture.Pass(100 * time.Millisecond)
+	bubble.Pass(100 * time.Millisecond)
 	srv.Partition(id)
-	at, cause := fixture.Ended(t, e)
+	at, cause := bubble.Ended(t, e)
 	require.ErrorIs(t, cause, zkutil.ErrSessionLost)
 	got := <-turn
 	require.NoError(t, got.Err)
 	require.Less(t, at, got.At)
-	require.NoError(t, got.Entry.Leave())
+	require.NoError(t, got.Lease.Leave())
 	answer()
 	srv.Restart(bounds.long)
 	srv.Heal()

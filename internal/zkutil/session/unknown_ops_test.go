@@ -6,20 +6,20 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// sentOps are all operations that the engine sends, but for those of the handshake.
+// sentOps are all operations that the engine sends, except those of the handshake.
 var sentOps = []zktest.Op{
 	zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpDelete, zktest.OpExists, zktest.OpGetData,
 	zktest.OpSetData, zktest.OpGetChildren2, zktest.OpSync, zktest.OpMulti, zktest.OpMultiRead, zktest.OpSetWatches, zktest.OpRemoveWatches,
@@ -29,41 +29,28 @@ var unknownWays = map[string]zktest.UnknownOp{
 	"unimplemented": zktest.UnknownUnimplemented, "bad arguments": zktest.UnknownBadArguments, "hang-up": zktest.UnknownHangUp,
 }
 
-// Whatever operation a server lacks, and however it says so: an Acquire is granted, or fails with an error that says why. The client does
-// not ask in a tight loop.
-//
-//nolint:gocognit // a table of four dimensions
+// If a server lacks any operation, and however it refuses, an Acquire is granted, or fails with an error that gives the
+// reason. The client does not retry in a tight loop.
 func TestNoLivelockOnAnUnknownOperation(t *testing.T) {
 	for i, dialect := range []zktest.Dialect{zktest.ZooKeeper34, zktest.ZooKeeper35, zktest.ZooKeeper38, zktest.ClickHouseKeeper} {
 		for j, op := range sentOps {
 			for way, how := range unknownWays {
-				for k, kind := range []string{"own", "adopted"} {
-					if testing.Short() && (i+j+k)%2 > 0 {
-						continue
-					}
-					if dialect == zktest.ClickHouseKeeper && kind == "adopted" {
-						continue // zk.Conn itself asks for its watches again, and is disconnected, forever
-					}
-					t.Run(fmt.Sprintf("%v/%v/%s/%s", dialect, op, way, kind), func(t *testing.T) {
-						testkit.Bubble(t, func(t *testing.T) { unknownOperation(t, dialect, op, how, kind == "own") })
-					})
+				if testing.Short() && (i+j)%2 > 0 {
+					continue
 				}
+				t.Run(fmt.Sprintf("%v/%v/%s", dialect, op, way), func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) { unknownOperation(t, dialect, op, how) })
+				})
 			}
 		}
 	}
 }
 
-func unknownOperation(t *testing.T, dialect zktest.Dialect, op zktest.Op, how zktest.UnknownOp, isOwn bool) {
+func unknownOperation(t *testing.T, dialect zktest.Dialect, op zktest.Op, how zktest.UnknownOp) {
 	t.Helper()
 	srv := fixture.NewEnsemble(t, zktest.WithDialect(dialect), zktest.WithUnknownOps(how, append(dialect.Lacks(), op)...))
-	connect := func() *session.Session {
-		if isOwn {
-			return fixture.Connect(t, srv.Config(30*time.Second))
-		}
-		return adoptForUnknown(t, srv)
-	}
 	srv.Put("/there", nil)
-	holder, waiter := connect(), connect()
+	holder, waiter := fixture.Connect(t, srv.Config(30*time.Second)), fixture.Connect(t, srv.Config(30*time.Second))
 	span := time.Duration(testkit.Shorter(5, 1)) * time.Minute
 	start := time.Now()
 	var granted, failed atomic.Int32
@@ -79,7 +66,7 @@ func unknownOperation(t *testing.T, dialect zktest.Dialect, op zktest.Op, how zk
 			return
 		}
 		granted.Add(1)
-		fixture.Pause(time.Second)
+		bubble.Pause(time.Second)
 		if cause := context.Cause(e.Context()); cause != nil && !zkutil.IsAny(cause, zkutil.ErrSessionLost, zkutil.ErrSuspended, zkutil.ErrNodeDeleted) {
 			t.Errorf("the lease has ended with %v", cause)
 		}
@@ -96,35 +83,50 @@ func unknownOperation(t *testing.T, dialect zktest.Dialect, op zktest.Op, how zk
 		use(holder, "/a/b")
 		<-done
 		use(holder, "/there")
-		fixture.Pass(10 * time.Second)
+		bubble.Pass(10 * time.Second)
 	}
 	t.Logf("granted %d, failed %d, requests %d, connects %d in %v", granted.Load(), failed.Load(), len(srv.Log.Requests()), len(srv.Log.Requests(zktest.OpConnect)), time.Since(start))
 	require.Less(t, len(srv.Log.Requests()), 2000)
 }
 
-// adoptForUnknown tracks a connection of the test. Close fails if the server deletes nothing.
-func adoptForUnknown(t *testing.T, srv *fixture.Ensemble) *session.Session {
-	t.Helper()
-	conn, events, err := zk.Connect([]string{srv.A}, 30*time.Second, zk.WithDialer(srv.Dial), zk.WithLogInfo(false), zk.WithLogger(testkit.Quiet{}))
-	require.NoError(t, err)
-	synctest.Wait()
-	srv.Delay(zktest.OpAny, 10*time.Millisecond) // an early answer could race with zk.Conn's setWatches
-	cfg := srv.Config(30 * time.Second)
-	cfg.Dialer = nil
-	s := session.Adopt(conn, events, cfg)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			require.ErrorIs(t, err, zkutil.ErrNodeNotDeleted)
-		}
-		conn.Close()
-	})
-	return s
-}
-
-// assertNamed checks that an error says what is wrong: that the server lacks the operation, or the server's own words.
+// assertNamed requires an error that names the missing operation, or has the server's own words.
 func assertNamed(t *testing.T, op zktest.Op, err error) {
 	t.Helper()
 	if !errors.Is(err, zkutil.ErrUnsupported) && !errors.Is(err, zk.ErrBadArguments) {
 		t.Errorf("a server that lacks %v: %v", op, err)
 	}
+}
+
+// Deletions that were waiting for a connection share a test of it, if an earlier connection ended at a deletion.
+func TestDeletionsShareATestOfTheConnection(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t, zktest.WithUnknownOps(zktest.UnknownHangUp, zktest.OpDelete))
+		s := fixture.Connect(t, srv.Config(30*time.Second))
+		var entries []*session.Entry
+		for i := range 50 {
+			e, err := fixture.MutexOn(s, fmt.Sprint("/", i)).Acquire(t.Context())
+			require.NoError(t, err)
+			entries = append(entries, e)
+		}
+		for _, e := range entries {
+			e.BeginLeave()
+		}
+		bubble.Pass(2 * time.Second)
+		srv.Stop(srv.Addr())
+		bubble.Pass(5 * time.Second) // all deletions wait for a connection
+		before := len(srv.Log.Requests())
+		srv.Restart(srv.Addr())
+		deletes := len(srv.Log.Requests(zktest.OpDelete))
+		bubble.Eventually(t, 5*time.Second, func() bool { return len(srv.Log.Requests(zktest.OpDelete)) > deletes })
+		tests := 0
+		for _, r := range srv.Log.Requests()[before:] {
+			if r.Op == zktest.OpDelete {
+				break
+			}
+			if r.Op == zktest.OpExists {
+				tests++
+			}
+		}
+		require.LessOrEqual(t, tests, 10)
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/ops"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -17,14 +18,16 @@ import (
 type watches struct {
 	s     *Session
 	byKey map[wire.WatchKey]*Watch
+
+	doubted map[*Watch]time.Time // when a user doubted that the znode exists; the leader has not confirmed it since
 }
 
-// Watch is a watch on one znode, shared by all users of the session. On an own connection a Watch fires when
-// the connection is replaced, because the server of one connection keeps the watch.
+// Watch is a watch on one znode, shared by all users of the session. A Watch fires when the connection is
+// replaced, because the server of one connection keeps the watch.
 type Watch struct {
 	path  string
 	kind  wire.WatchKind
-	fired chan struct{} // closed when the znode changed or went, or the watch is lost
+	fired chan struct{} // closed when the znode changes or is deleted, or the watch is lost
 	event zk.EventType  // the event; set before fired is closed
 	err   error         // of setting the watch; set before setDone is closed
 
@@ -35,15 +38,15 @@ type Watch struct {
 	changedBy    int64 // zxid of the latest change of the kind for which the watch fires; zero: the watch waits for the creation
 
 	// Guarded by Session.mu.
-	users      int  // number of users that have not released the watch: see ReleaseWatch
+	users      int  // number of users until ReleaseWatch
 	isRemoving bool // the server was asked to remove the watch
 	isRetained bool // the session counts as in use until the watch is removed
 
 	seenAt    time.Time     // when the watch was set, or a read last showed no change since
 	checkedAt time.Time     // when the watch was set, or the leader last confirmed the znode
-	setDone   chan struct{} // closed once the server has answered; nil from then on, because a watch may stand for days
+	setDone   chan struct{} // closed once the server answers; nil from then on, because a watch may stand for days
 	isFirst   bool          // the znode is, or was, a hold of this session that was granted as the first of its queue
-	onFirst   chan struct{} // closed when isFirst is set; nil: nobody has asked for the channel
+	onFirst   chan struct{} // closed when isFirst is set; nil until the channel is asked for
 }
 
 func (w *Watch) lastSeenAt() time.Time { return w.seenAt }
@@ -57,16 +60,9 @@ func (w *Watch) lastCheckedAt() time.Time {
 }
 
 // HasFired reports whether the channel of Fired is closed.
-func (w *Watch) HasFired() bool {
-	select {
-	case <-w.fired:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Watch) HasFired() bool { return zkutil.IsClosed(w.fired) }
 
-// Fired returns a channel that is closed when the znode has changed or gone, or the watch is lost.
+// Fired returns a channel that is closed when the znode changes or is deleted, or the watch is lost.
 func (w *Watch) Fired() <-chan struct{} { return w.fired }
 
 // Node returns the znode at the time when the watch was set, with the czxid, the ctime and the owner of its
@@ -75,40 +71,30 @@ func (w *Watch) Node() Node {
 	return Node{w.data, zk.Stat{Czxid: w.czxid, Ctime: w.ctime, EphemeralOwner: w.owner}}
 }
 
-// TellsChange reports whether the watch has fired because of an event, not because the watch was lost.
+// TellsChange reports whether the watch fired because of an event, not because the watch was lost.
 func (w *Watch) TellsChange() bool { return w.HasFired() && w.event != zk.EventNotWatching }
 
-// IsGone reports whether an event has reported the znode as deleted.
+// IsGone reports whether an event reported the znode as deleted.
 func (w *Watch) IsGone() bool { return w.HasFired() && w.event == zk.EventNodeDeleted }
 
-// Watch returns a watch on the data of path that has not fired at the time of the call. The caller has to
-// release the watch. Watch sends a request only if the session has no such watch yet. zk.ErrNoNode means that
-// the znode does not exist.
-func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	p, err := s.StartWatch(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return p.Wait(ctx)
-}
-
-// PendingWatch is a Watch whose request, if needed, was sent.
+// PendingWatch is a watch on the data of a znode whose request, if needed, was sent.
 type PendingWatch struct {
 	s     *Session
 	found *Watch // nil: read was sent
 	read  watchedRead
 }
 
-// StartWatch is Watch without the wait for the answer.
+// StartWatch begins to watch the data of path. It sends a request only if the session has no such watch yet. The caller has to call
+// Wait, WaitPeer or Abandon.
 func (s *Session) StartWatch(ctx context.Context, path string) (PendingWatch, error) {
 	if w := s.watches.find(wire.WatchKey{Path: path, Kind: wire.WatchData}); w != nil {
 		return PendingWatch{s: s, found: w}, nil
 	}
-	read, err := s.watches.startRead(ctx, path)
+	read, err := s.watches.start(ctx, readCall(path))
 	return PendingWatch{s: s, read: read}, err
 }
 
-// Wait returns the watch.
+// Wait returns the watch, which the caller has to release. zk.ErrNoNode means that the znode does not exist.
 func (p PendingWatch) Wait(ctx context.Context) (*Watch, error) {
 	if p.found != nil {
 		return p.s.watches.awaitUsed(ctx, p.found)
@@ -132,7 +118,7 @@ func (s *Session) StandingWatch(path string) *Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.watches.byKey[wire.WatchKey{Path: path, Kind: wire.WatchData}]
-	if w == nil || w.setDone != nil { // or the server has not answered yet
+	if w == nil || w.setDone != nil { // or the server did not answer yet
 		return nil
 	}
 	if !s.watches.useLocked(w) {
@@ -162,7 +148,7 @@ func (ws *watches) awaitUsed(ctx context.Context, w *Watch) (*Watch, error) {
 	return w, nil
 }
 
-// await blocks until the server has answered whether the watch is set.
+// await blocks until the server answers whether the watch is set.
 func (ws *watches) await(ctx context.Context, w *Watch) error {
 	s := ws.s
 	s.mu.Lock()
@@ -193,57 +179,62 @@ func (c *call) watchKey() wire.WatchKey {
 }
 
 // attach has a call set a watch, unless the session already has the watch: then attach returns the existing
-// one. A watch being removed is not usable: the caller has to repeat the call.
-func (ws *watches) attach(c *call) (shared *Watch, isUsable bool) {
+// one. A watch being removed is not usable. The caller has to repeat the call.
+func (ws *watches) attach(c *call) (w *Watch, isShared, isUsable bool) {
 	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := c.watchKey()
 	if shared, isShared := ws.byKey[key]; isShared {
-		return shared, ws.useLocked(shared)
+		return shared, true, ws.useLocked(shared)
 	}
-	c.watch = &Watch{path: key.Path, kind: key.Kind, users: 1, fired: make(chan struct{}), setDone: make(chan struct{})}
-	c.IsWatch = true
+	w = &Watch{path: key.Path, kind: key.Kind, users: 1, fired: make(chan struct{}), setDone: make(chan struct{})}
+	c.taker, c.IsWatch = w, true
 	if hold := s.holds.byPath[key.Path]; hold != nil && hold.isFirst {
-		c.watch.noteFirstLocked()
+		w.noteFirstLocked()
 	}
-	ws.byKey[key] = c.watch
-	return nil, true
+	ws.byKey[key] = w
+	return w, false, true
 }
 
 // WatchArrival returns a watch that fires when a child of dir is created, or, if dir is missing, when dir is
-// created. The caller has to release the watch.
+// created. The caller has to release the watch. The error is ErrStale if dir was created between the requests again and again.
 func (s *Session) WatchArrival(ctx context.Context, dir string) (*Watch, error) {
-	w, err := s.watches.watchDir(ctx, proto.OpGetChildren2, dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return s.watches.watchDir(ctx, proto.OpExists, dir)
+	const rounds = 3 // dir may be created between the two requests of a round
+	for round := 1; ; round++ {
+		w, err := s.watches.watchDir(ctx, proto.OpGetChildren2, dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			w, err = s.watches.watchDir(ctx, proto.OpExists, dir)
+		}
+		if !errors.Is(err, zkutil.ErrStale) || round == rounds {
+			return w, err
+		}
 	}
-	return w, err
 }
 
 // watchDir sets a watch on the children of a directory, or on its creation.
 func (ws *watches) watchDir(ctx context.Context, op int32, dir string) (*Watch, error) {
 	s := ws.s
 	for {
-		c := &call{Request: wire.Request{Op: op, Path: dir}, what: "list the children of", where: dir}
+		c := &call{Request: wire.Request{Op: op, Path: dir}}
 		if w := ws.find(c.watchKey()); w != nil {
 			return ws.awaitUsed(ctx, w)
 		}
-		t, err := s.gate.enter(ctx, 1, false)
+		t, err := s.gate.enter(ctx, 1, false, false)
 		if err != nil {
 			return nil, err
 		}
-		shared, isUsable := ws.attach(c)
+		w, isShared, isUsable := ws.attach(c)
 		s.gate.sendAdmitted(t, c)
-		_, err = c.wait(ctx)
-		switch {
-		case shared == nil && err != nil:
-			s.ReleaseWatch(c.watch)
-			return nil, err
-		case shared == nil:
-			return c.watch, nil
-		case isUsable: // somebody has just set the watch
-			return ws.awaitUsed(ctx, shared)
+		if _, err = c.wait(ctx); !isShared {
+			if err = c.watchError(err); err != nil {
+				s.ReleaseWatch(w)
+				return nil, err
+			}
+			return w, nil
+		}
+		if isUsable { // another caller has just set the watch
+			return ws.awaitUsed(ctx, w)
 		}
 	}
 }
@@ -263,29 +254,38 @@ func (c *call) watchError(err error) error {
 	}
 }
 
-// onSetLocked records the server's answer to a request that sets a watch. On an adopted connection the event is
-// read from zk.Conn's channel for the watch, because the channel of the connection may lose events.
-func (ws *watches) onSetLocked(c *call, a wire.Answer) {
-	s := ws.s
-	w, key := c.watch, c.watchKey()
-	w.err, w.data, w.seenAt = a.Err, a.Data, s.clock.Now()
+// takeLocked records the server's answer to the request that sets the watch.
+func (w *Watch) takeLocked(c *call, a wire.Answer) {
+	ws, key := &c.flight.s.watches, w.key()
+	w.err, w.data, w.seenAt = c.watchError(a.Err), a.Data, ws.s.clock.Now()
 	w.checkedAt = w.seenAt
 	w.czxid, w.ctime, w.owner, w.changedBy = a.Stat.Czxid, a.Stat.Ctime, a.Stat.EphemeralOwner, w.latestChange(a)
 	close(w.setDone)
 	w.setDone = nil
-	if a.Err != nil && ws.byKey[key] == w {
+	if w.err != nil && ws.byKey[key] == w {
 		ws.dropLocked(key, w)
 	}
-	if a.Err != nil || a.Events == nil {
-		return
+}
+
+// rereadCall returns a read, without a watch, whose answer shows whether the watch fired.
+func (w *Watch) rereadCall() *call {
+	if w.kind == wire.WatchData {
+		return readCall(w.path)
 	}
-	s.backgroundLocked(func(ctx context.Context) {
-		select {
-		case event := <-a.Events:
-			ws.fire(key.Path, event.Type)
-		case <-ctx.Done():
-		}
-	})
+	return &call{Request: wire.Request{Op: proto.OpExists, Path: w.path}} // for children as well: no list, and no permission to list
+}
+
+// latestChange returns, from the stat in an answer, the zxid of the latest change of the kind for which the
+// watch fires.
+func (w *Watch) latestChange(a wire.Answer) int64 {
+	switch w.kind {
+	case wire.WatchData:
+		return a.Stat.Mzxid
+	case wire.WatchChildren:
+		return a.Stat.Pzxid
+	default:
+		return a.Stat.Czxid
+	}
 }
 
 // fire fires the watches on path used up by an event, and ends the hold of a deleted znode. After a deletion or
@@ -316,7 +316,7 @@ func (ws *watches) fire(path string, event zk.EventType) {
 	}
 }
 
-// loseLocked fires all watches: the server of the previous connection had them.
+// loseLocked fires all watches. The server of the previous connection had them.
 func (ws *watches) loseLocked() {
 	for key, w := range ws.byKey {
 		ws.dropLocked(key, w)
@@ -326,8 +326,41 @@ func (ws *watches) loseLocked() {
 }
 
 // The first znode of a queue stays the first as long as the znode exists, because later znodes have higher
-// numbers. So once a hold of this session was the first, all contenders ahead are known to be gone, without a
+// numbers. So once a hold of this session was the first, all contenders ahead are known to be deleted, without a
 // list.
+
+// Doubt makes an audit due soon, because the server may show the watched znode although it is deleted.
+func (s *Session) Doubt(w *Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, isDoubted := s.watches.doubted[w]; !isDoubted {
+		s.watches.doubted[w] = s.clock.Now()
+	}
+}
+
+// doubtedAtLocked returns the time of the earliest doubt, zero if there is none. The end of a watch ends the doubt.
+func (ws *watches) doubtedAtLocked() (earliest time.Time) {
+	for w, at := range ws.doubted {
+		switch {
+		case w.HasFired(), w.users == 0:
+			delete(ws.doubted, w)
+		case earliest.IsZero(), at.Before(earliest):
+			earliest = at
+		}
+	}
+	return earliest
+}
+
+// compareDoubtsLocked puts doubted watches first.
+func (ws *watches) compareDoubtsLocked(a, b *Watch) int {
+	order := func(w *Watch) int {
+		if _, isDoubted := ws.doubted[w]; isDoubted {
+			return 0
+		}
+		return 1
+	}
+	return order(a) - order(b)
+}
 
 // IsFirst reports whether the watched znode is, or was, a hold of this session that was the first of its queue.
 // After that, no contender can be ahead.
@@ -350,13 +383,7 @@ func (s *Session) OnFirst(w *Watch) <-chan struct{} {
 	return w.onFirst
 }
 
-// markFirstLocked is called when a contender of this session has become a hold that is the first of its queue.
-func (ws *watches) markFirstLocked(path string) {
-	if w := ws.byKey[wire.WatchKey{Path: path, Kind: wire.WatchData}]; w != nil {
-		w.noteFirstLocked()
-	}
-}
-
+// noteFirstLocked records that the watched znode is a hold of this session that is the first of its queue.
 func (w *Watch) noteFirstLocked() {
 	if !w.isFirst && w.onFirst != nil {
 		close(w.onFirst)
@@ -364,17 +391,16 @@ func (w *Watch) noteFirstLocked() {
 	w.isFirst = true
 }
 
-// A watch belongs to its users, until each has called ReleaseWatch. The watch then stays at the server until
-// the session next re-reads all watches: a caller that returns sooner finds the watch in place. At the re-read,
+// A watch belongs to its users, until each calls ReleaseWatch. The watch then stays at the server until
+// the session next re-reads all watches. A caller that returns sooner finds the watch in place. At the re-read,
 // the session has the server remove the watch instead. The session counts as in use until the removal is done.
-// Watches on contenders' own znodes are not released, because they fire when the znode goes.
+// Watches on contenders' own znodes are not released, because they fire when the znode is deleted.
 //
-// Some unused watches stay until they fire: watches of an adopted connection, because zk.Conn can't remove any;
-// watches on servers before 3.5; watches also set by a user of zk.Conn, because the server does not
+// Some unused watches stay until they fire: watches on servers before 3.5; watches also set by a user of zk.Conn, because the server does not
 // distinguish the two; and the data watch that the server sets for a call that waits for the creation of a znode
 // and finds the znode.
 
-// ReleaseWatch gives back a watch that the caller no longer needs. The watch may be nil, or have fired.
+// ReleaseWatch gives back a watch that the caller no longer needs. The watch may be nil or fired.
 func (s *Session) ReleaseWatch(w *Watch) {
 	if w == nil {
 		return
@@ -382,7 +408,7 @@ func (s *Session) ReleaseWatch(w *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.users--
-	if w.users == 0 && s.watches.byKey[w.key()] == w && s.wire != nil && !s.gate.optional.of(proto.OpRemoveWatches).isLacking {
+	if w.users == 0 && s.watches.byKey[w.key()] == w && !s.gate.optional.Of(proto.OpRemoveWatches).IsLacking {
 		w.isRetained = true
 		s.keeper.retainLocked()
 	}
@@ -417,15 +443,15 @@ func (w *Watch) key() wire.WatchKey { return wire.WatchKey{Path: w.path, Kind: w
 // connection, which must not cost holds.
 func (ws *watches) mayRemoveLocked(w *Watch) bool {
 	s := ws.s
-	if w.users > 0 || s.wire == nil {
+	if w.users > 0 {
 		return false
 	}
-	state, line := s.gate.optional.of(proto.OpRemoveWatches), s.wire.Line()
-	if state.isLacking || line.HasConnWatch(w.key()) {
+	state, line := s.gate.optional.Of(proto.OpRemoveWatches), s.wire.Line()
+	if state.IsLacking || line.HasConnWatch(w.key()) {
 		ws.endRetentionLocked(w)
 		return false
 	}
-	return state.isKnown || !s.cfg.SuspendEnds || len(s.holds.byPath) == 0
+	return state.IsKnown || !s.cfg.SuspendEnds || len(s.holds.byPath) == 0
 }
 
 // removeCallLocked returns a request to remove a watch from the server.
@@ -439,22 +465,24 @@ func (ws *watches) onRemoveAnswered(ctx context.Context, w *Watch, removal *call
 	s := ws.s
 	_, err := removal.wait(ctx)
 	isRemoved := err == nil || zkutil.IsNoWatcher(err)
-	s.gate.optional.noteOutcome(proto.OpRemoveWatches, removal.before, err)
+	if !errors.Is(err, zk.ErrConnectionClosed) || removal.support.isEnd { // a silence says nothing, and a wrong guess would leave watches
+		s.gate.optional.NoteOutcome(proto.OpRemoveWatches, removal.support.before, err)
+	}
 	if errors.Is(err, zk.ErrBadArguments) {
-		s.gate.optional.noteLacking(proto.OpRemoveWatches, removal.before.server)
+		s.gate.optional.NoteLacking(proto.OpRemoveWatches, removal.support.before)
 	}
 	s.mu.Lock()
 	w.isRemoving = false
 	switch {
-	case ws.byKey[w.key()] != w: // the watch has fired
+	case ws.byKey[w.key()] != w: // the watch fired
 	case isRemoved:
 		ws.dropLocked(w.key(), w)
-	case isAnswered(err): // the watch stays
+	case ops.IsAnswered(err): // the watch stays
 		ws.endRetentionLocked(w)
 	}
 	s.mu.Unlock()
-	if line := removal.ticket.line; isRemoved && line.HasConnWatch(w.key()) {
-		s.Log(slog.LevelWarn, "a watch of the user may have been removed: closing the connection, so that it is set again", "path", w.path)
+	if line := removal.flight.ticket.line; isRemoved && line.HasConnWatch(w.key()) {
+		s.log.Log(slog.LevelWarn, "a user's watch may be missing on the server; closing the connection to set it again", "path", w.path)
 		_ = line.Close()
 	}
 }

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -30,16 +30,16 @@ func refuseWatches(srv *fixture.Ensemble, late time.Duration) {
 	})
 }
 
-// A server goes on refusing to set the watches again, at once or some time later. It serves
-// everything else, and nobody on it stays deaf.
+// A server keeps refusing to set the watches again, at once or some time later. It serves everything else, and no
+// client on it stays without events.
 func TestWatchesRefusedForGood(t *testing.T) {
 	const timeout = 6 * time.Second
 	tests := map[string]func(t *testing.T, srv *fixture.Ensemble, other, s *session.Session, refuse func()){
 		"a hold stands and is given back": func(t *testing.T, srv *fixture.Ensemble, _, s *session.Session, refuse func()) {
 			t.Helper()
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			refuse()
-			fixture.Pass(5 * timeout)
+			bubble.Pass(5 * timeout)
 			require.Less(t, len(srv.Log.Requests(zktest.OpSetWatches)), 60, "connections")
 			require.NoError(t, context.Cause(e.Context()))
 			leaving := time.Now()
@@ -48,49 +48,49 @@ func TestWatchesRefusedForGood(t *testing.T) {
 		},
 		"a free lock is acquired": func(t *testing.T, _ *fixture.Ensemble, _, s *session.Session, refuse func()) {
 			t.Helper()
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m")) // so that there is a watch
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire) // so that a watch exists
 			refuse()
-			fixture.Pass(time.Second)
+			bubble.Pass(time.Second)
 			acquiring := time.Now()
-			free := fixture.Acquire(t, fixture.MutexOn(s, "/free"))
+			free := bubble.Acquire(t, fixture.MutexOn(s, "/free").Acquire)
 			require.Less(t, time.Since(acquiring), 3*time.Second)
 			require.NoError(t, free.Leave())
 			require.NoError(t, e.Leave())
 		},
 		"a waiter is told": func(t *testing.T, _ *fixture.Ensemble, other, s *session.Session, refuse func()) {
 			t.Helper()
-			e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-			turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
+			turn := bubble.Start(t.Context(), fixture.MutexOn(s, "/m").Acquire)
 			synctest.Wait()
 			refuse()
-			fixture.Pass(2 * timeout)
+			bubble.Pass(2 * timeout)
 			require.NoError(t, e.Leave())
-			fixture.Pass(timeout)
+			bubble.Pass(timeout)
 			require.NotEmpty(t, turn)
 			got := <-turn
 			require.NoError(t, got.Err)
-			require.NoError(t, got.Entry.Leave())
+			require.NoError(t, got.Lease.Leave())
 		},
 		"a holder is asked": func(t *testing.T, _ *fixture.Ensemble, other, s *session.Session, refuse func()) {
 			t.Helper()
-			e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 			refuse()
-			fixture.Pass(timeout / 2)
+			bubble.Pass(timeout / 2)
 			require.NoError(t, queue.Revoke(t.Context(), other, e.Path()))
-			fixture.Pass(timeout)
-			require.True(t, fixture.IsClosed(e.Revoked()))
+			bubble.Pass(timeout)
+			require.True(t, bubble.IsClosed(e.Revoked()))
 			require.NoError(t, e.Leave())
 		},
 		"an observer sees": func(t *testing.T, _ *fixture.Ensemble, other, s *session.Session, refuse func()) {
 			t.Helper()
-			e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
+			e := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			leaders := queue.Observe(ctx, fixture.MutexOn(s, "/m"), func(p queue.Participant) string { return p.Path })
+			leaders := queue.Observe(ctx, fixture.MutexOn(s, "/m").Queue, func(p queue.Participant) string { return p.Path })
 			require.Equal(t, e.Path(), <-leaders)
 			synctest.Wait()
 			refuse()
-			fixture.Pass(timeout / 2)
+			bubble.Pass(timeout / 2)
 			require.NoError(t, e.Leave())
 			leaving := time.Now()
 			require.Empty(t, <-leaders)
@@ -113,9 +113,9 @@ func TestWatchesRefusedForGood(t *testing.T) {
 	}
 }
 
-// A holder can't read its znode any more, because somebody has taken the right away or for
-// one odd answer. It goes on, its session's other holds too, until its znode goes, and finds
-// that out: no event tells of a znode that may not be read.
+// A holder can't read its znode any more, because its permission was revoked or because of a single odd answer. It
+// continues, like the session's other holds, and notices the deletion of its znode, although no event reports changes
+// of an unreadable znode.
 func TestUnreadableZnodeIsDeleted(t *testing.T) {
 	const timeout = 6 * time.Second
 	noRight := func(t *testing.T, _ *fixture.Ensemble, other *zk.Conn, znode string) {
@@ -137,24 +137,24 @@ func TestUnreadableZnodeIsDeleted(t *testing.T) {
 	for name, tt := range tests {
 		for _, pace := range []time.Duration{50 * time.Millisecond, time.Minute} {
 			t.Run(name+" "+pace.String(), func(t *testing.T) {
-				for range 10 { // because a heartbeat checks one znode of the two, by chance the hidden one or the other
+				for range 10 { // because a heartbeat checks one znode of the two at random
 					testkit.Bubble(t, func(t *testing.T) {
 						srv := fixture.NewEnsemble(t)
 						other := fixture.Connect(t, srv.Config(timeout, srv.A))
 						cfg := srv.Config(timeout, srv.B)
 						cfg.Retry = zkutil.Retry{InitialInterval: pace}.WithDefaults()
 						s := fixture.Connect(t, cfg)
-						e, beside := fixture.Acquire(t, fixture.MutexOn(s, "/m")), fixture.Acquire(t, fixture.MutexOn(s, "/beside"))
+						e, beside := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire), bubble.Acquire(t, fixture.MutexOn(s, "/beside").Acquire)
 						tt.hide(t, srv, other.Conn(), e.Path())
-						fixture.Pass(2 * timeout)
+						bubble.Pass(2 * timeout)
 						if tt.reconnect {
 							srv.Disconnect(fixture.SessionID(s))
-							fixture.Pass(2 * timeout)
+							bubble.Pass(2 * timeout)
 						}
 						require.NoError(t, context.Cause(e.Context()))
 						srv.Delete(e.Path())
-						second := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-						fixture.Pass(2 * timeout / trust.BeatsPerTimeout)
+						second := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
+						bubble.Pass(2 * timeout / trust.BeatsPerTimeout)
 						require.ErrorIs(t, context.Cause(e.Context()), zkutil.ErrNodeDeleted)
 						require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
 						require.NoError(t, second.Leave())
@@ -171,7 +171,7 @@ func TestHeartbeatRefusedOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		odd := true
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op == zktest.OpMulti && (odd || r.Path == "/") {
@@ -180,52 +180,18 @@ func TestHeartbeatRefusedOnce(t *testing.T) {
 			}
 			return zktest.Fault{}
 		})
-		fixture.Pass(time.Minute)
+		bubble.Pass(time.Minute)
 		require.NoError(t, context.Cause(e.Context()))
 		require.NoError(t, e.Leave())
 	})
 }
 
-// A waiter on an adopted connection, whose server has refused the watches, does not hear that its own
-// znode is gone. It looks before it takes its turn.
-func TestNoTurnOnAGoneZnode(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		other := fixture.Connect(t, srv.Config(time.Minute, srv.B))
-		s, _ := fixture.Adopt(t, srv, 6*time.Second) // on server A
-		e := fixture.Acquire(t, fixture.MutexOn(other, "/m"))
-		ctx, cancel := context.WithCancel(t.Context())
-		between := fixture.AcquireLater(ctx, fixture.MutexOn(other, "/m"))
-		fixture.Pass(time.Second)
-		turn := fixture.AcquireLater(t.Context(), fixture.MutexOn(s, "/m"))
-		fixture.Settle() // so that it watches its own znode
-		srv.Once(zktest.OpSetWatches, zktest.Fault{Refusal: zktest.RefuseTimeout})
-		srv.Stop(srv.A)
-		cancel()
-		require.Error(t, (<-between).Err) // so that the waiter sets a new watch, on the holder
-		srv.Restart(srv.A)
-		fixture.Settle()
-		queue := srv.Children("/m")
-		require.Len(t, queue, 2)
-		own := "/m/" + queue[slices.IndexFunc(queue, func(name string) bool { return "/m/"+name != e.Path() })]
-		srv.Delete(own)
-		// A proof, so that the grant needs none: that would check the znode.
-		require.NoError(t, fixture.Acquire(t, fixture.MutexOn(s, "/other")).Leave())
-		require.NoError(t, e.Leave())
-		fixture.Pass(time.Second)
-		got := <-turn
-		require.NoError(t, got.Err)
-		require.NotEqual(t, own, got.Entry.Path(), "granted by a znode that is gone")
-		require.NoError(t, got.Entry.Leave())
-	})
-}
-
-// A heartbeat finds that the znode of a hold is gone, which no event has told.
-func TestHeartbeatFindsTheZnodeGone(t *testing.T) {
+// A heartbeat finds the deletion of a hold's znode, without an event.
+func TestHeartbeatFindsTheZnodeDeleted(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := fixture.Acquire(t, fixture.MutexOn(s, "/m"))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
 		srv.OnRequest(func(r zktest.Request) zktest.Fault {
 			if r.Op == zktest.OpGetData && r.Path == e.Path() {
 				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
@@ -233,9 +199,9 @@ func TestHeartbeatFindsTheZnodeGone(t *testing.T) {
 			return zktest.Fault{}
 		})
 		srv.Disconnect(fixture.SessionID(s))
-		fixture.Pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		srv.Delete(e.Path())
-		fixture.Pass(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
 	})
 }

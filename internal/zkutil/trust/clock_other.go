@@ -1,8 +1,9 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package trust
 
 import "time"
 
-// suspendedTime returns zero where the system is not asked: see Clock.
+// suspendedTime returns zero. On Windows that is exact, because Go's clock is the interrupt time, which includes sleep and
+// hibernation, unlike QueryUnbiasedInterruptTime. Other systems are not asked.
 func suspendedTime() time.Duration { return 0 }

@@ -1,18 +1,20 @@
 // Package trust computes until when a ZooKeeper session is proven alive, and which actions are due to keep the
 // proof fresh.
 //
-// Only an own write committed by the quorum proves a session. Pings, reads and sync prove nothing, because a
-// server without a quorum continues to answer them for seconds after the other servers have expired the
-// session. A [Ledger] records the writes, and trusts the session until 2T/3 after the latest committed write
-// was sent. After one of the [Gaps], in which the server may have received nothing, trust ends 11T/12 after the last request
-// before the gap, if that is earlier. T is [Ledger.Lifetime].
-// Ledger.horizon derives 2T/3, and docs/evidence/trust-derivation.md has the full derivation, with all
-// premises.
+// Only an own write committed by the quorum proves a session. Pings, reads and sync prove nothing, because a server
+// without a quorum continues to answer them for seconds after the other servers expired the session. A [Ledger] records
+// the writes, and trusts the session until 2T/3 after the latest committed write was sent. A [Contact] records the
+// requests and answers of one connection, and finds its [Gaps], in which the server may have received nothing. After a
+// gap trust ends 8T/9 after the last request before the gap, if that is earlier. T is [Ledger.Lifetime]. Ledger.horizon
+// derives 2T/3, and derivation.md has the full derivation, with all premises.
 //
 // [Ledger.Decide] makes the [Plan] of a moment from [Facts]: end the holds, send a heartbeat, an audit or
 // reads, or leave a silent server. The times are in timing.go. [Clock] is the clock by which all times are
 // taken.
 //
-// The package decides and does nothing: no I/O, no goroutine, and no lock except in Clock, which asks the
-// system for how long the machine was suspended.
+// explore_test.go and the files beside it run a Ledger and the Contacts of a client against a model of ZooKeeper, through every course of events within
+// bounds. The scenarios in testdata show courses, with what holds in each.
+//
+// The package only decides. It does no I/O, starts no goroutine, and has no lock except in Clock, which asks the system
+// for how long the machine was suspended.
 package trust

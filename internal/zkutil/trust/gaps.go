@@ -15,6 +15,7 @@ type Gap struct {
 	// IsLateWrite means that only the late answer to a write indicates the gap. A slow quorum would look the
 	// same.
 	IsLateWrite bool
+	IsHandshake bool // the gap began with a handshake
 }
 
 // Gaps are the gaps of one connection, the oldest first.
@@ -31,24 +32,25 @@ func (g *Gaps) Add(added Gap, timeout time.Duration) {
 
 // HasStopSince reports whether a gap ended after t for which a slow quorum can't be the reason.
 func (g Gaps) HasStopSince(t time.Time) bool {
-	return slices.ContainsFunc(g, func(gap Gap) bool { return !gap.IsLateWrite && gap.EndAt.After(t) })
+	return slices.ContainsFunc(g, func(gap Gap) bool { return !gap.IsLateWrite && !gap.IsHandshake && gap.EndAt.After(t) })
 }
 
-// DropLateWrites forgets the gaps inferred from late writes: the quorum is slow.
+// DropLateWrites forgets the gaps inferred from late writes, because the quorum is slow.
 func (g *Gaps) DropLateWrites() {
 	*g = slices.DeleteFunc(*g, func(gap Gap) bool { return gap.IsLateWrite })
 }
 
-// Limit returns until when a committed write sent at sentAt proves the session: the horizon after sentAt, or
+// Limit returns until when a committed write sent at sentAt proves the session. That is the horizon after sentAt, or
 // less because of a gap before the write.
 //
 // Every half tick, T/4 at most, the servers report the sessions with recent requests to their leader. The last
-// report before the write may therefore be T/4 old, and cover the gap alone. Then the leader lets the session
-// live until T after the last request before the gap. Limit keeps T/12 as a margin.
+// report before the write may therefore be T/4 old, 5T/18 by a fast clock, and cover the gap alone. Then the leader lets the session
+// live until T after the last request before the gap. Limit keeps T/9 as a margin, because clocks may run at rates that
+// differ by a ninth.
 func (g Gaps) Limit(sentAt time.Time, horizon, timeout time.Duration) time.Time {
 	limit := sentAt.Add(horizon)
 	for _, gap := range g {
-		if sentAt.Before(gap.EndAt.Add(timeout / ReportsPerTimeout)) {
+		if sentAt.Before(gap.EndAt.Add(longestBetweenReports(timeout))) {
 			limit = zkutil.Earliest(limit, gap.StartAt.Add(timeout-timeout/MarginsPerTimeout))
 		}
 	}

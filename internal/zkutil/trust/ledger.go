@@ -7,17 +7,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// Ledger records the evidence for a live session: the timeouts granted by servers, the writes committed by the
-// quorum, and the requests still unanswered. [Ledger.Until] is the result, and [Ledger.Decide] says which
-// actions are due.
+// Ledger records the evidence for a live session, which consists of the timeouts granted by servers, the writes
+// committed by the quorum, and the requests still unanswered. [Ledger.Until] is the result, and [Ledger.Decide] says
+// which actions are due.
 //
-// A Ledger has no lock and no clock: the owner calls every method under one lock, with times of one [Clock].
+// A Ledger has no lock and no clock. The owner calls every method under one lock, with times of one [Clock].
 type Ledger struct {
-	isOwn          bool          // the connection is, so that its frames are seen
 	isBound        bool          // the session ends with its connection
-	timeout        time.Duration // granted in the latest handshake, before that asked for; 0 while unknown
-	createdTimeout time.Duration // granted in the handshake that made the session; 0 while unknown
-	leastTimeout   time.Duration // the least that any server has granted; 0 while unknown
+	timeout        time.Duration // granted in the latest handshake, before that asked for
+	leastTimeout   time.Duration // the least ever granted to the session; 0 while unknown
+	longestTimeout time.Duration // the longest ever granted to the session; 0 while unknown
 	hasConnected   bool
 	inUseSince     time.Time // when the current use began: something is held, awaited or asked for
 	heldSince      time.Time // when the current or latest period of holding began
@@ -28,66 +27,55 @@ type Ledger struct {
 
 // record is the evidence for one session.
 type record struct {
-	until                   time.Time     // the session is alive until then
-	proofSentAt             time.Time     // when the latest committed write was sent
-	proofCameAt             time.Time     // when the answer to the latest proof came
-	answeredAt              time.Time     // when a request was last answered
-	beatsSentAt             []time.Time   // when the heartbeats in flight were sent
-	lastBeatAt              time.Time     // when the latest heartbeat was sent; zero: a plain one is needed
-	lastAuditAt             time.Time     // when watches were last checked at the leader
-	lastReadAt              time.Time     // when watches were last read at the client's server
-	readsSentAt             time.Time     // when the reads in flight were sent; zero: none
-	isReadingInTurns        bool          // more watches than are read at a time
-	leftServerAt            time.Time     // when the client last left a silent server
-	commitTook              time.Duration // how long commits took recently
-	lastTook                time.Duration // how long the latest answer to a write took
-	lostHandshakeAt         time.Time     // when a handshake began whose answer was lost; zero: none since the latest answered handshake
-	limitAfterLostHandshake time.Time     // no write sent before lostHandshakeAt proves the session beyond this time
-	gaps                    Gaps          // of an adopted connection, whose frames are not seen
+	until            time.Time     // the session is alive until then
+	proofSentAt      time.Time     // when the latest committed write was sent
+	proofCameAt      time.Time     // when the answer to the latest proof arrived
+	answeredAt       time.Time     // when a request was last answered
+	beatsSentAt      []time.Time   // when the heartbeats in flight were sent
+	lastBeatAt       time.Time     // when the latest heartbeat was sent; zero if a plain one is needed
+	lastAuditAt      time.Time     // when watches were last checked at the leader
+	lastReadAt       time.Time     // when watches were last read at the client's server
+	readsSentAt      time.Time     // when the reads in flight were sent; zero: none
+	isReadingInTurns bool          // more watches than are read at a time
+	leftServerAt     time.Time     // when the client last left a silent server
+	commitTook       time.Duration // how long commits took recently
+	lastTook         time.Duration // how long the latest answer to a write took
 }
 
-// NewLedger returns the ledger of a session yet to be created. timeout is the timeout asked for, 0 while
-// unknown. isOwn means that all frames of the connection are seen. jitter, from 0 to 1, delays the first audit.
-func NewLedger(timeout time.Duration, isOwn bool, jitter float64) Ledger {
-	return Ledger{timeout: timeout, isOwn: isOwn, jitter: jitter}
+// NewLedger returns the ledger of a session yet to be created. timeout is the timeout asked for.
+// jitter, from 0 to 1, delays the first audit.
+func NewLedger(timeout time.Duration, jitter float64) Ledger {
+	return Ledger{timeout: timeout, jitter: jitter}
 }
 
-// Timeout returns the session timeout of the latest handshake; before the first, the timeout asked for; 0 while
-// unknown.
+// Timeout returns the session timeout of the latest handshake; before the first, the timeout asked for.
 func (l *Ledger) Timeout() time.Duration { return l.timeout }
 
-// Lifetime returns the session timeout T on which all trust is based. A server keeps a session for the timeout
-// of the latest handshake, but a new leader uses the timeout of the session's creation
-// (ZKDatabase.sessionsWithTimeouts): the shorter of the two counts.
+// Lifetime returns the session timeout T on which all trust is based. It is the least that any server ever granted to
+// the session. The leader does not always use the timeout of the latest handshake:
+//
+//   - A new leader uses the timeout of the session's creation (ZKDatabase.sessionsWithTimeouts).
+//   - A follower that the client left reports the session once more, with the timeout that this follower granted
+//     (LearnerSessionTracker.snapshot).
+//   - A server may execute a handshake whose answer is lost, also after another server answered a later handshake.
+//
+// Each of them moves the end of the session to T or more from then on, perhaps to an earlier time than before.
 func (l *Ledger) Lifetime() time.Duration {
-	if l.createdTimeout > 0 {
-		return min(l.timeout, l.createdTimeout)
+	if l.leastTimeout > 0 {
+		return l.leastTimeout
 	}
 	return l.timeout
 }
 
 // LongestLifetime returns the longest time for which any server may keep the session after the latest request.
-func (l *Ledger) LongestLifetime() time.Duration { return max(l.timeout, l.createdTimeout) }
+func (l *Ledger) LongestLifetime() time.Duration { return max(l.timeout, l.longestTimeout) }
 
 // Period returns the time between two heartbeats.
 func (l *Ledger) Period() time.Duration {
-	switch {
-	case l.timeout == 0:
-		return DefaultPeriod
-	case !l.hasConnected: // only asked for, and perhaps less than any server grants
+	if !l.hasConnected { // only asked for, and perhaps less than any server grants
 		return max(l.timeout/BeatsPerTimeout, time.Second)
-	default:
-		return l.Lifetime() / BeatsPerTimeout
 	}
-}
-
-// PatienceToSave returns how long a handshake may take while a hold can be saved: if the answer is lost, trust
-// may have to end as early as [Ledger.OnLostHandshake] says.
-func (l *Ledger) PatienceToSave() time.Duration {
-	if l.leastTimeout > 0 {
-		return min(l.Period(), l.leastTimeout/BeatsPerTimeout)
-	}
-	return l.Period()
+	return l.Lifetime() / BeatsPerTimeout
 }
 
 // Until returns until when the session is proven alive, the zero Time before the first proof.
@@ -96,67 +84,48 @@ func (l *Ledger) Until() time.Time { return l.until }
 // ProofSentAt returns when the latest proof of the present session was sent, the zero Time before the first.
 func (l *Ledger) ProofSentAt() time.Time { return l.proofSentAt }
 
-// Stands reports whether the session is proven alive at a moment, which is never true while the timeout is
-// unknown.
-func (l *Ledger) Stands(now time.Time) bool { return l.timeout > 0 && now.Before(l.until) }
+// Stands reports whether the session is proven alive at a moment.
+func (l *Ledger) Stands(now time.Time) bool { return now.Before(l.until) }
 
-// IsThin reports whether a new hold needs another proof, because the latest proof came more than T/6 ago and
-// ends within T/3: with a slow quorum, the hold might end before the next proof.
+// IsThin reports whether a new hold needs another proof, because the latest proof arrived more than T/6 ago and ends
+// within T/3: with a slow quorum, the hold might end before the next proof.
 func (l *Ledger) IsThin(now time.Time) bool {
-	return l.timeout > 0 && now.Sub(l.proofCameAt) > l.Period() && l.until.Sub(now) < l.Lifetime()/3
+	return now.Sub(l.proofCameAt) > l.Period() && l.until.Sub(now) < l.Lifetime()/3
 }
 
-// OnTimeout records the session timeout granted by a handshake, to a new session or to the previous session.
-func (l *Ledger) OnTimeout(granted time.Duration, isNewSession bool) {
-	l.timeout = granted
-	if l.leastTimeout == 0 || granted < l.leastTimeout {
-		l.leastTimeout = granted
-	}
-	if isNewSession {
-		l.createdTimeout = granted
-	}
-}
-
-// SetBound records whether the session ends with its connection, because the servers resume none: see wire.Wire.IsBound.
-func (l *Ledger) SetBound(isBound bool) { l.isBound = isBound }
-
-// IsBound reports whether the session ends with its connection.
-func (l *Ledger) IsBound() bool { return l.isBound }
-
-// OnNewSession begins the record of another session. What has proven the one before proves nothing of this one.
-func (l *Ledger) OnNewSession(now time.Time) { l.record = record{lastAuditAt: now, lastReadAt: now} }
-
-// OnHandshake records, after OnTimeout, the answer to the handshake begun at beganAt. OnHandshake reports
-// whether trust now ends earlier: a server may grant the same session a shorter timeout than the previous
-// server.
-func (l *Ledger) OnHandshake(beganAt time.Time) (isShortened bool) {
-	l.lostHandshakeAt, l.limitAfterLostHandshake = time.Time{}, time.Time{}
-	return l.shorten(beganAt.Add(l.horizon()))
-}
-
-// OnLostHandshake records a handshake without an answer. The server may have set the session's timeout to the
-// shortest timeout that any server has granted before. OnLostHandshake reports whether trust now ends earlier.
-func (l *Ledger) OnLostHandshake(beganAt time.Time) (isShortened bool) {
-	if l.leastTimeout == 0 || l.leastTimeout >= l.Lifetime() {
-		return false
-	}
-	l.lostHandshakeAt, l.limitAfterLostHandshake = beganAt, beganAt.Add(OwnHorizon(l.leastTimeout))
-	return l.shorten(l.limitAfterLostHandshake)
-}
-
-// shorten takes trust back: the server may end the session earlier than assumed.
-func (l *Ledger) shorten(until time.Time) (isShortened bool) {
+// OnGranted records the session timeout that a server granted to the session, in a handshake that began at
+// beganAt. OnGranted reports whether trust now ends earlier.
+func (l *Ledger) OnGranted(granted time.Duration, beganAt time.Time) (isShortened bool) {
+	l.leastTimeout, l.longestTimeout = min(l.leastTimeout, granted), max(l.longestTimeout, granted)
+	until := beganAt.Add(l.horizon())
 	if isShortened = until.Before(l.until); isShortened {
 		l.until = until
 	}
 	return isShortened
 }
 
+// OnHandshake records a completed handshake, which made a session or, after OnGranted, resumed the session.
+func (l *Ledger) OnHandshake(granted time.Duration, isNewSession bool) {
+	if l.timeout = granted; isNewSession {
+		l.leastTimeout, l.longestTimeout = granted, granted
+	}
+}
+
+// SetBound records whether the session ends with its connection, because the servers resume none (see
+// wire.Wire.IsBound).
+func (l *Ledger) SetBound(isBound bool) { l.isBound = isBound }
+
+// IsBound reports whether the session ends with its connection.
+func (l *Ledger) IsBound() bool { return l.isBound }
+
+// OnNewSession begins the record of another session. The proofs of the previous session prove nothing of this one.
+func (l *Ledger) OnNewSession(now time.Time) { l.record = record{lastAuditAt: now, lastReadAt: now} }
+
 // OnConnected records that the session is connected.
 func (l *Ledger) OnConnected() { l.hasConnected = true }
 
-// OnDisconnected records the end of a connection: no request in flight will be answered. An overdue heartbeat
-// is sent on the next connection.
+// OnDisconnected records the end of a connection. No request in flight will be answered. An overdue heartbeat is sent
+// on the next connection.
 func (l *Ledger) OnDisconnected() {
 	l.beatsSentAt, l.lastBeatAt, l.readsSentAt = nil, time.Time{}, time.Time{}
 }
@@ -183,78 +152,40 @@ type Line interface {
 type Write struct {
 	SentAt, CameAt time.Time
 	IsCommitted    bool // otherwise refused, which proves nothing
-	Line           Line // nil: adopted
+	Line           Line
 }
 
 // OnWriteAnswered records the answer to a write. It reports whether the write proves the session, and was sent
-// later than every earlier proof. lookAt is when the owner was to check the clock next: see NotePause.
-func (l *Ledger) OnWriteAnswered(w Write, lookAt time.Time) (isProof bool) {
-	l.beatsSentAt = slices.DeleteFunc(l.beatsSentAt, func(sentAt time.Time) bool { return !sentAt.After(w.SentAt) }) // answers come in order
+// later than every earlier proof.
+func (l *Ledger) OnWriteAnswered(w Write) (isProof bool) {
+	l.beatsSentAt = slices.DeleteFunc(l.beatsSentAt, func(sentAt time.Time) bool { return !sentAt.After(w.SentAt) }) // answers arrive in order
 	l.lastTook = w.CameAt.Sub(w.SentAt)
 	l.commitTook = max(l.lastTook, l.commitTook/2)
 	if !w.IsCommitted || !w.SentAt.After(l.proofSentAt) {
 		return false
 	}
 	l.proofSentAt, l.proofCameAt = w.SentAt, w.CameAt
-	if l.timeout > 0 {
-		l.NotePause(w.CameAt, lookAt) // the answer may come before the owner has checked the clock
-		if until := l.proofLimit(w); until.After(l.until) || l.until.IsZero() {
-			l.until = until
-		}
+	if until := w.Line.ProofLimit(w.SentAt, l.horizon(), l.Lifetime()); until.After(l.until) || l.until.IsZero() {
+		l.until = until
 	}
 	return true
 }
 
 // horizon returns how long a committed write proves the session, counted from the time of sending.
 //
-// A follower reports the active sessions to the leader every half tick: every T/4 or more often, because two ticks
-// are the shortest timeout. The leader lets a session live for T from each report that lists it, however long
-// before the report the session's last request came. A report lists a session that has sent anything since the
-// report before. The wire pings every T/10, and more than T/8 without a request is a gap. So each report lists the
-// session if reports are more than T/8 apart; otherwise, for T/8 at most, several in a row may lack it. In both
-// cases the last report that lists the session left at most T/4 before the follower could lose its leader. The write
-// was sent before that moment, because it was committed. So the session lives until 3T/4 after the write, at
-// least. 2T/3 leaves T/12 for clocks running at different rates. Gaps shorten the horizon after more than T/8
-// without a request, as in a pause of the process. docs/evidence/trust-derivation.md has the details.
-//
-// zk.Conn by itself pings every T/3, so on an adopted connection only T/2 is certain, less the same margin.
-func (l *Ledger) horizon() time.Duration {
-	if !l.isOwn {
-		return AdoptedHorizon(l.Lifetime())
-	}
-	return OwnHorizon(l.Lifetime())
-}
+// A follower reports the active sessions to the leader every half tick: every T/4 or more often, because two ticks are
+// the shortest timeout. The leader lets a session live for T from each report that lists it, however long before the
+// report the session's last request was. A report lists a session that sent anything since the previous report. The wire
+// pings every T/10, and more than T/8 without a request is a gap. So each report lists the session if reports are more
+// than T/8 apart; otherwise, for T/8 at most, several in a row may lack it. In both cases the last report that lists the
+// session left at most T/4 before the follower could lose its leader. The write was sent before that moment, because it
+// was committed. So the session lives until 3T/4 after the write, at least. 2T/3 leaves a ninth of that for clocks
+// running at different rates. Gaps shorten the horizon after more than T/8 without a request, as in a pause of the
+// process. derivation.md has the details.
+func (l *Ledger) horizon() time.Duration { return Horizon(l.Lifetime()) }
 
-// proofLimit returns until when a committed write proves the session.
-func (l *Ledger) proofLimit(w Write) time.Time {
-	until := l.gaps.Limit(w.SentAt, l.horizon(), l.Lifetime())
-	if w.Line != nil {
-		until = w.Line.ProofLimit(w.SentAt, l.horizon(), l.Lifetime())
-	}
-	if !w.SentAt.After(l.lostHandshakeAt) {
-		until = zkutil.Earliest(until, l.limitAfterLostHandshake)
-	}
-	return until
-}
-
-// NotePause detects pauses of the process on an adopted connection, whose requests are not seen. lookAt is when
-// the owner was to check the clock next. A pause began T/6 before lookAt at the earliest, because the owner
-// checked the clock then. The last request went out at most T/3 before the pause: a ping of zk.Conn, or an
-// answered write.
-func (l *Ledger) NotePause(now, lookAt time.Time) {
-	lifetime := l.Lifetime()
-	if l.isOwn || lookAt.IsZero() || now.Sub(lookAt) <= lifetime/MarginsPerTimeout {
-		return
-	}
-	startAt := lookAt.Add(-l.Period() - lifetime/3)
-	if !l.proofSentAt.After(lookAt) {
-		startAt = zkutil.Latest(startAt, l.proofSentAt)
-	}
-	l.gaps.Add(Gap{StartAt: startAt, EndAt: now}, lifetime)
-}
-
-// OnAnswer records an answer to a request. Answers come in order, so any answer counts, even while a heartbeat
-// still waits behind other requests.
+// OnAnswer records an answer to a request. Answers arrive in order, so any answer counts, even while a heartbeat still
+// waits behind other requests.
 func (l *Ledger) OnAnswer(now time.Time) { l.answeredAt = now }
 
 // OnBeatSent records a heartbeat in flight.

@@ -15,24 +15,26 @@ type Facts struct {
 	ChangedAt       time.Time // when IsConnected last changed
 	IsInUse         bool      // anything is held, awaited or asked for
 	Holds           int       // number of holds
-	Addresses       int       // of servers; of an own connection, as the rest
-	BytesCameAt     time.Time // when bytes of an answer last came
+	Addresses       int       // of servers
+	BytesCameAt     time.Time // when bytes of an answer last arrived
 	WriteAnsweredAt time.Time // when a write was last answered, even with a refusal
-	IsAwaitingWrite bool      // a write has not been answered yet
-	ReadSentAt      time.Time // when the oldest unanswered request was sent; zero: none, or a write is in flight
+	IsAwaitingWrite bool      // a write has no answer yet
+	ReadSentAt      time.Time // when the oldest unanswered request was sent; zero if none, or if a write is in flight
+	WriteSentAt     time.Time // when the oldest unanswered write of the session's own was sent; zero if none
+	DoubtedAt       time.Time // when the first watched znode was doubted that the leader has not confirmed since; zero if none
 }
 
 // Plan is the list of actions due at a moment.
 type Plan struct {
-	EndHolds    bool      // trust has run out; decide again afterwards
+	EndHolds    bool      // trust is over; decide again afterwards
 	EnterLost   bool      // the session has to be considered lost
-	LeaveServer bool      // the server has left a heartbeat, or reads, without an answer
+	LeaveServer bool      // the server left a write, or reads, without an answer
 	Beat, Audit bool      // which of the two is due
 	Read        bool      // the watched znodes have to be read
 	NextAt      time.Time // when to decide again; zero: when something changes
 }
 
-// isDue reports whether t has come, and otherwise has the keeper decide again at t.
+// isDue reports whether t has passed; if not, it schedules the next decision for t.
 func (p *Plan) isDue(now, t time.Time) bool {
 	if !t.After(now) {
 		return true
@@ -50,19 +52,17 @@ func (p *Plan) lookAt(t time.Time) {
 // Decide returns the actions due, and changes nothing. The order matters: holds without trust are not saved any
 // more.
 func (l *Ledger) Decide(f Facts) (p Plan) {
-	if l.timeout > 0 && f.Holds > 0 && p.isDue(f.Now, l.until) {
+	if f.Holds > 0 && p.isDue(f.Now, l.until) {
 		return Plan{EndHolds: true, EnterLost: !f.IsLost}
 	}
-	if l.timeout > 0 && f.IsSuspended && l.hasConnected {
+	if f.IsSuspended && l.hasConnected {
 		p.EnterLost = p.isDue(f.Now, zkutil.Latest(f.ChangedAt.Add(EarliestEndAfterDisconnect(l.timeout)), l.until))
-	}
-	if f.IsConnected && (f.IsInUse || !l.isOwn) {
-		p.lookAt(f.Now.Add(l.Period())) // on an adopted connection, because of NotePause; otherwise a grant may come
 	}
 	if !f.IsConnected || !f.IsInUse {
 		return p
 	}
-	if l.isHung(f, &p) {
+	p.lookAt(f.Now.Add(l.Period())) // a grant may follow
+	if l.isSilent(f, &p) {
 		p.LeaveServer = true
 		return p
 	}
@@ -78,32 +78,36 @@ func (l *Ledger) Decide(f Facts) (p Plan) {
 // grant. But if a session is considered lost while connected, only a heartbeat can show otherwise.
 func (l *Ledger) needsBeats(f Facts) bool { return f.Holds > 0 || f.IsLost }
 
-// isHung reports whether the server is silent, so that the client has to try another.
+// isSilent reports whether the server is silent, so that the client has to try another.
 //
-//	with holds      the oldest heartbeat has no answer, and nothing has come, for T/6; for 3T/8 with one address; for
-//	                up to T/2 while commits are slow. Not twice since the latest proof, and not if the session
-//	                would end with its connection.
+//	with holds      the oldest write, as a rule a heartbeat, has no answer, and nothing arrived, for T/6; for 3T/8 with one address; for
+//	                up to T/2 while commits are slow. Not twice until a write sent later is a proof, and not if
+//	                the session would end with its connection.
 //	without holds   a read has no answer for T/3, and no write is in flight.
-//	adopted         never: the connection is the user's.
-func (l *Ledger) isHung(f Facts, p *Plan) bool {
+func (l *Ledger) isSilent(f Facts, p *Plan) bool {
 	if f.Holds == 0 {
-		return l.areReadsHung(f, p)
+		return l.areReadsUnanswered(f, p)
 	}
-	return l.areBeatsHung(f, p)
+	return l.areWritesUnanswered(f, p)
 }
 
-// areBeatsHung reports whether the server has left a holder's heartbeat unanswered. The holder leaves only one
-// server: if the next server accepts the handshake and does not answer either, the quorum is slow.
-func (l *Ledger) areBeatsHung(f Facts, p *Plan) bool {
-	if len(l.beatsSentAt) == 0 || l.leftServerAt.After(l.proofCameAt) || l.isBound {
+// areWritesUnanswered reports whether the server left a holder's write unanswered. Heartbeats count from the plan to
+// send them, because a stuck connection may not take them. The holder leaves only one server. If the next server accepts
+// the handshake and does not answer either, or a late answer arrives on the abandoned connection, the quorum is slow.
+func (l *Ledger) areWritesUnanswered(f Facts, p *Plan) bool {
+	sentAt := f.WriteSentAt
+	if len(l.beatsSentAt) > 0 && (sentAt.IsZero() || l.beatsSentAt[0].Before(sentAt)) {
+		sentAt = l.beatsSentAt[0]
+	}
+	if sentAt.IsZero() || l.leftServerAt.After(l.proofSentAt) || l.isBound {
 		return false // a bound session could not be saved elsewhere
 	}
-	return p.isDue(f.Now, zkutil.Latest(l.beatsSentAt[0], l.answeredAt, f.BytesCameAt).Add(l.beatPatience(f)))
+	return p.isDue(f.Now, zkutil.Latest(sentAt, l.answeredAt, f.BytesCameAt).Add(l.writePatience(f)))
 }
 
-// areReadsHung reports whether the server has left a read unanswered while nothing is held. A write holds up
-// the reads behind it as long as the quorum is slow, and leaving would lose the answer to the write.
-func (l *Ledger) areReadsHung(f Facts, p *Plan) bool {
+// areReadsUnanswered reports whether the server left a read unanswered while nothing is held. A write holds up the
+// reads behind it as long as the quorum is slow, and leaving would lose the answer to the write.
+func (l *Ledger) areReadsUnanswered(f Facts, p *Plan) bool {
 	if f.ReadSentAt.IsZero() {
 		return false
 	}
@@ -111,20 +115,20 @@ func (l *Ledger) areReadsHung(f Facts, p *Plan) bool {
 	return p.isDue(f.Now, last.Add(ReadPatience(l.Lifetime())))
 }
 
-// beatPatience returns how long a holder waits for the answer to a heartbeat before trying another server.
+// writePatience returns how long a holder waits for the answer to a write before trying another server.
 // While the quorum is slow, another server would not help. Nor would a reconnect to the same server, which ends
 // the old connection, and with it a proof already on the way.
-func (l *Ledger) beatPatience(f Facts) time.Duration {
+func (l *Ledger) writePatience(f Facts) time.Duration {
 	patience := l.Period()
-	if l.isOwn && f.Addresses == 1 {
+	if f.Addresses == 1 {
 		patience = LonePatience(l.Lifetime())
 	}
 	return max(patience, min(2*l.commitTook, l.Lifetime()/2))
 }
 
-// mayBeat reports whether the heartbeats and writes in flight leave room for another heartbeat. A holder does
-// not always wait for the answer to the latest heartbeat: a commit may take longer than a heartbeat period.
-// Without holds any write is enough.
+// mayBeat reports whether the heartbeats and writes in flight leave room for another heartbeat. A holder does not
+// always wait for the answer to the latest heartbeat, because a commit may take longer than a heartbeat period. Without
+// holds any write is enough.
 func (l *Ledger) mayBeat(f Facts, p *Plan) bool {
 	n := len(l.beatsSentAt)
 	switch {
@@ -138,12 +142,11 @@ func (l *Ledger) mayBeat(f Facts, p *Plan) bool {
 	return false
 }
 
-// answerDueAt returns when the oldest heartbeat in flight should have been answered, zero if no limit applies.
-// A server which handles requests one by one does not answer sooner because of another heartbeat: heartbeats
-// would queue up, until every answer comes too late to prove anything. While an answer takes less than 3/8 of
-// the horizon, one heartbeat at a time is enough: the next heartbeat, sent at the answer to the previous one,
-// is answered before the previous proof ends. A slower quorum needs several heartbeats in flight, and can
-// commit them together.
+// answerDueAt returns when the answer to the oldest heartbeat in flight is expected, zero if no limit applies. A server
+// which handles requests one by one does not answer sooner because of another heartbeat. Heartbeats would queue up,
+// until every answer is too late to prove anything. While an answer takes less than 3/8 of the horizon, one heartbeat
+// at a time is enough, because the next heartbeat, sent at the answer to the previous one, is answered before the
+// previous proof ends. A slower quorum needs several heartbeats in flight, and can commit them together.
 func (l *Ledger) answerDueAt() time.Time {
 	if l.lastTook > l.horizon()*3/8 {
 		return time.Time{}
@@ -151,9 +154,9 @@ func (l *Ledger) answerDueAt() time.Time {
 	return zkutil.Latest(l.beatsSentAt[0], l.answeredAt).Add(l.lastTook + l.Period()/4)
 }
 
-// nextBeatAt returns when the next heartbeat is due. Without holds, a heartbeat after a slow write would only
-// hold up the requests behind it. If a gap has shortened a holder's latest proof, the next heartbeat is due
-// early enough to replace the proof.
+// nextBeatAt returns when the next heartbeat is due. Without holds, a heartbeat after a slow write would only hold up
+// the requests behind it. If a gap shortened a holder's latest proof, the next heartbeat is due early enough to replace
+// the proof.
 func (l *Ledger) nextBeatAt(f Facts) time.Time {
 	last := zkutil.Latest(l.proofSentAt, l.lastBeatAt, l.inUseSince)
 	usual := last.Add(l.Period())
@@ -168,17 +171,22 @@ func (l *Ledger) nextBeatAt(f Facts) time.Time {
 }
 
 // LookAfterGrant returns when the owner has to look at the clock after a grant. The latest proof may be as old as 2T/3, and
-// a gap may have shortened the trust. An audit may have become due between two holds, while nothing was held.
+// a gap may shorten the trust. An audit may be overdue from a time without holds.
 func (l *Ledger) LookAfterGrant() time.Time {
 	held := Facts{Holds: 1}
 	return zkutil.Earliest(zkutil.Earliest(l.until, l.nextBeatAt(held)), l.nextAuditAt(held))
 }
 
 // nextAuditAt returns when the next audit is due: often while something is held, because the audit then
-// replaces a heartbeat, and otherwise rarely, because an audit is a transaction.
+// replaces a heartbeat, and otherwise rarely, because an audit is a transaction. A doubt makes it due T/6 to T/2 later, because most
+// doubts are over by then, but not within T of the latest audit.
 func (l *Ledger) nextAuditAt(f Facts) time.Time {
 	timeout, last := l.Period()*BeatsPerTimeout, zkutil.Latest(l.lastAuditAt, l.inUseSince)
 	rarely := last.Add(timeout*TimeoutsPerAudit + time.Duration(l.jitter*TimeoutsOfJitter*float64(timeout)))
+	if !f.DoubtedAt.IsZero() {
+		soon := f.DoubtedAt.Add(l.Period() + time.Duration(2*l.jitter*float64(l.Period())))
+		rarely = zkutil.Earliest(rarely, zkutil.Latest(l.lastAuditAt.Add(timeout), soon))
+	}
 	if f.Holds == 0 {
 		return rarely
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Guarantee 2 by table: the actions due at a moment, for a session timeout T of 24 s on an own connection to
-// one of three servers. While something is held, heartbeats are due every T/6 = 4 s, and audits every T/2 = 12
-// s; while something is only awaited, audits every 20 T = 480 s and more. Reads are due every T.
-func TestWhatIsDueWhen(t *testing.T) {
+// Guarantee 2 by table, with the actions due at a moment, for a session timeout T of 24 s on a connection to one of
+// three servers. While something is held, heartbeats are due every T/6 = 4 s, and audits every T/2 = 12 s. While
+// something is only awaited, audits are due every 20 T = 480 s or more. Reads are due every T.
+func TestDueActionsByTable(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 	proven := record{proofSentAt: at(0), proofCameAt: at(0.1), until: at(16), lastBeatAt: at(0), lastAuditAt: at(0), lastReadAt: at(0)}
@@ -103,6 +103,23 @@ func TestWhatIsDueWhen(t *testing.T) {
 		"held, the server before did not answer either: the quorum is slow": {
 			beaten(func(tr *record) {
 				tr.beatsSentAt, tr.lastBeatAt, tr.leftServerAt = []time.Time{at(4)}, at(4), at(3)
+			}), nil,
+			Facts{Now: at(9), Holds: 1},
+			Plan{Beat: true, NextAt: at(12)},
+		},
+		"held, no answer to another write for T/6: another server": {
+			proven, nil,
+			Facts{Now: at(5), Holds: 1, WriteSentAt: at(1)},
+			Plan{LeaveServer: true, NextAt: at(9)},
+		},
+		"held, another write is in flight": {
+			proven, nil,
+			Facts{Now: at(3), Holds: 1, WriteSentAt: at(1)},
+			Plan{NextAt: at(4)},
+		},
+		"held, the server before has answered late: the quorum is slow": {
+			beaten(func(tr *record) {
+				tr.beatsSentAt, tr.lastBeatAt, tr.leftServerAt, tr.proofSentAt, tr.proofCameAt = []time.Time{at(4)}, at(4), at(3), at(2), at(7)
 			}), nil,
 			Facts{Now: at(9), Holds: 1},
 			Plan{Beat: true, NextAt: at(12)},
@@ -253,18 +270,13 @@ func TestWhatIsDueWhen(t *testing.T) {
 			Plan{NextAt: at(14)},
 		},
 		"created with less than was granted later": {
-			proven, func(l *Ledger) { l.createdTimeout = 6 * time.Second },
+			proven, func(l *Ledger) { l.leastTimeout = 6 * time.Second },
 			Facts{Now: at(1), Holds: 1},
 			Plan{Beat: true, NextAt: at(2)},
 		},
-		"held, no timeout known": {
-			proven, func(l *Ledger) { l.timeout = 0 },
-			Facts{Now: at(17), Holds: 1},
-			Plan{Beat: true, Audit: true, NextAt: at(22)},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(24*time.Second, true, 0)
+			l := NewLedger(24*time.Second, 0)
 			l.hasConnected, l.inUseSince, l.record = true, at(-100), test.proofs
 			if test.live != nil {
 				test.live(&l)
@@ -290,74 +302,46 @@ func TestWhatAWriteProves(t *testing.T) {
 		change   func(*Ledger)
 		expected time.Duration
 	}{
-		"own":     {func(*Ledger) {}, timeout * 2 / 3},
-		"adopted": {func(l *Ledger) { l.isOwn = false }, timeout * 5 / 12},
+		"created with as much": {func(*Ledger) {}, timeout * 2 / 3},
 		"created with less": {
-			func(l *Ledger) { l.createdTimeout = timeout / 2 }, timeout / 3,
+			func(l *Ledger) { l.OnHandshake(timeout/2, true); l.OnHandshake(timeout, false) }, timeout / 3,
 		},
 		"created with more": {
-			func(l *Ledger) { l.createdTimeout = timeout * 2 }, timeout * 2 / 3,
+			func(l *Ledger) { l.OnHandshake(timeout*2, true); l.OnGranted(timeout, sentAt) }, timeout * 2 / 3,
 		},
-		"sent before a handshake whose answer was lost": {
+		"granted less, and then more": {
 			func(l *Ledger) {
-				l.lostHandshakeAt, l.limitAfterLostHandshake = sentAt, sentAt.Add(timeout/4)
-			}, timeout / 4,
-		},
-		"sent after that": {
-			func(l *Ledger) {
-				l.lostHandshakeAt, l.limitAfterLostHandshake = sentAt.Add(-time.Second), sentAt.Add(timeout/4)
-			}, timeout * 2 / 3,
-		},
-		"after a pause of T/2": {
-			func(l *Ledger) {
-				l.isOwn = false
-				l.gaps.Add(Gap{StartAt: sentAt.Add(-timeout * 7 / 12), EndAt: sentAt.Add(-timeout / 12)}, timeout)
+				l.OnHandshake(timeout, true)
+				l.OnGranted(timeout/2, sentAt)
+				l.OnGranted(timeout, sentAt)
 			}, timeout / 3,
+		},
+		"less was granted to the session before": {
+			func(l *Ledger) { l.OnHandshake(timeout/2, true); l.OnHandshake(timeout, true) }, timeout * 2 / 3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(timeout, true, 0)
+			l := NewLedger(timeout, 0)
 			l.hasConnected = true
 			test.change(&l)
-			require.Equal(t, test.expected, l.proofLimit(Write{SentAt: sentAt}).Sub(sentAt))
+			require.InDelta(t, test.expected, freshLine{}.ProofLimit(sentAt, l.horizon(), l.Lifetime()).Sub(sentAt), 1)
 		})
 	}
 }
 
-// On an adopted connection only the owner, which checks the clock every T/6, notices a pause. The last ping may
-// have been sent T/3 before the pause began. No write after the pause proves the session beyond T after the
-// last ping, less the margin.
-func TestPauseOfAWaiterOnAnAdoptedConnection(t *testing.T) {
-	const timeout = 24 * time.Second
-	for name, isInUse := range map[string]bool{"idle": false, "waits": true} {
-		t.Run(name, func(t *testing.T) {
-			for pause := timeout / 3; pause < timeout; pause += timeout / 24 {
-				l, lookedAt := NewLedger(timeout, false, 0), time.Unix(1_000_000, 0)
-				l.OnConnected()
-				l.OnNewSession(lookedAt)
-				l.OnUse(lookedAt)
-				lookAt := l.Decide(Facts{Now: lookedAt, IsConnected: true, IsInUse: isInUse}).NextAt
-				lastPing, resumed := lookedAt.Add(-timeout/3), lookedAt.Add(pause)
-				l.NotePause(resumed, lookAt)
-				limit := l.gaps.Limit(resumed, AdoptedHorizon(timeout), timeout)
-				require.LessOrEqual(t, limit.Sub(lastPing), timeout-timeout/MarginsPerTimeout, "a pause of %v", pause)
-			}
-		})
-	}
-}
-
-// An owner that always looks between two short holds still audits every T/2: the next grant makes it look again.
+// An owner that always looks between two short holds still audits every T/2, because the next grant makes it look
+// again.
 func TestLooksBetweenShortHoldsPutOffNoAudit(t *testing.T) {
 	const timeout = 24 * time.Second
 	start := time.Unix(1_000_000, 0)
-	l := NewLedger(timeout, true, 0)
+	l := NewLedger(timeout, 0)
 	l.OnConnected()
 	l.OnNewSession(start)
 	l.OnUse(start)
 	now := start
 	for ; l.lastAuditAt.Equal(start); now = now.Add(timeout / 12) {
 		require.LessOrEqual(t, now.Sub(start), timeout/2+timeout/12, "no audit")
-		l.OnWriteAnswered(Write{SentAt: now, CameAt: now, IsCommitted: true}, time.Time{})
+		l.OnWriteAnswered(Write{SentAt: now, CameAt: now, IsCommitted: true, Line: freshLine{}})
 		l.OnFirstHold(now)
 		if lookAt := l.LookAfterGrant(); !lookAt.After(now) && l.Decide(Facts{Now: now, IsConnected: true, IsInUse: true, Holds: 1}).Audit {
 			l.OnAudit(now, 0)

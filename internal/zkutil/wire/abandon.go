@@ -23,12 +23,11 @@ import (
 //     Close does.
 //   - ABANDONED: zk.Conn's reads and writes fail, and its Close leaves the socket open.
 //     readAbandoned waits for the end of zk.Conn's reader, because a line has one reader at a time.
-//   - HANDED OVER: readAbandoned reads the answers and reports each committed write to the owner. The engine's
-//     own requests have already failed with zk.ErrConnectionClosed.
-//   - CLOSED: no write is in flight any more, T is over (a later answer proves nothing), the
-//     socket has failed, DropAbandoned has dropped the line, or the wire was closed. If zk.Conn's
-//     reader had ended before Abandon, nothing is handed over. Then one of T, DropAbandoned and the
-//     end of the wire leads from ABANDONED to CLOSED.
+//   - HANDED OVER: readAbandoned reads the answers and reports each committed write to the owner. The engine's own
+//     requests already failed with zk.ErrConnectionClosed.
+//   - CLOSED: no write is in flight any more, T is over (a later answer proves nothing), the socket failed,
+//     DropAbandoned dropped the line, or the wire was closed. If zk.Conn's reader ended before Abandon, nothing is
+//     handed over. Then one of T, DropAbandoned and the end of the wire leads from ABANDONED to CLOSED.
 func (l *Line) Abandon() {
 	l.noteLineFailure(errAbandoned)
 	unsent, unanswered, ok := l.startAbandoning()
@@ -39,13 +38,13 @@ func (l *Line) Abandon() {
 	}
 }
 
-// startAbandoning returns false if nobody needs the socket any more. The engine's own requests are given up
-// before another reader takes over their answers.
+// startAbandoning returns false if the socket is no longer needed. The engine's own requests are abandoned before
+// another reader takes over their answers.
 func (l *Line) startAbandoning() (unsent, unanswered []sentFrame, ok bool) {
 	w := l.wire
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isClosed || !l.state.isOpen || l.isAbandoned() || !l.contact.hasProofInFlightAfter(time.Time{}) {
+	if w.isClosed || l.isAbandoned() || !l.contact.hasProofInFlightAfter(time.Time{}) {
 		return nil, nil, false
 	}
 	unsent, unanswered = l.out.close(), l.contact.giveUp()
@@ -75,7 +74,7 @@ func (l *Line) handOver() {
 		return
 	}
 	l.isHandedOver = true
-	_ = l.Conn.SetReadDeadline(time.Now().Add(l.contact.lifetime())) // the old deadline has ended zk.Conn's read
+	_ = l.Conn.SetReadDeadline(time.Now().Add(l.contact.lifetime())) // the old deadline ended zk.Conn's read
 	close(l.handOverDone)
 }
 
@@ -135,7 +134,7 @@ func (w *Wire) closeAbandoned(l *Line) {
 
 // readAbandonedAnswer reads one frame of an abandoned line.
 func (l *Line) readAbandonedAnswer() error {
-	if _, err := l.in.Discard(l.frameLeft); err != nil { // the rest of a frame that zk.Conn had begun
+	if _, err := l.in.Discard(l.frameLeft); err != nil { // the rest of a frame that zk.Conn started to read
 		return err
 	}
 	l.frameLeft = 0
@@ -144,14 +143,14 @@ func (l *Line) readAbandonedAnswer() error {
 		return err
 	}
 	d := proto.NewDecoder(head)
-	size, xid, _, code := d.Int32(), d.Int32(), d.Int64(), d.Int32()
+	size, xid, zxid, code := d.Int32(), d.Int32(), d.Int64(), d.Int32()
 	l.frameLeft = 4 + int(size)
 	if size < proto.HeaderSize-4 {
 		return net.ErrClosed // malformed
 	}
 	write, ok := l.contact.noteAnswer(xid, code)
-	if ok && write.isProof() && code == proto.CodeOK && !l.isRefusedMulti(write, int(size)) {
-		l.wire.owner.OnLateProof(SentWrite{write.sentAt, l.sessionID, l})
+	if ok && write.IsProof() && !write.IsUncommitted(zxid) && code == proto.CodeOK && !l.isRefusedMulti(write, int(size)) {
+		l.wire.owner.OnLateProof(SentWrite{write.SentAt, l.sessionID, l})
 	}
 	return nil
 }
@@ -160,8 +159,8 @@ func (l *Line) readAbandonedAnswer() error {
 // no error, but the first part does.
 func (l *Line) isRefusedMulti(request sentFrame, size int) bool {
 	const part = proto.HeaderSize + 4
-	if request.op != proto.OpMulti || 4+size < part {
-		return request.op == proto.OpMulti
+	if request.Op != proto.OpMulti || 4+size < part {
+		return request.Op == proto.OpMulti
 	}
 	head, err := l.in.Peek(part)
 	return err != nil || int32(binary.BigEndian.Uint32(head[part-4:])) == proto.OpError

@@ -47,13 +47,33 @@ func TestAbandonedLineIsClosed(t *testing.T) {
 	require.True(t, conn.closed.Load(), "the socket is open after Close")
 }
 
-// answers is a Receiver that keeps what it gets.
+// Nothing is left to read an abandoned line for once it is abandoned already, or the wire is closed.
+func TestAbandonWithoutANeedForTheSocket(t *testing.T) {
+	for name, before := range map[string]func(w *Wire, l *Line){
+		"again":            func(_ *Wire, l *Line) { l.Abandon() },
+		"in a closed wire": func(w *Wire, _ *Line) { w.Close() },
+	} {
+		w := newTestWire(t, &testOwner{period: time.Second, patience: time.Second, isSaving: true}, &recordingConn{})
+		c, err := w.Dial("tcp", "x:1", 0)
+		require.NoError(t, err)
+		l := c.(*Line)
+		l.finishHandshake(1, 6*time.Second)
+		require.NoError(t, l.sendFrame(7, proto.OpMulti, []byte("heartbeat")))
+		before(w, l)
+		abandoned := len(w.abandoned)
+		l.Abandon()
+		require.Len(t, w.abandoned, abandoned, name)
+		w.Close()
+	}
+}
+
+// answers is a Receiver that stores its calls.
 type answerChan chan Answer
 
 func (r answerChan) Receive(a Answer) { r <- a }
 
-// The owner abandons a line on which a request of the engine's own is in flight: the caller is told at once,
-// and not asked to wait for an answer that nobody hands over.
+// The owner abandons a line with an engine's request in flight. The caller gets its answer at once, because no reader
+// would deliver it later.
 func TestAbandonGivesOwnRequestsUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		w := newTestWire(t, &testOwner{period: time.Second, patience: time.Second, isSaving: true}, &recordingConn{})

@@ -61,7 +61,7 @@ func decodeAnswer(op, code int32, body []byte) (a Answer, ok bool) {
 		a.Stat = d.Stat()
 		return a, a.Children != nil && d.Err() == nil
 	case proto.OpMulti:
-		ok = decodeParts(d, &a) // before a is returned: Go does not say which comes first in one statement
+		ok = decodeParts(d, &a) // before a is returned, because Go does not define the order within one statement
 		return a, ok
 	}
 	return a, d.Err() == nil
@@ -85,8 +85,8 @@ func decodeTexts(d *proto.Decoder, frame string) []string {
 	return texts
 }
 
-// takeAnswer reads the answer to one of the engine's own requests, and passes the answer to the receiver. The
-// caller has peeked at the header of the frame.
+// takeAnswer reads the answer to one of the engine's own requests, and passes the answer to the receiver. The caller
+// peeked at the header of the frame.
 func (l *Line) takeAnswer(request sentFrame, zxid int64, code int32) error {
 	if l.frameLeft-4 > MaxFrame {
 		failAll([]sentFrame{request}, zk.ErrConnectionClosed)
@@ -101,16 +101,20 @@ func (l *Line) takeAnswer(request sentFrame, zxid int64, code int32) error {
 	if request.to == nil {
 		return nil // given up
 	}
-	a, ok := decodeAnswer(request.op, code, body)
+	a, ok := decodeAnswer(request.Op, code, body)
 	if !ok {
 		a.Err = errMalformed
 	}
-	a.SentAt = request.sentAt
+	a.SentAt, a.Zxid, a.IsUncommitted = request.SentAt, zxid, request.IsUncommitted(zxid)
 	request.to.Receive(a)
+	if a.Err == nil && request.IsProof() && !l.hasCommitted {
+		l.hasCommitted = true
+		l.attempt.NoteCommit()
+	}
 	switch {
 	case !ok:
 		return l.failMalformed()
-	case code == proto.CodeSessionExpired: // the next handshake tells whether the session has really expired
+	case code == proto.CodeSessionExpired: // the next handshake finds out whether the session really expired
 		l.failWith(errExpired)
 		return errExpired
 	}
@@ -146,8 +150,8 @@ func (w *Wire) noteZxid(zxid int64) {
 	w.lastZxid = max(w.lastZxid, zxid)
 }
 
-// withLastZxid returns the request of a handshake with the latest zxid in any answer of the session: the server
-// must not be behind that zxid. zk.Conn knows only the answers to its own requests.
+// withLastZxid returns the request of a handshake with the latest zxid in any answer of the session, because the
+// server must not be behind that zxid. zk.Conn knows only the answers to its own requests.
 func withLastZxid(frame []byte, lastZxid int64) []byte {
 	const at, end, sessionAt = 8, 16, 20 // behind the length and the version; then the timeout and the session
 	if len(frame) < sessionAt+8 || binary.BigEndian.Uint64(frame[sessionAt:]) == 0 {

@@ -64,8 +64,8 @@ func TestEventsOfUnknownWatchesPass(t *testing.T) {
 	})
 }
 
-// zk.Conn has acted on an event before an answer behind it is handed over: it reads on only then.
-func TestEventComesBeforeTheAnswerBehindIt(t *testing.T) {
+// zk.Conn handles an event before a later answer is delivered, because the line reads on only after that.
+func TestEventPrecedesLaterAnswers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
 		go s.deliver(handshakeFrame(7))
@@ -92,7 +92,7 @@ func TestEventComesBeforeTheAnswerBehindIt(t *testing.T) {
 	})
 }
 
-// A body comes in pieces, is larger than the buffer, or as large as is allowed.
+// A body arrives in pieces, is larger than the buffer, or as large as allowed.
 func TestBodiesOfAnySize(t *testing.T) {
 	for _, test := range []struct{ size, piece int }{{10, 1}, {5 << 10, 7}, {16 << 10, 4 << 10}, {100 << 10, 1000}, {MaxFrame - proto.HeaderSize - 68, 1 << 20}} {
 		t.Run(fmt.Sprintf("%d by %d", test.size, test.piece), func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestBodiesOfAnySize(t *testing.T) {
 	}
 }
 
-// An answer that can't be right ends the line. Its request gets an error that is no refusal, the others
-// zk.ErrConnectionClosed, in their order.
+// A malformed answer ends the line. Its request gets an error that is no refusal, the others zk.ErrConnectionClosed,
+// in their order.
 func TestMalformedAnswersEndTheLine(t *testing.T) {
 	tooLong := answerFrame(firstXid, 1, proto.CodeOK)
 	copy(tooLong, proto.NewEncoder().Int32(MaxFrame+1).Body())
@@ -184,8 +184,7 @@ func TestUnknownOperationIsAnsweredOutOfOrder(t *testing.T) {
 	})
 }
 
-// Answers to own requests come all the time, and nothing for zk.Conn: its deadline does not end the
-// line.
+// Answers to own requests arrive all the time, but none for zk.Conn. Its deadline does not end the line.
 func TestOwnAnswersExtendTheReadDeadline(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const timeout = 4 * time.Second
@@ -239,8 +238,8 @@ func TestBytesOfAnOwnAnswerExtendTheReadDeadline(t *testing.T) {
 	})
 }
 
-// A server that says that the session has expired mostly ends the connection, too. If it does not, the line does: the
-// next handshake tells whether it is true.
+// A server that reports an expired session usually closes the connection, too. Otherwise the line does, and the next
+// handshake finds out.
 func TestExpiredSessionEndsTheLine(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)

@@ -29,7 +29,7 @@ type credential string
 // credentialOf returns the credential in a request, which follows the length, xid and operation.
 func credentialOf(frame []byte) credential { return credential(frame[min(len(frame), 12):]) }
 
-// noteSent notes that zk.Conn has written a frame, which may end the wait of the engine's own requests.
+// noteSent records that zk.Conn wrote a frame, which may end the wait of the engine's own requests.
 func (l *Line) noteSent(op int32, frame []byte) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -44,8 +44,7 @@ func (l *Line) noteSent(op int32, frame []byte) {
 	l.releaseOwnLocked()
 }
 
-// releaseOwnLocked lets the engine's own requests be written, once zk.Conn has presented its credentials
-// again.
+// releaseOwnLocked permits the engine's own requests, after zk.Conn presented its credentials again.
 func (l *Line) releaseOwnLocked() {
 	if len(l.credentialsLeft) == 0 {
 		l.isPresented = true
@@ -53,8 +52,8 @@ func (l *Line) releaseOwnLocked() {
 	}
 }
 
-// noteCredentialAnswer reports whether xid belongs to a credential. A credential presented for the first time
-// is kept if the server has accepted it.
+// noteCredentialAnswer reports whether xid belongs to a credential. A credential presented for the first time is kept
+// if the server accepts it.
 func (l *Line) noteCredentialAnswer(xid, code int32) bool {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -66,15 +65,15 @@ func (l *Line) noteCredentialAnswer(xid, code int32) bool {
 	return isCredential
 }
 
-// A login over SASL runs on each connection, after the server has answered the handshake and before zk.Conn sees the
+// A login over SASL runs on each connection, after the server's answer to the handshake and before zk.Conn sees that
 // answer. So a login precedes every other request, those of zk.Conn included, which a server may refuse before a login
 // (sessionRequireClientSASLAuth). The login belongs to the handshake: both share the handshake's patience, and a login
-// that fails is a failed handshake, although the server has the session already.
+// that fails is a failed handshake, although the server already created the session.
 //
 // A server answers a login as follows (ZooKeeperServer.processSasl):
 //
 //	the server has no SASL login      no error, and a null token
-//	the login goes on, or succeeds    no error, and a token; null after the last message of Kerberos
+//	the login continues or succeeds   no error, and a token; null after the last message of Kerberos
 //	the login is refused              AuthFailed or SessionClosedRequireSaslAuth, and the connection ends;
 //	                                  before 3.6 the connection ends without an answer; with
 //	                                  allowSaslFailedClients no error, and a null token
@@ -85,7 +84,7 @@ type Mechanism func(ctx context.Context, server string) (Login, error)
 // Login is a login on one connection.
 type Login interface {
 	// Respond returns the next message to the server. The first challenge is nil, and so is a null token. If isDone is true,
-	// the login has succeeded once the server accepts the response, or at once if the response is nil.
+	// the login succeeds once the server accepts the response, or at once if the response is nil.
 	Respond(ctx context.Context, challenge []byte) (response []byte, isDone bool, err error)
 	// Explain returns the likely reason if the server refuses the latest response.
 	Explain() string
@@ -148,7 +147,7 @@ func (l *Line) runLogin() error {
 			return err
 		}
 	}
-	return fmt.Errorf("no end after %d messages", maxLoginSteps)
+	return fmt.Errorf("login not finished after %d messages", maxLoginSteps)
 }
 
 // loginStep is the next message of a login.
@@ -162,7 +161,7 @@ func nextStep(ctx context.Context, login Login, challenge []byte) (step loginSte
 	step.response, step.isDone, err = login.Respond(ctx, challenge)
 	step.reason = login.Explain()
 	if err == nil && !step.isDone && step.response == nil {
-		err = errors.New("the mechanism has no response, and is not done")
+		err = errors.New("the mechanism returned no response, but is not done")
 	}
 	return step, err
 }
@@ -194,14 +193,14 @@ func (l *Line) exchangeToken(step loginStep) (challenge []byte, err error) {
 	}
 }
 
-// explainLoginFailure tells silence from a hang-up, which is how servers before 3.6 refuse a login.
+// explainLoginFailure distinguishes silence from a hang-up, which is how servers before 3.6 refuse a login.
 func (l *Line) explainLoginFailure(err error, step loginStep) error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("the server does not answer: %w", err)
 	case dial.IsHangUp(err) && len(step.response) > 0:
-		return fmt.Errorf("%w, or the server has failed: no answer but a hang-up: %s", zkutil.ErrLoginRefused, step.reason)
+		return fmt.Errorf("%w, or the server failed: %w: %s", zkutil.ErrLoginRefused, zkutil.ErrHungUp, step.reason)
 	default:
 		return err
 	}

@@ -43,14 +43,14 @@ func (s *script) requireHeldBack() {
 	require.NoError(s.t, s.server.SetReadDeadline(time.Time{}))
 }
 
-// requireSent checks that the next request that reaches the server is that for path.
+// requireSent requires that the next request at the server is the one for path.
 func (s *script) requireSent(path string) {
 	s.t.Helper()
 	_, _, got := s.next()
 	require.Equal(s.t, path, got)
 }
 
-// After a reconnect own requests come behind all credentials that zk.Conn presents again.
+// After a reconnect, own requests follow all credentials that zk.Conn presents again.
 func TestOwnRequestsComeBehindTheCredentials(t *testing.T) {
 	for name, test := range map[string]struct {
 		first func(s *script) *script // on the first connection
@@ -82,8 +82,8 @@ func TestOwnRequestsComeBehindTheCredentials(t *testing.T) {
 			return s
 		}, []string{"a:a", "b:b"}},
 		"zk.Conn lacked one, see (1)": {func(s *script) *script {
-			// (1) The connection ended before AddAuth had put the credential into zk.Conn's list. The next
-			// connection was up before that, too, so that it was not presented there.
+			// (1) The connection ended before AddAuth put the credential into zk.Conn's list. The next connection was
+			// up before that, too, so the credential was not presented there.
 			s.present(1, "a:a", 0)
 			s = s.reconnect()
 			s.present(2, "b:b", 0)
@@ -108,8 +108,8 @@ func TestOwnRequestsComeBehindTheCredentials(t *testing.T) {
 	}
 }
 
-// zk.Conn presents fewer credentials than it was seen to keep, because AddAuth had not put one into its list
-// yet, or because it is being closed. It has presented all that it will once it sends anything else: its ping at the latest.
+// zk.Conn presents fewer credentials than it was seen to keep, because AddAuth did not put one into its list yet, or because
+// it is being closed. Any other request of zk.Conn, at the latest its ping, shows that it presented them all.
 func TestCredentialsThatAreNotPresentedAgain(t *testing.T) {
 	ping := proto.NewEncoder().Int32(proto.XidPing).Int32(proto.OpPing).Frame()
 	for _, frame := range [][]byte{ping, requestFrame(9, proto.OpGetData, "/user", false)} {
@@ -159,7 +159,7 @@ func connectFrame(lastZxid, id int64) []byte {
 	return proto.NewEncoder().Int32(0).Int64(lastZxid).Int32(4000).Int64(id).Buffer(make([]byte, 16)).Frame()
 }
 
-// The handshake asks for a server that has seen what the answers to our own requests told, in this session.
+// The handshake requires a server that saw all transactions in the answers to our own requests in this session.
 func TestHandshakeCarriesTheLatestZxid(t *testing.T) {
 	handshake := func(s *script, lastZxid, id int64) (next *script, got int64) {
 		t.Helper()

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,33 +14,37 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 )
 
-// Servers that were emptied, or restored from a backup, have lost transactions that a session has seen. Each
-// such server hangs up on the session's handshake without an answer, because the handshake names a later zxid
-// than the server's own (ZooKeeperServer.processConnectRequest). So zk.Conn never learns that its session is
-// over, and keeps naming the later zxid forever.
+// Servers that were emptied, or restored from a backup, lack transactions that a session saw. Each such server closes
+// the connection instead of answering the session's handshake, because the handshake names a later zxid than the
+// server's own (ZooKeeperServer.processConnectRequest). So zk.Conn never learns that its session is over, and keeps
+// naming the later zxid forever.
 //
-// A server without a quorum, and a lagging follower, hang up in the same way, although the session lives on. A
-// probe distinguishes the three cases. The probe opens a session of its own, and closes the new session at
-// once. The answer to the close names a zxid that the quorum has just committed. Zxids grow as long as an
-// ensemble keeps its history:
+// A server without a quorum, and a lagging follower, hang up in the same way, although the session lives on. A probe
+// distinguishes the three cases. The probe opens a session of its own, and closes the new session at once. The answer
+// to the close names a zxid that the quorum just committed. Zxids grow as long as an ensemble keeps its history:
 //
 //   - A server without a quorum doesn't answer the probe.
-//   - A lagging follower answers with a later zxid than the session's, because the leader has numbered the
-//     close. The follower has caught up by then.
-//   - A server that has forgotten answers with an earlier zxid.
+//   - A lagging follower answers with a later zxid than the session's, because the leader numbered the close. The
+//     follower has caught up by then.
+//   - A server that lost transactions answers with an earlier zxid.
 //
-// No probe is sent before the servers have refused the session for the time returned by the owner's
-// GiveUpAfter. If a probe then shows that a server has forgotten, the wire itself answers zk.Conn's handshake,
-// as a server answers for an unknown session. zk.Conn reports that the session has expired, forgets the zxid,
-// and opens a new session with the next handshake.
+// No probe is sent until the servers refused the session for the time returned by the owner's GiveUpAfter. If a probe
+// then shows that a server lost transactions, the wire itself answers zk.Conn's handshake, as a server answers for an
+// unknown session. zk.Conn reports that the session expired, forgets the zxid, and opens a new session with the next
+// handshake.
 
 // probesPerTimeout is the maximum number of probes of a server within GiveUpAfter.
 const probesPerTimeout = 3
 
-// refusals are consecutive handshakes of one session that servers have refused without an answer.
+// maxSlowProbes bounds the patience with a probe, which doubles with each probe that took too long. A probe waits for two
+// commits, and the quorum may be slow.
+const maxSlowProbes = 5
+
+// refusals are consecutive handshakes of one session that servers refused without an answer.
 type refusals struct {
-	since    time.Time            // of the first; zero: none
-	probedAt map[string]time.Time // when a server was last probed, by its name and address
+	since      time.Time            // of the first; zero: none
+	probedAt   map[string]time.Time // when a server was last probed, by its name and address
+	slowProbes int                  // that took too long
 }
 
 // claim has the last zxid and the session id that the request of a handshake names.
@@ -57,20 +62,25 @@ func claimOf(frame []byte) (c claim) {
 
 // explainRefusal adds the possible reasons to the error of a failed handshake.
 func (l *Line) explainRefusal(err error) error {
-	if !dial.IsHangUp(err) || l.claim.sessionID == 0 {
-		return dial.ExplainHangUp(err)
+	switch {
+	case !dial.IsHangUp(err):
+		return err
+	case l.claim.sessionID == 0:
+		_ = l.Conn.Close() // one socket at a time, because the explanation may open another one
+		return l.attempt.ExplainHangUp(err)
+	default:
+		return fmt.Errorf("%w; or the servers lost transactions that this session has seen (emptied, or restored from a backup)", dial.ExplainHangUp(err))
 	}
-	return fmt.Errorf("%w; or the servers were emptied or restored, and have forgotten what this session has seen", dial.ExplainHangUp(err))
 }
 
-// answerForgotten is called when the handshake has failed with err. The result true means that the session was
-// given up, and that the next bytes of the line are the answer to the handshake of an expired session.
+// answerForgotten is called after the handshake failed with err. The result true means that the session was
+// abandoned, and that the next bytes of the line are the answer to the handshake of an expired session.
 func (l *Line) answerForgotten(err error) bool {
 	w := l.wire
 	if !dial.IsHangUp(err) || l.claim.sessionID == 0 || !w.mayProbe(l.Server) {
 		return false
 	}
-	_ = l.Conn.Close() // the server has closed the other side: one socket at a time
+	_ = l.Conn.Close() // the server closed the other side; one socket at a time
 	switch w.probe(l.Server, l.claim.zxid) {
 	case noVerdict:
 		return false
@@ -86,7 +96,7 @@ func (l *Line) answerForgotten(err error) bool {
 	return true
 }
 
-// mayProbe notes that a server has refused the session, and reports whether a probe is due.
+// mayProbe records that a server refused the session, and reports whether a probe is due.
 func (w *Wire) mayProbe(server string) bool {
 	now, giveUpAfter := w.owner.Now(), w.owner.GiveUpAfter()
 	w.mu.Lock()
@@ -111,14 +121,14 @@ type verdict int
 
 const (
 	noVerdict verdict = iota // the server takes no new sessions, or gives an answer that is not ZooKeeper's
-	remembers                // the server has caught up with everything the session has seen
+	remembers                // the server is up to date with the session
 	forgot
 )
 
 // probe opens a session at a server, closes the session, and compares the zxid of the close with seen. If the
 // close is lost, the session times out after the owner's patience.
 func (w *Wire) probe(server string, seen int64) verdict {
-	patience := w.owner.Patience()
+	patience := w.probePatience()
 	conn, err := w.Dialer.Open("tcp", server, patience)
 	if err != nil {
 		return noVerdict
@@ -134,6 +144,7 @@ func (w *Wire) probe(server string, seen int64) verdict {
 	hello := proto.NewEncoder().Int32(0).Int64(0).Int32(int32(patience.Milliseconds())).Int64(0).Buffer(make([]byte, proto.PasswordLength))
 	welcome, err := exchange(conn, hello)
 	if err != nil {
+		w.noteProbeFailure(err)
 		return noVerdict
 	}
 	if _, _, id := welcome.Int32(), welcome.Int32(), welcome.Int64(); welcome.Err() != nil || id == 0 {
@@ -141,6 +152,7 @@ func (w *Wire) probe(server string, seen int64) verdict {
 	}
 	goodbye, err := exchange(conn, proto.NewEncoder().Int32(1).Int32(proto.OpCloseSession))
 	if err != nil {
+		w.noteProbeFailure(err)
 		return noVerdict
 	}
 	_, zxid, code := goodbye.Int32(), goodbye.Int64(), goodbye.Int32()
@@ -150,10 +162,29 @@ func (w *Wire) probe(server string, seen int64) verdict {
 	case code == proto.CodeOK && zxid >= seen:
 		return remembers
 	default:
-		// A server that demands credentials refuses the close, and names no zxid. The accepted session has to
-		// suffice: the server has a quorum, and has refused the old session all the time.
+		// A server that requires credentials refuses the close, and names no zxid. The accepted session has to
+		// suffice, because it shows that the server has a quorum, and yet refused the old session all the time.
 		return forgot
 	}
+}
+
+// probePatience returns how long a probe may take.
+func (w *Wire) probePatience() time.Duration {
+	patience := w.owner.Patience()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return patience << w.refusals.slowProbes
+}
+
+// noteProbeFailure gives the next probe more time if this one took too long.
+func (w *Wire) noteProbeFailure(err error) {
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refusals.slowProbes = min(w.refusals.slowProbes+1, maxSlowProbes)
 }
 
 // exchange sends a frame, and reads the next one.
@@ -175,7 +206,7 @@ func exchange(conn net.Conn, request *proto.Encoder) (*proto.Decoder, error) {
 	return proto.NewDecoder(body), err
 }
 
-// setProbe notes the connection of a probe, so that Close can end the probe; nil: no probe runs. setProbe
+// setProbe records the connection of a probe, so that Close can end the probe; nil means that no probe runs. setProbe
 // returns false if the wire was closed.
 func (w *Wire) setProbe(conn net.Conn) bool {
 	w.mu.Lock()
@@ -184,11 +215,8 @@ func (w *Wire) setProbe(conn net.Conn) bool {
 	return !w.isClosed
 }
 
-// answerEnded answers zk.Conn's handshake for a session that has ended with its connection. Nothing is sent.
+// answerEnded answers zk.Conn's handshake for a session that ended with its connection. Nothing is sent.
 func (l *Line) answerEnded() {
-	l.wire.mu.Lock()
-	l.state.isHandshakeSent = false
-	l.wire.mu.Unlock()
 	l.in.Reset(bytes.NewReader(expiredAnswer()))
 	_ = l.Conn.Close() // one socket at a time
 }

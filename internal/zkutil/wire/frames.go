@@ -8,16 +8,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// MaxFrame bounds a frame of the server: a listing of about 280,000 waiters.
+// MaxFrame bounds a frame of the server. It fits a listing of about 280,000 waiters.
 const MaxFrame = 16 << 20
 
 // maxLength bounds the length of a frame, so that the length and its own four bytes fit into an int of 32 bits.
 const maxLength = math.MaxInt32 - 4
 
-// beginFrame blocks until a frame for zk.Conn comes, and interprets the frame. The frame takes effect in
-// onFrameRead, which runs when zk.Conn has got the whole frame. zk.Conn acts on a frame before reading on, so
-// the wire and zk.Conn take the same steps in the same order. Answers to the engine's own requests, and the
-// events of its own watches, are taken out.
+// beginFrame blocks until a frame for zk.Conn arrives, and interprets the frame. The frame takes effect in
+// onFrameRead, which runs when zk.Conn has the whole frame. zk.Conn acts on a frame before reading on, so the wire
+// and zk.Conn take the same steps in the same order. Answers to the engine's own requests, and the events of its own
+// watches, are taken out.
 func (l *Line) beginFrame() error {
 	for {
 		isOwn, err := l.beginAnyFrame()
@@ -62,6 +62,9 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 	if xid != proto.XidEvent {
 		request, isExpected = l.contact.noteAnswer(xid, code)
 	}
+	if isExpected {
+		l.contact.noteZxid(zxid)
+	}
 	switch {
 	case xid == proto.XidEvent:
 		l.layout = proto.EventLayout(size)
@@ -77,15 +80,14 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		return false, l.failMalformed() // while a write is in flight, nothing else ends the wait
 	case xid >= 0:
 		if code == proto.CodeOK {
-			l.layout = proto.AnswerLayout(request.op, size)
+			l.layout = proto.AnswerLayout(request.Op, size)
 		}
 		return false, l.passAnswer(xid, zxid, code, head)
 	}
 	return false, nil
 }
 
-// passAnswer blocks until the answer to a request may pass: see watchRestore. The frame begins with
-// head.
+// passAnswer blocks until the answer to a request may pass, as watchRestore explains. The frame begins with head.
 func (l *Line) passAnswer(xid int32, zxid int64, code int32, head []byte) error {
 	isCredential := l.noteCredentialAnswer(xid, code)
 	if zxid > 0 && !isCredential {
@@ -136,6 +138,9 @@ func (l *Line) peekHandshake(size int) error {
 	password := d.Buffer()
 	if d.Err() != nil || id != 0 && timeout <= 0 {
 		return l.failMalformed()
+	}
+	if id != 0 {
+		l.wire.owner.OnGranted(id, timeout, l.beganAt)
 	}
 	if id != 0 && l.wire.mechanism != nil {
 		if err := l.logIn(4 + size); err != nil {

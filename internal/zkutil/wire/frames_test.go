@@ -31,7 +31,7 @@ func (s scriptedConn) SetReadDeadline(time.Time) error  { return nil }
 func (s scriptedConn) SetWriteDeadline(time.Time) error { return nil }
 func (s scriptedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-// newLineReading returns a line to which a server has sent in, and its owner.
+// newLineReading returns a line with the server's data in, and its owner.
 func newLineReading(tb testing.TB, in []byte) (*Line, *testOwner) {
 	tb.Helper()
 	o := &testOwner{period: time.Millisecond, patience: time.Minute} // a dial may take long on a busy machine
@@ -42,7 +42,7 @@ func newLineReading(tb testing.TB, in []byte) (*Line, *testOwner) {
 	return l, o
 }
 
-// The frames below are as they are sent, each with its length in front.
+// The frames below are as sent, each with its length in front.
 
 func handshakeFrame(id int64) []byte {
 	return proto.NewEncoder().Int32(0).Int32(4000).Int64(id).Buffer([]byte("sixteen bytes ok")).Frame()
@@ -186,7 +186,7 @@ func FuzzLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, chunk uint8) {
 		l, _ := newLineReading(t, in)
 		for xid, op := range []int32{proto.OpGetData, proto.OpGetChildren2, proto.OpMulti, proto.OpGetACL, proto.OpExists} {
-			l.contact.inFlight.add(sentFrame{xid: int32(xid), op: op})
+			_ = l.contact.sendRequest(int32(xid), op, sendNothing)
 		}
 		given := &answers{}
 		own := []int32{
@@ -194,7 +194,7 @@ func FuzzLine(f *testing.F) {
 			proto.OpDelete, proto.OpSync, proto.OpCreateContainer,
 		}
 		for i, op := range own {
-			l.contact.inFlight.add(sentFrame{xid: firstXid - int32(i), op: op, to: receiver{given, strconv.Itoa(i)}})
+			_, _ = l.contact.sendInTurn([]sentFrame{ownFrame(firstXid-int32(i), op, receiver{given, strconv.Itoa(i)})}, sendNothing)
 		}
 		defer func() {
 			_ = l.Close()

@@ -60,11 +60,11 @@ func TestLateAnswersToOwnWrites(t *testing.T) {
 				s.wire.owner = late
 				s.request(test.op, "/1")
 				xid, _, _ := s.next()
-				s.request(proto.OpDelete, "/2") // so that there is a proof in flight
+				s.request(proto.OpDelete, "/2") // so that a proof is in flight
 				s.next()
 				s.Abandon()
 				require.ErrorIs(t, <-s.ended, errAbandoned)
-				s.deliver(test.answer(xid)) // before zk.Conn has closed the line
+				s.deliver(test.answer(xid)) // before zk.Conn closes the line
 				synctest.Wait()
 				_ = s.Close()
 				require.Equal(t, []string{"/1", "/2"}, s.answer.paths())
@@ -81,8 +81,8 @@ func TestLateAnswersToOwnWrites(t *testing.T) {
 	}
 }
 
-// The line is abandoned in the middle of an answer to an own request, and zk.Conn's reader gives it up. What comes
-// behind is still read.
+// The line is abandoned in the middle of an answer to an own request, and zk.Conn's reader stops. The rest is still
+// read.
 func TestAbandonInTheMiddleOfAnAnswer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
@@ -109,7 +109,7 @@ func TestAbandonInTheMiddleOfAnAnswer(t *testing.T) {
 	})
 }
 
-// Own requests are of the record from which gaps follow: an abandoned line is read for as long as T at most.
+// Own requests are part of the record of gaps, so an abandoned line is read for T at most.
 func TestAbandonedLineWithoutAnAnswer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
@@ -126,8 +126,8 @@ func TestAbandonedLineWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// An abandoned line is dropped as soon as a later write has proven the session: its socket is closed in that instant, not when T is
-// over. One whose write was sent after that proof is still read.
+// An abandoned line is dropped as soon as a later write proves the session: its socket is closed in that instant, not after T.
+// A line whose write was sent after that proof is still read.
 func TestAbandonedLineIsDroppedByALaterProof(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)

@@ -17,21 +17,21 @@ import (
 )
 
 var (
-	// errNotZooKeeper: something other than ZooKeeper has answered the handshake.
-	errNotZooKeeper = errors.New("the answer is not ZooKeeper's")
-	// errMalformed: a server has sent a malformed frame after the handshake.
-	errMalformed = errors.New("the server has sent a malformed frame")
-	// errWatchesRefused: the server has refused to set the watches again after a reconnect.
-	errWatchesRefused = errors.New("the server does not set the watches again")
-	// errExpired: a server has refused a request because the session has expired, and has not ended the connection.
-	errExpired = errors.New("the server says that the session has expired")
-	// errLoginRequired: a server has refused a request, and hangs up, because it demands a login first.
+	// errNotZooKeeper means that something other than ZooKeeper answered the handshake.
+	errNotZooKeeper = errors.New("the answer is not in ZooKeeper's protocol")
+	// errMalformed means that a server sent a malformed frame after the handshake.
+	errMalformed = errors.New("the server sent a malformed frame")
+	// errWatchesRefused means that the server refused to set the watches again after a reconnect.
+	errWatchesRefused = errors.New("the server does not restore the watches")
+	// errExpired means that a server refused a request because the session expired, but did not close the connection.
+	errExpired = errors.New("the server reports that the session expired")
+	// errLoginRequired means that a server refused a request, and hangs up, because it requires a login first.
 	errLoginRequired = zkutil.Explained(errorOf(proto.CodeLoginRequired))
-	// errCredentials: a server has not answered all credentials that were presented again.
-	errCredentials = errors.New("the server does not answer a credential")
-	// errHasLeft: the connection was abandoned because the server has left the ensemble.
-	errHasLeft = errors.New("the server has left the ensemble")
-	// errAbandoned: the connection was abandoned for another one.
+	// errCredentials means that a server did not answer all credentials that were presented again.
+	errCredentials = errors.New("the server does not answer the credentials")
+	// errHasLeft means that the connection was abandoned because the server is no longer in the ensemble.
+	errHasLeft = errors.New("the server is no longer in the ensemble")
+	// errAbandoned means that the connection was abandoned for another one.
 	errAbandoned = errors.New("the server did not answer in time")
 )
 
@@ -41,7 +41,7 @@ type Line struct {
 	net.Conn
 	wire     *Wire
 	attempt  *dial.Attempt // the dial, and the handshake
-	Server   string        // as Next has returned it
+	Server   string        // as returned by Next
 	in       *bufio.Reader
 	beganAt  time.Time // when the handshake began, by the owner's clock
 	deadline time.Time // of the handshake, login included
@@ -49,11 +49,11 @@ type Line struct {
 	out      outbox
 	claim    claim // of zk.Conn's handshake, which writes and reads in one goroutine
 	restore  watchRestore
-	isPrompt atomic.Bool // the writer has begun, and senders may write: see writeAtOnce
+	isPrompt atomic.Bool // the writer is running, and senders may write with writeAtOnce
 
 	closeOnce       sync.Once
 	closeDone       chan struct{} // closed by Close
-	credentialsDone chan struct{} // closed when zk.Conn has presented its credentials again
+	credentialsDone chan struct{} // closed after zk.Conn presented its credentials again
 	abandonDone     chan struct{} // closed by Abandon
 	handOverDone    chan struct{} // closed by handOver
 	dropDone        chan struct{} // closed when an abandoned line is dropped
@@ -62,8 +62,9 @@ type Line struct {
 	frameLeft    int          // bytes of the current frame still to pass to zk.Conn
 	isAnswer     bool         // the current frame answers a request
 	isHandedOver bool         // handOver was called
+	hasCommitted bool         // a write of the engine's own was served
 	layout       proto.Layout // of the current frame
-	onFrameRead  func()       // takes effect once zk.Conn has got the current frame
+	onFrameRead  func()       // takes effect once zk.Conn has the current frame
 	body         []byte       // a buffer for answers to the engine's own requests
 
 	// Guarded by Wire.mu.
@@ -71,7 +72,7 @@ type Line struct {
 	sessionID       int64
 	readTimeout     time.Duration        // the time for which zk.Conn waits for bytes; 0: forever
 	watchRequests   map[int32]WatchKey   // requests for a watch, by xid
-	credentials     map[int32]credential // presented credentials, by xid; "": not for the first time
+	credentials     map[int32]credential // presented credentials, by xid; "" if not for the first time
 	credentialsLeft []credential         // still to be presented again by zk.Conn
 	isPresented     bool                 // credentialsDone is closed
 	failure         error                // the reason of a failure after the handshake; nil: none, or closed
@@ -79,10 +80,9 @@ type Line struct {
 
 // lineState is the progress of a line.
 type lineState struct {
-	isHandshakeSent bool  // the request of the handshake was sent
-	isOpen          bool  // the handshake was answered
-	isClosing       bool  // the session's end has been requested
-	closeXid        int32 // of that request
+	isOpen    bool  // the handshake was answered
+	isClosing bool  // the session's end was requested
+	closeXid  int32 // of that request
 }
 
 // newLine returns the line over a connection whose handshake begins.
@@ -99,8 +99,8 @@ func newLine(w *Wire, conn net.Conn, attempt *dial.Attempt) *Line {
 	return l
 }
 
-// Peer returns the server for an error: with the name if the name was resolved, else the socket's remote
-// address, because the user's dialer may have connected elsewhere.
+// Peer returns the server for an error: with the name if the name was resolved, else the socket's remote address,
+// because the user's dialer may connect to another server.
 func (l *Line) Peer() string {
 	if l.attempt.IsResolved() {
 		return l.Server
@@ -129,10 +129,10 @@ func (l *Line) Close() error {
 	}
 }
 
-// HasLeft reports whether the server has left the ensemble: see [dial.Attempt.HasLeft].
+// HasLeft reports whether the server left the ensemble, like [dial.Attempt.HasLeft].
 func (l *Line) HasLeft() bool { return l.attempt.HasLeft() }
 
-// Leave is Abandon for a server that has left the ensemble.
+// Leave is Abandon for a server that left the ensemble.
 func (l *Line) Leave() {
 	l.noteLineFailure(errHasLeft)
 	l.Abandon()
@@ -148,7 +148,7 @@ func (l *Line) isOpen() bool { return l.readState().isOpen }
 
 func (l *Line) isClosing() bool { return l.readState().isClosing }
 
-// noteSessionEnd notes that the server has ended the session, if xid answers the request to close the session.
+// noteSessionEnd records that the server ended the session, if xid answers the request to close the session.
 func (l *Line) noteSessionEnd(xid int32) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -157,12 +157,11 @@ func (l *Line) noteSessionEnd(xid int32) {
 	}
 }
 
-// Write sends a frame, because zk.Conn passes each frame in a single call. Write never fails: a failure shows
-// only at the next read.
+// Write sends a frame, because zk.Conn passes each frame in a single call. Write never fails; a failure shows only at
+// the next read.
 func (l *Line) Write(frame []byte) (int, error) {
 	if !l.isOpen() {
 		l.wire.mu.Lock()
-		l.state.isHandshakeSent = true
 		lastZxid := l.wire.lastZxid
 		l.wire.mu.Unlock()
 		sent := withLastZxid(frame, lastZxid)
@@ -195,7 +194,7 @@ func (l *Line) Write(frame []byte) (int, error) {
 
 // sendFrame sends a frame of zk.Conn on an open line.
 func (l *Line) sendFrame(xid, op int32, frame []byte) error {
-	return l.contact.sendRequest(xid, op, func() error { return l.writeBytes(frame) })
+	return l.contact.sendRequest(xid, op, func(isBehindPing bool) error { return l.writeFrames(frame, isBehindPing) })
 }
 
 // Read returns the bytes of one frame at most.
@@ -222,7 +221,7 @@ func (l *Line) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// noteLineFailure notes why an open line has failed. The first reason counts: later failures are consequences.
+// noteLineFailure records why an open line failed. The first reason counts, because later failures are consequences.
 func (l *Line) noteLineFailure(err error) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
@@ -244,11 +243,8 @@ func (l *Line) Failure() error {
 	return l.failure
 }
 
-// noteFailedHandshake is called when the answer to the handshake did not come.
+// noteFailedHandshake is called without an answer to the handshake.
 func (l *Line) noteFailedHandshake(err error) {
-	if l.readState().isHandshakeSent {
-		l.wire.owner.OnLostHandshake(l.beganAt)
-	}
 	l.attempt.NoteFailure(fmt.Errorf("handshake with %s: %w", l.Peer(), l.explainRefusal(err)))
 }
 
@@ -279,11 +275,14 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	w := l.wire
 	var lifetime time.Duration
 	if id != 0 {
-		lifetime = w.owner.OnHandshake(id, timeout, l.beganAt)
+		lifetime = w.owner.OnHandshake(id, timeout)
 	}
 	l.attempt.NoteAnswer(id == 0)
-	l.contact.setBound(w.IsBound())
-	l.contact.noteHandshake(l.beganAt, lifetime)
+	isResumed := id != 0 && id == l.claim.sessionID
+	l.contact.noteHandshake(trust.Handshake{BeganAt: l.beganAt, Timeout: lifetime, IsResumed: isResumed, IsBound: w.IsBound()})
+	if isResumed {
+		l.contact.noteZxid(l.claim.zxid)
+	}
 	period := w.owner.Period()
 	w.mu.Lock()
 	l.state.isOpen, l.sessionID = true, id
@@ -304,7 +303,7 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	_ = l.SetDeadline(time.Time{}) // the next read fails on a dead socket
 }
 
-// ProofLimit returns until when a committed write of this line, sent at sentAt, proves the session: the horizon
+// ProofLimit returns until when a committed write of this line, sent at sentAt, proves the session. That is the horizon
 // after sentAt, or less because of a gap before the write.
 func (l *Line) ProofLimit(sentAt time.Time, horizon, timeout time.Duration) time.Time {
 	return l.contact.proofLimit(sentAt, horizon, timeout)
@@ -325,7 +324,7 @@ func (l *Line) SetReadDeadline(t time.Time) error {
 	return l.Conn.SetReadDeadline(t)
 }
 
-// extendReadDeadline begins the time of SetReadDeadline anew, because bytes of an answer have come.
+// extendReadDeadline restarts the time of SetReadDeadline, because bytes of an answer arrived.
 func (l *Line) extendReadDeadline() {
 	l.contact.noteBytes()
 	l.renewReadDeadline()
@@ -351,16 +350,13 @@ func (l *Line) SetWriteDeadline(t time.Time) error {
 // sendPings keeps the session active at the server. An idle session pings only if nothing else was sent for
 // almost T/4. zk.Conn takes the answers for answers to its own pings.
 func (l *Line) sendPings(timeout time.Duration) {
-	interval := timeout / trust.PingsPerTimeout
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(timeout / trust.PingsPerTimeout)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			if l.contact.savesPings() || !l.wire.isInUse.Load() {
-				if !l.contact.isPingDue(interval, timeout) {
-					continue
-				}
+			if !l.contact.isPingDue(l.wire.isInUse.Load()) {
+				continue
 			}
 			if err := l.sendFrame(proto.XidPing, proto.OpPing, pingFrame()); err != nil {
 				return // zk.Conn notices the failure
@@ -371,13 +367,6 @@ func (l *Line) sendPings(timeout time.Duration) {
 			return
 		}
 	}
-}
-
-// pingInTurn sends a ping. The caller has the slot contact.writing.
-func (l *Line) pingInTurn() error {
-	ping := []sentFrame{{xid: proto.XidPing, op: proto.OpPing}}
-	_, err := l.contact.sendInTurn(ping, func() error { return l.writeBytes(pingFrame()) })
-	return err
 }
 
 // pingFrame returns the frame of a ping: length, xid −2, operation.

@@ -3,15 +3,14 @@ package wire
 import (
 	"math"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// outbox holds the engine's own requests that a connection has not written yet. Requests added during a write
-// leave together in the next write.
+// outbox holds the engine's own unwritten requests. Requests added during a write are sent together in the next
+// write.
 type outbox struct {
 	wake chan struct{} // capacity 1
 
@@ -55,7 +54,7 @@ func (o *outbox) add(requests []*Request) (tooLong []*Request, ok bool) {
 			continue
 		}
 		o.xid = xid
-		o.frames = append(o.frames, sentFrame{xid: xid, op: r.Op, to: r.To})
+		o.frames = append(o.frames, ownFrame(xid, r.Op, r.To))
 	}
 	return tooLong, true
 }
@@ -66,12 +65,6 @@ func (o *outbox) wakeWriter() {
 	case o.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (o *outbox) isEmpty() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.frames) == 0
 }
 
 // take empties the outbox. If the outbox holds more bytes than limit, take takes nothing, and ok is false.
@@ -105,9 +98,9 @@ func (o *outbox) close() (unsent []sentFrame) {
 	return unsent
 }
 
-// Send sends requests in their order, and in one write. The server executes the requests in the same order.
-// Each request gets an answer through To, in the same order, and after all earlier events. Send never blocks:
-// see writeAtOnce.
+// Send sends requests in their order, and in one write. The server executes the requests in the same order. Each
+// request gets an answer through To, in the same order, and after all earlier events. Send never blocks, as
+// writeAtOnce explains.
 //
 // A request longer than 1.5 MiB is not sent, and fails with zk.ErrShortBuffer at once, as in zk.Conn.
 func (l *Line) Send(requests ...*Request) {
@@ -124,9 +117,9 @@ func (l *Line) Send(requests ...*Request) {
 	}
 }
 
-// writeOwn writes the engine's own requests, once zk.Conn has presented its credentials again. zk.Conn presents each when the previous one is
-// answered, and waits for a lost answer as long as the server answers pings. So a server is left if the credentials take longer than 2T: on
-// ClickHouse Keeper each is a transaction, which a slow quorum may delay for T/2.
+// writeOwn writes the engine's own requests, after zk.Conn presented its credentials again. zk.Conn presents each when the
+// previous one is answered, and waits for a lost answer as long as the server answers pings. So the client leaves a server if
+// the credentials take longer than 2T. On ClickHouse Keeper each is a transaction, which a slow quorum may delay for T/2.
 func (l *Line) writeOwn() {
 	limit := time.NewTimer(2 * l.contact.lifetime())
 	defer limit.Stop()
@@ -159,16 +152,10 @@ func (l *Line) flushOwn() error {
 }
 
 // flushInTurn is flushOwn for a caller who has the slot contact.writing, and who may write limit bytes at most.
-// If the outbox holds more, even because of requests added during the ping, all requests stay in the outbox,
-// and isFlushed is false.
+// If the outbox holds more, all requests stay in the outbox, and isFlushed is false.
 func (l *Line) flushInTurn(limit int) (isFlushed bool, err error) {
 	if l.isAbandoned() {
 		return true, nil
-	}
-	if l.contact.wasQuiet() && !l.out.isEmpty() {
-		if err := l.pingInTurn(); err != nil {
-			return false, err
-		}
 	}
 	requests, ok := l.out.take(limit)
 	if !ok {
@@ -178,7 +165,9 @@ func (l *Line) flushInTurn(limit int) (isFlushed bool, err error) {
 		l.out.recycle(requests)
 		return true, nil
 	}
-	isRefused, err := l.contact.sendInTurn(requests.frames, func() error { return l.writeBytes(requests.bytes) })
+	isRefused, err := l.contact.sendInTurn(requests.frames, func(isBehindPing bool) error {
+		return l.writeFrames(requests.bytes, isBehindPing)
+	})
 	if isRefused {
 		failAll(requests.frames, zk.ErrNoServer)
 		return false, net.ErrClosed
@@ -187,10 +176,15 @@ func (l *Line) flushInTurn(limit int) (isFlushed bool, err error) {
 	return true, err
 }
 
-// writeBytes writes frames to an open line. A failure closes the line.
-func (l *Line) writeBytes(frames []byte) error {
+// writeFrames writes frames to an open line, behind a ping if isBehindPing.
+func (l *Line) writeFrames(frames []byte, isBehindPing bool) error {
 	if l.isAbandoned() {
 		return net.ErrClosed
+	}
+	if isBehindPing {
+		if _, err := l.Conn.Write(pingFrame()); err != nil {
+			return err
+		}
 	}
 	_, err := l.Conn.Write(frames)
 	return err
@@ -205,33 +199,20 @@ func (l *Line) failOwn() {
 func failAll(frames []sentFrame, err error) {
 	for i, f := range frames {
 		if f.to != nil {
-			f.to.Receive(Answer{Err: err, SentAt: f.sentAt, Refused: -1, IsBehind: i > 0})
+			f.to.Receive(Answer{Err: err, SentAt: f.SentAt, Refused: -1, IsBehind: i > 0})
 		}
 	}
-}
-
-// giveUp refuses further requests, and returns the engine's own unanswered requests. The requests stay in
-// flight, because a late answer may still prove the session.
-func (c *contact) giveUp() (unanswered []sentFrame) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.isDown = true
-	unanswered = slices.Clone(c.inFlight.all())
-	for i := range c.inFlight.all() {
-		c.inFlight.all()[i].to = nil
-	}
-	return unanswered
 }
 
 // While no request on a line awaits an answer, the sender of a request writes the frame, because waking the
 // line's writer takes a tenth of a millisecond on an idle machine. Otherwise the writer writes, and requests
 // added during a write leave together.
 //
-// A write by the sender does not block: the server has read everything sent before, so the buffer of the socket
-// is empty, and a short request fits. This reasoning holds for TCP, but not necessarily for TLS or for
-// connections of a user's dialer.
+// A write by the sender does not block, because the server read everything sent before, so the buffer of the socket
+// is empty, and a short request fits. This reasoning holds for TCP, but not necessarily for TLS or for connections of
+// a user's dialer.
 
-// promptWriter is a connection that takes a short write at once when the peer has read everything sent before.
+// promptWriter is a connection that takes a short write at once when the peer read everything sent before.
 type promptWriter interface{ WritesPromptly() }
 
 // shortWrite is a number of bytes that fits into the buffer of any socket. Linux has 4.5 KiB at least.
@@ -246,46 +227,29 @@ func writesPromptly(conn net.Conn) bool {
 	}
 }
 
-// writeAtOnce writes the content of the outbox, or returns false if the line's writer has to write.
-func (l *Line) writeAtOnce() bool {
-	if !l.isPrompt.Load() || !l.arePresented() {
+// writeAtOnce writes the content of the outbox if the content is short, no other goroutine writes, and no answer is due. Otherwise it
+// returns false, and the line's writer has to write.
+func (l *Line) writeAtOnce() (isFlushed bool) {
+	if !l.isPrompt.Load() {
 		return false
 	}
-	isFlushed, err := l.flushIfIdle()
+	select {
+	case <-l.credentialsDone: // before that, zk.Conn presents its credentials
+	default:
+		return false
+	}
+	select {
+	case l.contact.writing <- struct{}{}:
+	default:
+		return false
+	}
+	var err error
+	if !l.contact.isAnswerDue() {
+		isFlushed, err = l.flushInTurn(shortWrite)
+	}
+	<-l.contact.writing
 	if err != nil {
 		l.failWith(err)
 	}
 	return isFlushed
-}
-
-// flushIfIdle writes the content of the outbox if the content is short, nobody else writes, and no answer is
-// due.
-func (l *Line) flushIfIdle() (isFlushed bool, err error) {
-	select {
-	case l.contact.writing <- struct{}{}:
-	default:
-		return false, nil
-	}
-	defer func() { <-l.contact.writing }()
-	if l.contact.isAnswerDue() {
-		return false, nil
-	}
-	return l.flushInTurn(shortWrite)
-}
-
-// arePresented reports whether zk.Conn has presented its credentials again.
-func (l *Line) arePresented() bool {
-	select {
-	case <-l.credentialsDone:
-		return true
-	default:
-		return false
-	}
-}
-
-// isAnswerDue reports whether a request of zk.Conn or of the engine has no answer yet.
-func (c *contact) isAnswerDue() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.inFlight.all()) > 0
 }

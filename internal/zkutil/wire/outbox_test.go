@@ -29,7 +29,7 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Requests that are sent together, or while a write goes on, leave in one write, in their order.
+// Requests that are sent together, or during a write, are sent in one write, in order.
 func TestRequestsLeaveTogether(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
@@ -53,7 +53,7 @@ func TestRequestsLeaveTogether(t *testing.T) {
 
 // Each request gets one answer, however the line ends. Only a request of which no byte was written gets
 // zk.ErrNoServer.
-func TestOneAnswerWhateverHappens(t *testing.T) {
+func TestOneAnswerInEveryCase(t *testing.T) {
 	closed, unsent := zk.ErrConnectionClosed, zk.ErrNoServer
 	for name, test := range map[string]struct {
 		end  func(s *script)
@@ -129,7 +129,7 @@ type brokenConn struct{ net.Conn }
 
 func (brokenConn) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// Requests on a line that never comes up were not sent.
+// Requests on a line that never opens were not sent.
 func TestRequestsBeforeTheHandshake(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
@@ -141,7 +141,7 @@ func TestRequestsBeforeTheHandshake(t *testing.T) {
 	})
 }
 
-// The server answers that the session has expired. zk.Conn does not close that connection: the next dial does.
+// The server answers that the session expired. zk.Conn does not close that connection; the next dial does.
 func TestRequestsOnTheConnectionOfAnExpiredSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
@@ -157,8 +157,7 @@ func TestRequestsOnTheConnectionOfAnExpiredSession(t *testing.T) {
 	})
 }
 
-// stuckConn is a connection of a user's dialer whose writes return only when the test allows, whatever
-// is done to it.
+// stuckConn is a connection of a user's dialer whose writes return only when the test allows, even after a close.
 type stuckConn struct {
 	net.Conn
 	release chan struct{}
@@ -201,7 +200,7 @@ func TestOverlongRequest(t *testing.T) {
 	})
 }
 
-// answerDeletes plays a server that answers n deletes, and takes nothing after that.
+// answerDeletes is a server that answers n deletes, and then stops reading.
 func (s *script) answerDeletes(n int) {
 	for range n {
 		frame, err := readWhole(s.server)
@@ -215,7 +214,7 @@ func (s *script) answerDeletes(n int) {
 	}
 }
 
-// endAsConn ends the line as zk.Conn does, which closes it when its reader has ended.
+// endAsConn ends the line like zk.Conn, which closes it when its reader ends.
 func (s *script) endAsConn(abandon bool) {
 	if abandon {
 		s.Abandon()

@@ -17,7 +17,7 @@ type testOwner struct {
 	handshakes       []time.Duration // the timeouts granted
 	forgottenBy      []string        // the servers that have forgotten the session
 	failure          error           // the latest of a dial or a handshake
-	events           []ownEvent      // those of watches that zk.Conn has not set
+	events           []ownEvent      // of watches that zk.Conn did not set
 	closes           atomic.Int32    // calls of OnCloseSession
 	conn             net.Conn        // that newTestWire's dialer returns
 }
@@ -27,10 +27,11 @@ func (o *testOwner) Period() time.Duration                          { return o.p
 func (o *testOwner) Patience() time.Duration                        { return o.patience }
 func (*testOwner) LimitDial(p time.Duration) (time.Duration, error) { return p, nil }
 func (*testOwner) RoundPause() time.Duration                        { return 0 }
+func (*testOwner) IsInUse() bool                                    { return false }
 func (o *testOwner) IsSaving() bool                                 { return o.isSaving }
-func (*testOwner) OnLostHandshake(time.Time)                        {}
+func (*testOwner) OnGranted(int64, time.Duration, time.Time)        {}
 func (*testOwner) OnLateProof(SentWrite)                            {}
-func (o *testOwner) OnFailure(err error, _ bool)                    { o.failure = err }
+func (o *testOwner) OnFailure(err error, _ dial.Refusal)            { o.failure = err }
 func (o *testOwner) GiveUpAfter() time.Duration                     { return 6 * o.period }
 func (o *testOwner) OnForgotten(server string)                      { o.forgottenBy = append(o.forgottenBy, server) }
 func (*testOwner) OnPanic(any, []byte)                              {}
@@ -39,12 +40,12 @@ func (o *testOwner) OnEvent(event int32, path string) {
 	o.events = append(o.events, ownEvent{event, path})
 }
 
-func (o *testOwner) OnHandshake(_ int64, timeout time.Duration, _ time.Time) time.Duration {
+func (o *testOwner) OnHandshake(_ int64, timeout time.Duration) time.Duration {
 	o.handshakes = append(o.handshakes, timeout)
 	return timeout
 }
 
-// ownEvent is what OnEvent was told.
+// ownEvent is a call of OnEvent.
 type ownEvent struct {
 	event int32
 	path  string

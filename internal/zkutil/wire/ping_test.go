@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// The answer to a ping ahead of one to an earlier request shows that this one is lost, once it is T/3 late. A server that answers
-// pings out of order is not left for that before.
+// The answer to a ping that overtakes the answer to an earlier request shows that the latter is lost, once it is T/3 late.
+// Before that, a server that answers pings out of order is kept.
 func TestPingAnsweredAheadOfARequest(t *testing.T) {
 	const timeout = 4 * time.Second
 	for until, isLost := range map[time.Duration]bool{timeout / 4: false, timeout / 3: true} {

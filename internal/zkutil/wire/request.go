@@ -16,12 +16,21 @@ type Request struct {
 	Data    []byte
 	ACL     []zk.ACL
 	Flags   int32
-	Version int32     // −1: any
-	IsWatch bool      // a read that also sets a watch
-	Checks  []string  // paths to check in a Multi; Path, if set, is then written with Data at Version
-	Kind    WatchKind // of the watch to remove with RemoveWatches
+	Version int32      // −1: any
+	IsWatch bool       // a read that also sets a watch
+	Checks  []string   // paths to check in a Multi; Path, if set, is then written with Data at Version, or deleted
+	Deletes bool       // a Multi deletes Path at Version
+	Creates []Creation // by a Multi, with ACL and Flags
+	Removes []string   // paths of znodes that a Multi deletes at any version
+	Kind    WatchKind  // of the watch to remove with RemoveWatches
 
 	To Receiver
+}
+
+// Creation is a znode that a Multi creates.
+type Creation struct {
+	Path string
+	Data []byte
 }
 
 // Receiver gets the answer to a request, exactly once. Receive runs on the goroutine that reads or ends the
@@ -41,9 +50,12 @@ type Answer struct {
 	Data     []byte
 	Stat     zk.Stat
 	Children []string
-	Refused  int             // index of the check that caused Err, −1 if unknown
-	IsBehind bool            // the connection has ended with an earlier request unanswered, which may be why
-	Events   <-chan zk.Event // of the watch, if set by zk.Conn
+	Zxid     int64    // of the latest transaction that the server had executed: for a write, that of the write
+	Created  []string // paths of the znodes that a Multi has created
+	Refused  int      // index of the part of a Multi that caused Err, −1 if unknown
+	// IsUncommitted means that the server answered a write without a transaction, so that the answer proves nothing.
+	IsUncommitted bool
+	IsBehind      bool // the connection ended with an earlier request unanswered, which may be the reason
 }
 
 // firstXid is the highest xid of the engine's own requests: zk.Conn's xids are positive, and the protocol's

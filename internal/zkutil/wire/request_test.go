@@ -209,7 +209,7 @@ func TestErrorsAreThoseOfTheConn(t *testing.T) {
 	})
 }
 
-// What zk.Conn lacks: the answer to a create2 and to the creation of a container has the stat.
+// Unlike in zk.Conn, the answers to create2 and to the creation of a container have the stat.
 func TestAnswersWithTheStatOfANewZnode(t *testing.T) {
 	for _, op := range []int32{proto.OpCreate2, proto.OpCreateContainer} {
 		answer := body().String("/a").Stat(testStat).Body()

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// watchRestore holds answers back on a line until zk.Conn has asked the server to set the watches again. The
-// request, setWatches, says "my watches have been set since zxid x". zk.Conn reads x while building the
-// request, in a goroutine of its own, and each answer read by zk.Conn raises x. If an answer passed too early,
-// changes before that answer would never be reported.
+// watchRestore delays answers on a line until zk.Conn asks the server to set the watches again. The request, setWatches, says
+// "my watches are set since zxid x". zk.Conn reads x while building the request, in a goroutine of its own, and each answer
+// read by zk.Conn raises x. If an answer passed too early, changes before that answer would never be reported.
 //
 //	                     handshake answered
 //	                             |
@@ -26,21 +25,19 @@ import (
 //	                            REFUSED -- one period later --> line closed (d)
 //
 //	(a) settlingTime is over, a setWatches was written, or the session's end was requested.
-//	(b) A setWatches was written that an earlier line has left in zk.Conn's queue, ahead of this line's setWatches. The wait goes on for nextSetWatchesWait at most.
+//	(b) A setWatches was written that an earlier line left in zk.Conn's queue, ahead of this line's setWatches. The wait continues for nextSetWatchesWait at most.
 //	(c) The last queued setWatches was written, the session's end was requested, or one period
 //	    is over.
-//	(d) Unless the session's end has been requested: the answer may still come.
+//	(d) Unless the session's end was requested, because the answer may still arrive.
 //
-// In SETTLING and AWAITING SETWATCHES the reader stops at the first answer with a zxid, and so delays all later
-// frames. If the line is closed or abandoned meanwhile, the answer is lost. Pings and watch events pass,
-// because zk.Conn takes no zxid from a ping or event. The answer to a credential passes with the zxid set to 0,
-// because zk.Conn sends nothing else before the answer comes. In the same way all answers pass after the
-// session's end was requested, because zk.Conn sends nothing more.
+// In SETTLING and AWAITING SETWATCHES the reader stops at the first answer with a zxid, and so delays all later frames. If the
+// line is closed or abandoned meanwhile, the answer is lost. Pings and watch events pass, because zk.Conn takes no zxid from a
+// ping or event. The answer to a credential passes with the zxid set to 0, because zk.Conn sends nothing else before the
+// answer. In the same way all answers pass after the session's end was requested, because zk.Conn sends nothing more.
 //
-// In REFUSED, zk.Conn goes on as if the watches were set. So does the wire, for one period: a server that
-// throttles and keeps refusing can serve everything else meanwhile. Then the line is closed: the next
-// connection tries again. Only the watches of zk.Conn are concerned, because the engine sets its own watches
-// anew on each connection.
+// In REFUSED, zk.Conn continues as if the watches were set. So does the wire, for one period, in which a server that throttles
+// and keeps refusing can serve everything else. Then the line is closed, and the next connection tries again. Only the watches
+// of zk.Conn are concerned, because the engine sets its own watches anew on each connection.
 type watchRestore struct {
 	line *Line
 
@@ -54,7 +51,7 @@ type watchRestore struct {
 // run for some milliseconds.
 const settlingTime = 10 * time.Millisecond
 
-// nextSetWatchesWait is the maximum wait for a second setWatches, which zk.Conn may have dropped.
+// nextSetWatchesWait is the maximum wait for a second setWatches, which zk.Conn may drop.
 const nextSetWatchesWait = 50 * time.Millisecond
 
 // holdAnswersLocked begins to hold answers back, at the end of the handshake.
@@ -116,7 +113,7 @@ func (r *watchRestore) awaitRelease() error {
 	return nil
 }
 
-// noteRefusal schedules the end of the line after the server has refused setWatches.
+// noteRefusal schedules the end of the line after the server refused setWatches.
 func (r *watchRestore) noteRefusal() {
 	l, w := r.line, r.line.wire
 	period := w.owner.Period()

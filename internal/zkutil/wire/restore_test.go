@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// openLine returns a line after the handshake, while zk.Conn has some watches to set again. One answer
-// has come, which zk.Conn has not read yet.
+// openLine returns a line after the handshake, while zk.Conn has to set some watches again. One answer arrived, which
+// zk.Conn did not read yet.
 func openLine(t *testing.T, watches int) *Line {
 	t.Helper()
 	l, o := newLineReading(t, slices.Concat(handshakeFrame(7), answerFrame(5, 99, proto.CodeOK)))
@@ -51,8 +51,7 @@ var setWatches = proto.NewEncoder().Int32(7).Int32(proto.OpSetWatches).Int64(98)
 var setWatches2 = proto.NewEncoder().Int32(7).Int32(105).Int64(98).
 	Strings([]string{"/a"}).Strings(nil).Strings(nil).Strings(nil).Strings(nil).Frame()
 
-// zk.Conn puts the last zxid that it has seen into setWatches. Before that it must see no zxid of the
-// new connection.
+// zk.Conn puts the last zxid that it saw into setWatches. Before that it must see no zxid of the new connection.
 func TestAnswersWaitForSetWatches(t *testing.T) {
 	for _, request := range [][]byte{setWatches, setWatches2} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -74,8 +73,8 @@ func TestAnswersWaitForSetWatches(t *testing.T) {
 	}
 }
 
-// The answer to a credential passes without its zxid, because zk.Conn sends nothing before it. So do
-// all answers after the session's end was requested, because zk.Conn sends nothing after that.
+// The answer to a credential passes without its zxid, because zk.Conn sends nothing before it. So do all answers
+// after the session's end was requested, because zk.Conn sends nothing after that.
 func TestAnswersPassThatMustNotWait(t *testing.T) {
 	for _, request := range [][]byte{
 		proto.NewEncoder().Int32(5).Int32(proto.OpAuth).Int32(0).String("digest").String("a:a").Frame(),
@@ -109,13 +108,13 @@ func TestCloseReleasesAnswers(t *testing.T) {
 	})
 }
 
-// The owner knows of the request that closes the session before a byte of it has left.
-func TestOwnerIsToldBeforeTheSessionIsClosed(t *testing.T) {
+// The owner learns of the request that closes the session before its first byte is sent.
+func TestOwnerIsNotifiedBeforeTheSessionIsClosed(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
 		require.Zero(t, s.owner.closes.Load())
 		go func() { _, _ = s.Write(proto.NewEncoder().Int32(6).Int32(proto.OpCloseSession).Frame()) }()
-		synctest.Wait() // the server has read nothing
+		synctest.Wait() // the server did not read yet
 		require.EqualValues(t, 1, s.owner.closes.Load())
 		s.wire.Close()
 	})
@@ -169,7 +168,7 @@ func TestLargeFramesPass(t *testing.T) {
 	require.True(t, bytes.Equal(in, got))
 }
 
-// The session's end was requested before the refusal came: the line stays open for its answer.
+// The session's end was requested before the refusal arrived. The line stays open for its answer.
 func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		l, o := newLineReading(t, slices.Concat(handshakeFrame(7), answerFrame(7, 99, proto.CodeOperationTimeout), answerFrame(8, 100, proto.CodeOK)))
@@ -190,8 +189,8 @@ func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
 	})
 }
 
-// zk.Conn goes on without the watches that the server has refused to set again. So the line ends after one period,
-// in which the server can serve everything else.
+// zk.Conn continues without the watches that the server refused to set again. So the line ends after one period, in
+// which the server can serve everything else.
 func TestRefusedWatchesEndTheLine(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)

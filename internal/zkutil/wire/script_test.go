@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // script is a line of a test, and the server behind it, which the test plays. zk.Conn's reader is
@@ -22,9 +23,9 @@ type script struct {
 	t      *testing.T
 	server net.Conn
 	owner  *testOwner
-	read   chan []byte // the frames that zk.Conn has got
-	ended  chan error  // why zk.Conn's reader has ended
-	answer *answers    // of the requests that send has sent
+	read   chan []byte // the frames read by zk.Conn
+	ended  chan error  // the error of zk.Conn's reader
+	answer *answers    // of the requests sent by send
 }
 
 // answers records the answers to requests, by the requests' paths.
@@ -73,8 +74,8 @@ func (a *answers) errs() (errs []error) {
 	return errs
 }
 
-// dialScript returns a line of w whose handshake was not yet answered. The test plays the server at the other end of
-// a pipe, which has no buffer: a write blocks until the other side reads.
+// dialScript returns a line of w whose handshake is not answered yet. The test is the server at the other end of a
+// pipe without a buffer, so a write blocks until the other side reads.
 func dialScript(t *testing.T, o *testOwner) *script {
 	t.Helper()
 	client, server := net.Pipe()
@@ -99,13 +100,30 @@ func openScript(t *testing.T) *script {
 	return s
 }
 
-// open answers the handshake, and starts zk.Conn's reader.
+// open answers the handshake, and starts zk.Conn's reader. No ping precedes the first write, as if the server answered another
+// frame before.
 func (s *script) open() {
 	s.t.Helper()
 	go s.readAll()
 	s.deliver(handshakeFrame(7))
 	require.Equal(s.t, handshakeFrame(7), <-s.read)
+	s.contact.mu.Lock()
+	defer s.contact.mu.Unlock()
+	now, ping := s.contact.now(), []trust.Frame{{XID: proto.XidPing, Op: proto.OpPing}}
+	s.contact.record.OnSend(now, false, ping)
+	s.contact.record.OnAnswer(now, false, proto.XidPing, proto.CodeOK)
 }
+
+// beQuiet makes the line one on which nothing was sent for an hour.
+func (s *script) beQuiet() {
+	s.contact.mu.Lock()
+	defer s.contact.mu.Unlock()
+	now := s.contact.now()
+	s.contact.record.OnSent(now, now.Add(-time.Hour), nil)
+}
+
+// sendNothing is a send to a server whose answers the test plays.
+func sendNothing(bool) error { return nil }
 
 // readAll reads frames as zk.Conn does, until the line ends.
 func (s *script) readAll() {
@@ -165,7 +183,7 @@ func (s *script) request(op int32, paths ...string) {
 	s.Send(requests...)
 }
 
-// isUnsent and isUnanswered report what an answer says of a request that got none from the server.
+// isUnsent and isUnanswered classify the answer to a request that the server did not answer.
 func isUnsent(err error) bool     { return errors.Is(err, zk.ErrNoServer) }
 func isUnanswered(err error) bool { return errors.Is(err, zk.ErrConnectionClosed) }
 

@@ -17,7 +17,7 @@ const (
 	WatchData WatchKind = iota
 	WatchExists
 	WatchChildren
-	setWatchesKind // no table: a setWatches, which has no path
+	setWatchesKind // no table for a setWatches, which has no path
 )
 
 // watchers returns the type that RemoveWatches uses for watches of a kind. The server keeps data and existence
@@ -35,7 +35,7 @@ type WatchKey struct {
 	Kind WatchKind
 }
 
-// noteRequest notes the effect of a request once answered: the request may ask for a watch, present a
+// noteRequest records the effect that a request has once answered. The request may ask for a watch, present a
 // credential or end the session. noteRequest returns the xid and the operation code.
 func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 	l.wire.mu.Lock()
@@ -138,8 +138,8 @@ func (l *Line) forgetFired(event int32, path string) {
 	}
 }
 
-// HasConnWatch reports whether zk.Conn has, or has asked for, a watch that the server can't distinguish from
-// the engine's watch key.
+// HasConnWatch reports whether zk.Conn has, or asked for, a watch that the server can't distinguish from the engine's
+// watch key.
 func (l *Line) HasConnWatch(key WatchKey) bool {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // Wire dials for one zk.Conn and reads the frames that pass. The package comment lists the features added to
@@ -19,7 +20,7 @@ type Wire struct {
 	mechanism Mechanism // of the login on each connection; nil: none
 
 	tasks     sync.WaitGroup // of the lines; joined in Close
-	isHolding atomic.Bool    // set by the owner: the session holds something
+	isHolding atomic.Bool    // set by the owner if the session holds something
 	isInUse   atomic.Bool    // set by the owner: something is held, awaited or asked for
 	isBound   atomic.Bool    // see IsBound
 
@@ -27,18 +28,18 @@ type Wire struct {
 	current          *Line
 	abandoned        []*Line // see Line.Abandon
 	isClosed         bool
-	isSessionEnded   bool                  // a server has confirmed that the session was closed
-	watches          map[WatchKey]struct{} // the watches that zk.Conn has registered
+	isSessionEnded   bool                  // a server confirmed the close of the session
+	watches          map[WatchKey]struct{} // the watches registered by zk.Conn
 	passEvents       bool                  // zk.Conn may have watches of other kinds
 	credentials      []credential          // presented again by zk.Conn on each connection
 	lastZxid         int64                 // the latest in an answer to a request of the engine's own, in this session
 	refusals         refusals              // of the session, since the latest answered handshake
 	probing          net.Conn              // of the running probe; nil: none
-	queuedSetWatches int                   // requests to set the watches again that zk.Conn has not written yet
+	queuedSetWatches int                   // unwritten requests of zk.Conn to set the watches again
 }
 
-// owner is the session served by a wire. Several goroutines call the methods of the owner, without a lock that
-// the owner may ask for: see the order of locks.
+// owner is the session served by a wire. Several goroutines call the methods of the owner, without a lock that the
+// owner may take, in the order of locks.
 type owner interface {
 	dial.Owner
 
@@ -49,14 +50,15 @@ type owner interface {
 	// GiveUpAfter returns for how long all servers have to refuse the session before the wire may give up the
 	// session.
 	GiveUpAfter() time.Duration
-	// OnForgotten is called when the session is given up, because server has lost transactions that the
-	// session has seen.
+	// OnForgotten is called when the session is abandoned, because server lost transactions that the session has
+	// seen.
 	OnForgotten(server string)
-	// OnHandshake is called when a handshake that began at beganAt has been answered, just before zk.Conn
-	// reports it. OnHandshake returns the timeout by which the session has to be kept alive.
-	OnHandshake(id int64, timeout time.Duration, beganAt time.Time) (lifetime time.Duration)
-	// OnLostHandshake is called when a handshake has failed after the request was sent.
-	OnLostHandshake(beganAt time.Time)
+	// OnGranted is called when a server answered a handshake that began at beganAt, before the login, which may fail.
+	// A session is known from OnHandshake on.
+	OnGranted(id int64, timeout time.Duration, beganAt time.Time)
+	// OnHandshake is called when a handshake is completed, just before zk.Conn reports it. OnHandshake returns
+	// the timeout by which the session has to be kept alive.
+	OnHandshake(id int64, timeout time.Duration) (lifetime time.Duration)
 	// OnEvent is called, in the order of the connection, with the type and the path of an event of a watch not
 	// set by zk.Conn.
 	OnEvent(event int32, path string)
@@ -70,7 +72,7 @@ type owner interface {
 type SentWrite struct {
 	At   time.Time // shortly before sending
 	ID   int64     // of its session
-	Line *Line     // of its connection; nil on an adopted connection
+	Line *Line     // of its connection
 }
 
 // New returns a wire that dials until ctx ends.
@@ -78,11 +80,11 @@ func New(ctx context.Context, cfg dial.Config, o owner) *Wire {
 	return &Wire{Dialer: dial.New(ctx, cfg, o), owner: o, watches: map[WatchKey]struct{}{}}
 }
 
-// SetMechanism makes the wire log in on each connection: see logIn. SetMechanism is called before the first Dial.
+// SetMechanism makes the wire log in on each connection, with logIn. Call SetMechanism before the first Dial.
 func (w *Wire) SetMechanism(mechanism Mechanism) { w.mechanism = mechanism }
 
-// Dial is the zk.Dialer of the connection. server is what Next of [dial.Dialer.Provider] has returned. The owner's patience replaces
-// the timeout that zk.Conn asks for.
+// Dial is the zk.Dialer of the connection. server is a string returned by Next of [dial.Dialer.Provider]. The owner's patience
+// replaces the timeout that zk.Conn asks for.
 func (w *Wire) Dial(network, server string, _ time.Duration) (net.Conn, error) {
 	w.Disconnect()
 	if w.hasClosed() {
@@ -116,7 +118,7 @@ func (w *Wire) setCurrent(l *Line) bool {
 	return true
 }
 
-// IsSessionEnded reports whether a server has confirmed the close of the session at zk.Conn's request.
+// IsSessionEnded reports whether a server confirmed the close of the session at zk.Conn's request.
 func (w *Wire) IsSessionEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,35 +145,11 @@ func (w *Wire) Disconnect() {
 	}
 }
 
-// LastByteAt returns when the latest bytes of an answer came.
-func (w *Wire) LastByteAt() time.Time {
+// AddTo adds the facts of the latest connection to the facts for a decision.
+func (w *Wire) AddTo(f *trust.Facts) {
 	if l := w.Line(); l != nil {
-		return l.contact.lastByteAt()
+		l.contact.addTo(f)
 	}
-	return time.Time{}
-}
-
-// LastWriteAnsweredAt returns when the latest answer to a write came; a refusal is an answer too.
-func (w *Wire) LastWriteAnsweredAt() time.Time {
-	if l := w.Line(); l != nil {
-		return l.contact.lastWriteAnsweredAt()
-	}
-	return time.Time{}
-}
-
-// ReadSentAt returns when the oldest unanswered request of the engine's own was sent. ReadSentAt returns zero
-// without such a request, and while a write is in flight.
-func (w *Wire) ReadSentAt() time.Time {
-	if l := w.Line(); l != nil {
-		return l.contact.readSentAt()
-	}
-	return time.Time{}
-}
-
-// HasProofInFlight reports whether a write has no answer yet.
-func (w *Wire) HasProofInFlight() bool {
-	l := w.Line()
-	return l != nil && l.contact.hasProofInFlightAfter(time.Time{})
 }
 
 // SetHolding notes whether the session holds something.

@@ -36,7 +36,7 @@ func SetID(target *[]byte, id string) error {
 // CheckID returns an error if an ID is too long, or has the text of a request to a contender.
 func CheckID(id string) error {
 	if _, isYield := queue.ParseYield([]byte(id)); id == session.Revocation || isYield {
-		return fmt.Errorf("id %q: this text in a znode asks its owner to give the lease up", id)
+		return fmt.Errorf("id %q: this text is reserved: in a znode, it asks the owner to release the lease", id)
 	}
 	if len(id) > maxID {
 		return fmt.Errorf("id of %d bytes: more than %d", len(id), maxID)

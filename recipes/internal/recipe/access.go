@@ -1,7 +1,7 @@
 package recipe
 
 import (
-	"context"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/bridge"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
@@ -30,18 +30,41 @@ func AttachAt(c *recipes.Client, path string) (*session.Session, string, error) 
 // NewLease returns the lease of an entry.
 func NewLease(entry *session.Entry) *recipes.Lease { return private.NewLease(entry) }
 
-// LeaseLock returns the Lock of a recipe whose leases have the type recipes.Lease.
-func LeaseLock(opError func(string, error) *recipes.OpError, acquire, tryAcquire func(context.Context) (*recipes.Lease, error)) Lock[*recipes.Lease] {
-	return Lock[*recipes.Lease]{OpError: opError, Acquire: acquire, TryAcquire: tryAcquire, EndWork: EndWork}
+// ServersNow returns the earliest and the latest time that the servers' clock may show (see session.Entry.ServersNow).
+func ServersNow(l *recipes.Lease) (earliest, latest time.Time) { return private.Entry(l).ServersNow() }
+
+// NoteReturned is session.Entry.NoteReturned for the entry of a lease.
+func NoteReturned(l *recipes.Lease) { private.Entry(l).NoteReturned() }
+
+// BeginRelease is Release without the wait. When it returns, the deletion of the znode is started. await waits for
+// the deletion, and returns the error of Release. If stop is closed first, the error is nil, and the deletion
+// continues in the background. stop may be nil.
+func BeginRelease(l *recipes.Lease) (await func(stop <-chan struct{}) error) {
+	return BeginReleases(l)[0]
 }
 
-// EndWork is BeginRelease for a lease whose work is done. await also ends when a hold would have ended,
-// and logs a deletion that still continues. Its only error is an earlier loss of the lease.
-func EndWork(l *recipes.Lease) (await func(stop <-chan struct{}) error) { return private.EndWork(l) }
+// BeginReleases is BeginRelease for several leases, in this order.
+func BeginReleases(all ...*recipes.Lease) (awaits []func(stop <-chan struct{}) error) {
+	return leaveAll(all, session.Leaving.Await)
+}
 
-// BeginRelease is Release without the wait: the deletion of the znode has begun when BeginRelease
-// returns. await waits for the deletion, and returns the error of Release. If stop is closed first, the
-// error is nil, and the deletion continues in the background. stop may be nil.
-func BeginRelease(l *recipes.Lease) (await func(stop <-chan struct{}) error) {
-	return private.BeginRelease(l)
+// EndWork is BeginRelease for a lease whose work is done. await also ends at the time at which trust in a hold would
+// end, and logs a deletion that still continues. Its only error is an earlier loss of the lease.
+func EndWork(l *recipes.Lease) (await func(stop <-chan struct{}) error) { return EndWorks(l)[0] }
+
+// EndWorks is EndWork for several leases, in this order.
+func EndWorks(all ...*recipes.Lease) (awaits []func(stop <-chan struct{}) error) {
+	return leaveAll(all, session.Leaving.AwaitAfterWork)
+}
+
+// leaveAll begins to release leases, with as few transactions as possible.
+func leaveAll(all []*recipes.Lease, await func(session.Leaving, <-chan struct{}) error) (awaits []func(stop <-chan struct{}) error) {
+	entries := make([]*session.Entry, len(all))
+	for i, l := range all {
+		entries[i] = private.Entry(l)
+	}
+	for i, leaving := range session.LeaveTogether(entries...) {
+		awaits = append(awaits, func(stop <-chan struct{}) error { return private.ReleaseError(all[i], await(leaving, stop)) })
+	}
+	return awaits
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/election"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // Base is the common part of all recipes with a queue.
 type Base struct {
-	Path  string // as passed by the user
-	Queue *queue.Queue
+	Path  string       // as passed by the user
+	Queue *queue.Queue // nil: the recipe is a zero value
 }
 
 // New returns the base of a recipe on path, an absolute path below the client's namespace. q has the
@@ -32,8 +33,26 @@ func New(c *recipes.Client, path string, q queue.Queue) (Base, error) {
 	return b, nil
 }
 
-// OpError returns err with the operation and the path as prefix.
+// Check fails if the recipe is a zero value. Methods that would use the queue call it first.
+func (b Base) Check(op string) error {
+	if b.Queue == nil {
+		return ZeroValue(op)
+	}
+	return nil
+}
+
+// MustCheck is Check for methods that return no error. It panics.
+func (b Base) MustCheck(op string) {
+	if err := b.Check(op); err != nil {
+		panic(err)
+	}
+}
+
+// OpError returns err with the operation and the path as prefix. For a zero value it returns ZeroValue instead.
 func (b Base) OpError(op string, err error) *recipes.OpError {
+	if b.Queue == nil {
+		return ZeroValue(op)
+	}
 	return &recipes.OpError{Op: b.Queue.Recipe + ": " + op, Path: b.Path, Err: err}
 }
 
@@ -44,18 +63,27 @@ func (b Base) InvalidArgument(op string, err error) *recipes.OpError {
 
 // EndAcquisition ends the trace of an acquisition, with its entries or with err, and returns the error
 // for the caller of op.
-func (b Base) EndAcquisition(a *session.Acquisition, op string, isReentry bool, err error, entries ...*session.Entry) error {
+func (b Base) EndAcquisition(a *trace.Acquisition, op string, isReentry bool, err error, entries ...*session.Entry) error {
 	if err != nil {
 		err = b.OpError(op, PublicError(err))
 		a.Fail(err)
 		return err
 	}
-	a.Succeed(isReentry, entries...)
+	session.Succeed(a, isReentry, entries...)
 	return nil
+}
+
+// ID returns the ID that other contenders see.
+func (b Base) ID() string {
+	b.MustCheck("id")
+	return b.Queue.ID()
 }
 
 // Leader returns the first contender of the queue, or the zero Participant if the queue is empty.
 func (b Base) Leader(ctx context.Context) (recipes.Participant, error) {
+	if err := b.Check("leader"); err != nil {
+		return recipes.Participant{}, err
+	}
 	first, err := b.Queue.Leader(ctx)
 	if err != nil {
 		return recipes.Participant{}, b.OpError("leader", err)
@@ -65,6 +93,9 @@ func (b Base) Leader(ctx context.Context) (recipes.Participant, error) {
 
 // Participants returns all contenders, in the order of the queue.
 func (b Base) Participants(ctx context.Context) ([]recipes.Participant, error) {
+	if err := b.Check("participants"); err != nil {
+		return nil, err
+	}
 	contenders, err := b.Queue.Participants(ctx)
 	if err != nil {
 		return nil, b.OpError("participants", err)
@@ -84,13 +115,17 @@ func (b Base) SetPriority(priority int) {
 
 // TransferTo has the candidate with an id lead.
 func (b Base) TransferTo(ctx context.Context, id string) error {
+	if err := b.Check("transfer"); err != nil {
+		return err
+	}
 	if err := election.Transfer(ctx, b.Queue, id); err != nil {
 		return b.OpError("transfer", err)
 	}
 	return nil
 }
 
-// Observe returns a channel of the first contender at each change: see queue.Observe.
+// Observe returns a channel of the first contender at each change (see queue.Observe).
 func (b Base) Observe(ctx context.Context) <-chan recipes.Participant {
+	b.MustCheck("observe")
 	return queue.Observe(ctx, b.Queue, toParticipant)
 }

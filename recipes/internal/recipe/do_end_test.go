@@ -36,8 +36,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// A loss ends fn's context with its cause, and Do tells it beside fn's own error.
-func TestDoTellsALoss(t *testing.T) {
+// A loss ends fn's context with its cause, and Do returns the loss joined with fn's error.
+func TestDoReturnsALoss(t *testing.T) {
 	for loss, lose := range map[error]func(f *locks.Fixture, client *recipes.Client, lease *recipes.Lease){
 		recipes.ErrSessionLost: func(f *locks.Fixture, client *recipes.Client, _ *recipes.Lease) { f.ExpireUnheard(client) },
 		recipes.ErrNodeDeleted: func(f *locks.Fixture, _ *recipes.Client, lease *recipes.Lease) { f.Srv.Delete(lease.Path()) },
@@ -124,7 +124,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 		})
 		require.ErrorIs(f, err, locks.ErrWork)
 		require.NotErrorIs(f, err, recipes.ErrReleased)
-		synctest.Wait() // the context has ended, so Do has not waited for the deletion
+		synctest.Wait() // the context is over, so Do did not wait for the deletion
 		require.Empty(f, f.Contenders())
 
 		ran := false
@@ -163,7 +163,7 @@ func TestDoReleasedByFn(t *testing.T) {
 			require.NoError(f, lease.Release())
 			require.ErrorIs(f, ctx.Err(), context.Canceled)
 			require.ErrorIs(f, context.Cause(ctx), recipes.ErrReleased)
-			next = locks.Acquire(f.T, m)
+			next = bubble.Acquire(f.T, m.Acquire)
 			return nil
 		}))
 		f.Stands(next) // Do releases its own lease alone
@@ -172,7 +172,7 @@ func TestDoReleasedByFn(t *testing.T) {
 	})
 }
 
-// A release that is not confirmed within the operation timeout is no error of Do, and the znode goes later.
+// A release that is unconfirmed within the operation timeout is no error of Do, and the znode is deleted later.
 func TestDoLeavesADeletionToTheBackground(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		client := f.Troubled(recipes.WithSessionTimeout(time.Minute), recipes.WithOperationTimeout(time.Second))

@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// What Do returns comes in one line, and a loss first.
+// The error of Do is on one line, with a loss first.
 func TestResultOfDo(t *testing.T) {
 	remove := func(srv *zktest.Server, lease *recipes.Lease) { srv.Delete(lease.Path()) }
 	for name, c := range map[string]struct {
@@ -28,15 +28,15 @@ func TestResultOfDo(t *testing.T) {
 		is    []error
 	}{
 		"error": {func(*zktest.Server, *recipes.Lease) {}, func(context.Context) error { return locks.ErrWork }, "no database", []error{locks.ErrWork}},
-		"loss":  {remove, func(context.Context) error { return nil }, "mutex: do /locks/a: znode deleted by someone else", []error{recipes.ErrNodeDeleted}},
+		"loss":  {remove, func(context.Context) error { return nil }, "mutex: do /locks/a: znode deleted by another client", []error{recipes.ErrNodeDeleted}},
 		"loss, told by the context": {
 			remove, func(ctx context.Context) error { return ctx.Err() },
-			"mutex: do /locks/a: znode deleted by someone else; the function returned: context canceled",
+			"mutex: do /locks/a: znode deleted by another client; the function returned: context canceled",
 			[]error{recipes.ErrNodeDeleted, context.Canceled},
 		},
 		"loss, and an error": {
 			remove, func(context.Context) error { return locks.ErrWork },
-			"mutex: do /locks/a: znode deleted by someone else; the function returned: no database",
+			"mutex: do /locks/a: znode deleted by another client; the function returned: no database",
 			[]error{recipes.ErrNodeDeleted, locks.ErrWork},
 		},
 	} {
@@ -57,7 +57,7 @@ func TestResultOfDo(t *testing.T) {
 	}
 }
 
-// A release that the server does not confirm is not an error of the work: it is a record in the log.
+// A release that the server does not confirm is a record in the log, not an error of the work.
 func TestResultOfDoWithAFailedRelease(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &testkit.Log{}
@@ -73,7 +73,7 @@ func TestResultOfDoWithAFailedRelease(t *testing.T) {
 		})
 		require.Equal(t, locks.ErrWork, err)
 		bubble.Pass(0)
-		require.Regexp(t, `level=WARN msg="znode not deleted yet, deletion goes on" znode=/locks/a/_c_\S+ after=10s err=.+`, strings.Join(log.Take(), "\n"))
+		require.Regexp(t, `level=WARN msg="znode not deleted yet; retrying" znode=/locks/a/_c_\S+ after=10s err=.+`, strings.Join(log.Take(), "\n"))
 	})
 }
 

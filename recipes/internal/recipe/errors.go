@@ -20,7 +20,7 @@ func PublicError(err error) error {
 	}
 }
 
-// LogAttributes returns the attributes of an error's log record: the path, the error, and for a panic its
+// LogAttributes returns the attributes of an error's log record, which are the path, the error, and for a panic its
 // stack.
 func LogAttributes(path string, err error) []any {
 	attributes := []any{"path", path, "err", err}

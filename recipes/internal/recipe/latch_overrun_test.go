@@ -36,9 +36,9 @@ func events(log *testkit.Log) (events []string) {
 	return events
 }
 
-// A listener that does not return keeps the znode, so nobody leads. The latch reports that after a second and then every
-// minute, to the log, the handler and Err, whichever of the two functions of the listener it is, and steps down only when it
-// has returned.
+// A listener that does not return keeps the znode, so no candidate leads. The latch reports the overrun of either function
+// of the listener after a second and then every minute, to the log, the handler and Err. It steps down only after the
+// listener returns.
 func TestListenerThatGoesOnAfterItsTerm(t *testing.T) {
 	for name, listener := range map[string]func(done <-chan struct{}) latch.Listener{
 		"IsLeader": func(done <-chan struct{}) latch.Listener {
@@ -61,10 +61,10 @@ func TestListenerThatGoesOnAfterItsTerm(t *testing.T) {
 				require.NoError(t, l.Err())
 				require.Empty(t, events(log))
 				bubble.Pass(time.Millisecond)
-				require.EqualError(t, l.Err(), "latch: lead "+elections.Path+": work goes on after its term, for 1s")
+				require.EqualError(t, l.Err(), "latch: lead "+elections.Path+": work still running after its term ended, for 1s")
 				bubble.Pass(2 * time.Minute)
 				require.Equal(t, []string{
-					"work goes on after its term: released", "work goes on after its term: released", "work goes on after its term: released",
+					"work still running after its term ended: released", "work still running after its term ended: released", "work still running after its term ended: released",
 				}, events(log))
 				require.Len(t, told, 3)
 				require.ErrorIs(t, told[2], recipes.ErrWorkGoesOn)
@@ -75,7 +75,7 @@ func TestListenerThatGoesOnAfterItsTerm(t *testing.T) {
 				elections.Await(t, successor)
 				bubble.Pass(time.Second)
 				require.NoError(t, l.Err())
-				require.Equal(t, []string{"leader latch has recovered", "stepped down: released"}, events(log))
+				require.Equal(t, []string{"leader latch recovered", "stepped down: released", "in the election"}, events(log))
 				require.Len(t, told, 3)
 			})
 		})
@@ -83,7 +83,7 @@ func TestListenerThatGoesOnAfterItsTerm(t *testing.T) {
 }
 
 // Err of a closed latch also says that a listener has still to return.
-func TestErrOfAClosedLatchNamesWorkThatGoesOn(t *testing.T) {
+func TestErrOfAClosedLatchNamesRunningWork(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &testkit.Log{}
 		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
@@ -101,13 +101,13 @@ func TestErrOfAClosedLatchNamesWorkThatGoesOn(t *testing.T) {
 		require.NotErrorIs(t, l.Err(), recipes.ErrWorkGoesOn)
 		require.Empty(t, l.Path())
 		require.Equal(t, []string{
-			"work goes on after its term: released", "leader latch has recovered", "stepped down: released", "left the election: released",
+			"work still running after its term ended: released", "leader latch recovered", "stepped down: released", "left the election: released",
 		}, events(log))
 	})
 }
 
-// A panic of another listener is the trouble that stays when the slow one has returned.
-func TestPanicOutlastsWorkThatGoesOn(t *testing.T) {
+// A panic of another listener remains the reported error after the slow one returns.
+func TestPanicOutlastsRunningWork(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &testkit.Log{}
 		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
@@ -133,17 +133,18 @@ func TestPanicOutlastsWorkThatGoesOn(t *testing.T) {
 	})
 }
 
-// A latch that leaves while it waits says so once.
+// A latch that leaves while it waits logs that once.
 func TestLeavingTheElectionIsLogged(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &testkit.Log{}
 		client := testclient.ConnectSettled(t, srv, recipes.WithLogger(log.Logger(slog.LevelInfo)))
 		elections.Lead(t, testclient.ConnectSettled(t, srv))
+		log.Take()
 		l := elections.StartLatch(t, client)
 		<-l.Decided()
-		log.Take()
+		synctest.Wait() // for the record
 		require.NoError(t, l.Close())
-		require.Equal(t, []string{"left the election: released"}, events(log))
+		require.Equal(t, []string{"in the election", "left the election: released"}, events(log))
 		require.Empty(t, l.Path())
 		require.NoError(t, l.Close())
 		require.NoError(t, elections.NewLatch(t, client).Close(), "never started")
@@ -151,7 +152,7 @@ func TestLeavingTheElectionIsLogged(t *testing.T) {
 	})
 }
 
-// A term that a listener has ended by a panic has failed.
+// A term ended by a listener's panic has failed.
 func TestCauseOfATermWhoseListenerHasFailed(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv, log := zktest.NewServer(t), &testkit.Log{}
@@ -173,7 +174,7 @@ func TestCauseOfATermWhoseListenerHasFailed(t *testing.T) {
 		require.NoError(t, client.Close())
 		require.Equal(t, []error{recipes.ErrFailed, recipes.ErrClosed}, causes)
 		require.Equal(t, []string{
-			"leading", "leader latch failed", "stepped down: failed", "leading", "leader latch has recovered",
+			"leading", "leader latch failed", "stepped down: failed", "leading", "leader latch recovered",
 			"stepped down: closed", "left the election: closed",
 		}, events(log))
 	})

@@ -12,10 +12,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// Beside a function of Do that goes on after a loss another contender may work: so that is reported, after a second and then
-// every minute.
+// If a function of Do continues after a loss, another contender may work at the same time. So the overrun is reported, after
+// a second and then every minute.
 func TestFunctionOfDoThatGoesOnAfterALoss(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		log := &testkit.Log{}
@@ -30,8 +31,8 @@ func TestFunctionOfDoThatGoesOnAfterALoss(t *testing.T) {
 			lines := log.Take()
 			require.Len(f, lines, 3)
 			for i, overrun := range []string{"1s", "1m1s", "2m1s"} {
-				require.Regexp(f, `^level=WARN msg="work goes on after its term" path=/locks/a token=\d+ id=web-1 for=`+overrun+
-					` cause="znode deleted by someone else"$`, lines[i])
+				require.Regexp(f, `^level=WARN msg="work still running after its term ended" path=/locks/a token=\d+ id=web-1 for=`+overrun+
+					` cause="znode deleted by another client"$`, lines[i])
 			}
 			return nil
 		})
@@ -41,24 +42,49 @@ func TestFunctionOfDoThatGoesOnAfterALoss(t *testing.T) {
 	})
 }
 
-// A function that has released its lease by itself may go on, and one whose context has ended while it holds the lock keeps
-// others out.
-func TestFunctionOfDoThatGoesOnWithoutALoss(t *testing.T) {
-	locks.Run(t, func(f *locks.Fixture) {
-		log := &testkit.Log{}
-		m := f.Mutex(f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithSlowWait(0)))
-		require.NoError(f, m.Do(f.Context(), func(_ context.Context, lease *recipes.Lease) error {
+// A function that outlasts its context is reported even without a loss, because it keeps others out or works without the lock.
+func TestFunctionOfDoThatOutlastsItsContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   func(f *locks.Fixture, client *recipes.Client, lease *recipes.Lease, cancel context.CancelCauseFunc)
+		opts  []mutex.Option
+		cause string
+	}{
+		"context of Do": {cause: `"no database"`, end: func(_ *locks.Fixture, _ *recipes.Client, _ *recipes.Lease, cancel context.CancelCauseFunc) {
+			cancel(locks.ErrWork)
+		}},
+		"release": {cause: `released`, end: func(f *locks.Fixture, _ *recipes.Client, lease *recipes.Lease, _ context.CancelCauseFunc) {
 			require.NoError(f, lease.Release())
-			bubble.Pass(10 * time.Minute)
-			return nil
-		}))
-		ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
-		defer cancel()
-		require.NoError(f, m.Do(ctx, func(_ context.Context, lease *recipes.Lease) error {
-			bubble.Pass(10 * time.Minute)
-			f.Stands(lease)
-			return nil
-		}))
-		require.Empty(f, log.Take())
-	})
+		}},
+		"max hold": {
+			cause: `"held for the maximum time"`, opts: []mutex.Option{mutex.WithMaxHold(time.Second)},
+			end: func(f *locks.Fixture, _ *recipes.Client, lease *recipes.Lease, _ context.CancelCauseFunc) {
+				require.ErrorIs(f, f.Cause(lease), recipes.ErrMaxHold)
+			},
+		},
+		"Close": {cause: `closed`, end: func(f *locks.Fixture, client *recipes.Client, _ *recipes.Lease, _ context.CancelCauseFunc) {
+			require.NoError(f, client.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks.Run(t, func(f *locks.Fixture) {
+				log := &testkit.Log{}
+				client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)), recipes.WithID("web-1"))
+				ctx, cancel := context.WithCancelCause(f.Context())
+				_ = f.Mutex(client, c.opts...).Do(ctx, func(ctx context.Context, lease *recipes.Lease) error {
+					c.end(f, client, lease, cancel)
+					<-ctx.Done()
+					locks.TakeLog(log)
+					bubble.Pass(time.Second + time.Minute)
+					lines := log.Take()
+					require.Len(f, lines, 2)
+					for i, overrun := range []string{"1s", "1m1s"} {
+						require.Regexp(f, `^level=WARN msg="work still running after its term ended" path=/locks/a token=\d+ id=web-1 for=`+overrun+` cause=`+c.cause+`$`, lines[i])
+					}
+					return nil
+				})
+				bubble.Pass(10 * time.Minute)
+				require.Empty(f, log.Take())
+			})
+		})
+	}
 }

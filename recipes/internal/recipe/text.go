@@ -26,6 +26,6 @@ func (b Base) LogValue(more ...slog.Attr) slog.Value {
 	return slog.GroupValue(append(attributes, more...)...)
 }
 
-// WriteTo writes the text of a recipe for fmt, whatever the verb. Without this method, package fmt would
-// read fields while other goroutines write them, and print secrets of the client.
+// WriteTo writes the text of a recipe for fmt, with any verb. A recipe with the session in a field needs it, because for a verb
+// that does not suit text, package fmt follows the pointers in fields, and would print the secrets of the client.
 func WriteTo(f fmt.State, recipe fmt.Stringer) { _, _ = io.WriteString(f, recipe.String()) }

@@ -1,0 +1,2 @@
+// Package connstate has the states of a session's connection, and passes them to subscribers.
+package connstate

@@ -1,0 +1,97 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+)
+
+// pinned is an exploration of the shipping code with the number of states that it visits. A change that adds or removes behaviour shows in
+// the number.
+type pinned struct {
+	cast
+	states  int
+	isLong  bool // left out of the short form
+	isNight bool // with -exhaustive only
+}
+
+// In no course of events within these bounds is a waiter granted while a contender that excludes the waiter exists, or after the waiter's
+// znode was deleted before its turn, or as the first while another is ahead. No contender still waits when nothing more happens.
+func TestExplore(t *testing.T) {
+	all := []fault{reset, distrust, remove}
+	for name, e := range map[string]pinned{
+		"two, one fault":                  {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 57546},
+		"two, two faults":                 {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 2}, states: 748092, isLong: true},
+		"three, no fault":                 {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3}, states: 15867},
+		"three, one fault":                {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 1967872, isNight: true},
+		"two of one session, one fault":   {cast: cast{kinds: "ww", sessions: []int{0, 0}, rule: Exclusive, faults: all, most: 1}, states: 12716},
+		"three of two sessions":           {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 426840, isLong: true},
+		"three of two sessions, turned":   {cast: cast{kinds: "www", sessions: []int{0, 1, 1}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 254818, isLong: true},
+		"a writer and two readers":        {cast: cast{kinds: "wrr", sessions: []int{0, 1, 1}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 339464, isLong: true},
+		"two readers and a writer":        {cast: cast{kinds: "rrw", sessions: []int{0, 0, 1}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 945685, isLong: true},
+		"a reader between writers":        {cast: cast{kinds: "wrw", sessions: []int{0, 1, 0}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 522661, isLong: true},
+		"a reader under a writer, behind": {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite}, states: 32412},
+		"a reader under it, one fault":    {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: all, most: 1}, states: 2277680, isNight: true},
+		"the same reader behind it":       {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: all, most: 1, isLate: true}, states: 2285841, isNight: true},
+		"four, no fault":                  {cast: cast{kinds: "wwww", sessions: []int{0, 1, 0, 1}, rule: Exclusive, joined: 4}, states: 25648, isLong: true},
+		"three of two sessions, twice":    {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 2}, states: 12865951, isNight: true},
+	} {
+		if (testing.Short() || testkit.IsRaced) && e.isLong || e.isNight && !*testkit.Exhaustive {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			s := explore(&e.cast)
+			require.Empty(t, s.wrong, s)
+			states := len(s.parents)
+			t.Logf("%d states, %d with a hold, %v", states, s.grants, time.Since(began))
+			require.Equal(t, e.states, states, "states")
+		})
+	}
+}
+
+// The wrong premises that the explorer finds.
+const (
+	ignoresOwn        premise = "a waiter takes its turn without its own znode"
+	ignoresOwnEvent   premise = "an event of the own znode does not matter"
+	ignoresEpoch      premise = "what one server showed holds on another"
+	ignoresTrust      premise = "a grant needs no proof"
+	neverLists        premise = "nobody is between a blocker and the head"
+	allAreFirst       premise = "each blocker was the first of its queue"
+	writersNeedNoList premise = "no reader comes ahead of a writer"
+	outerStays        premise = "a writer's znode stays while its owner creates a reader's"
+	losesWatches      premise = "a new connection has the watches of the old"
+)
+
+// Each premise breaks what it is there for.
+func TestExploreFindsWrongPremises(t *testing.T) {
+	all := []fault{reset, distrust, remove}
+	for p, test := range map[premise]struct {
+		cast
+		wrong  string // part of the violation
+		isLong bool   // left out of the short form
+	}{
+		ignoresOwn:        {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, wrong: "deleted before"},
+		ignoresOwnEvent:   {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, wrong: "deleted before"},
+		ignoresEpoch:      {cast: cast{kinds: "www", sessions: []int{0, 1, 1}, rule: Exclusive, joined: 3, faults: []fault{reset, remove}, most: 2}, wrong: "deleted before", isLong: true},
+		ignoresTrust:      {cast: cast{kinds: "ww", sessions: []int{0, 0}, rule: Exclusive, faults: []fault{distrust}, most: 1}, wrong: "has expired"},
+		neverLists:        {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: []fault{remove}, most: 1}, wrong: "exists"},
+		allAreFirst:       {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: []fault{remove}, most: 1}, wrong: "exists"},
+		writersNeedNoList: {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite}, wrong: "exists"},
+		outerStays:        {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: []fault{remove}, most: 1}, wrong: "holds", isLong: true},
+		losesWatches:      {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: []fault{reset}, most: 1}, wrong: "waits for ever"},
+	} {
+		if testkit.IsRaced || testing.Short() && test.isLong { // many states
+			continue
+		}
+		t.Run(string(p), func(t *testing.T) {
+			test.premise = p
+			s := explore(&test.cast)
+			require.Contains(t, s.wrong, test.wrong, "in %d states", len(s.parents))
+			t.Log(len(s.parents), s)
+		})
+	}
+}

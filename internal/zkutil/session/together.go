@@ -1,0 +1,286 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/departures"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
+)
+
+// A transaction is bounded by maxTogether parts and by half of the longest frame that a server accepts by default. A server does nothing
+// else while it executes the transaction: 1,000 creates take up to 25 ms.
+const (
+	maxTogether      = 1000
+	maxTogetherBytes = 512 << 10
+)
+
+// errUnusable means that the answer to a transaction lacks the path of a znode, or the czxid.
+var errUnusable = errors.New("the answer to a transaction lacks paths or the czxid")
+
+// Planned is a contender's znode that CreateTogether creates.
+type Planned[T any] struct {
+	Dir, Prefix string
+	Data        []byte
+	Reservation *budget.Reservation
+	Parse       func(children []string) T
+}
+
+// CanCreateTogether reports whether CreateTogether is worth a try. The client has to be connected, and the servers have to resume sessions.
+// On other servers (ClickHouse Keeper) the transaction is untested.
+func (s *Session) CanCreateTogether() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link.isConnected && !s.ledger.IsBound()
+}
+
+// CreateTogether is CreateAndList for several znodes in different directories, by one transaction, and tries once. If it fails, no znode is
+// left, or each is being deleted in the background as after a CreateAndList that was given up. The caller may then use CreateAndList for each.
+//
+// A server before 3.9 answers with the paths of the created znodes alone. Their czxid is the zxid of the answer, and their owner is the
+// session that sent the transaction. If a list contradicts this, token and owner are unknown.
+func CreateTogether[T any](ctx context.Context, s *Session, plans []Planned[T]) ([]Created[T], error) {
+	t := transaction[T]{s: s, plans: plans, acl: s.aclOf(ctx)}
+	if t.isTooLong() {
+		return nil, zk.ErrShortBuffer
+	}
+	for _, p := range plans {
+		charge, err := p.Reservation.Begin(BytesOf(p.Dir, p.Prefix))
+		if err != nil {
+			t.endCharges()
+			return nil, err
+		}
+		znode := &protected{s: s, dir: p.Dir, acl: t.acl, uuid: zkutil.NewUUID(), charge: charge}
+		znode.departure = departures.Departure{Set: s.departing, Name: znode.name()}
+		t.znodes = append(t.znodes, znode)
+	}
+	made := &parents{s: s}
+	created, missing, err := t.send(ctx, made)
+	if len(missing) > 0 {
+		if err = made.makeAll(ctx, missing); err == nil {
+			created, _, err = t.send(ctx, made)
+		}
+	}
+	switch isAbandoned := t.latest != nil && t.latest.isAbandoned; {
+	case err == nil:
+		for i, znode := range t.znodes {
+			znode.bindCharge(wire.Answer{Path: created[i].Path, Stat: zk.Stat{EphemeralOwner: created[i].Owner}})
+		}
+	case isAbandoned: // the undo of the call ends the charges
+		for _, znode := range t.znodes {
+			znode.departure.Begin()
+		}
+	case t.isUncertain:
+		t.removeAll(ctx)
+	default:
+		t.endCharges()
+		if zkutil.IsRefused(err) {
+			made.remove(ctx)
+		}
+	}
+	return created, err
+}
+
+// transaction is a CreateTogether.
+type transaction[T any] struct {
+	s           *Session
+	plans       []Planned[T]
+	acl         []zk.ACL
+	znodes      []*protected
+	latest      *call
+	isUncertain bool // the transaction may have taken effect
+}
+
+// isTooLong reports whether a server may refuse the length of the transaction.
+func (t *transaction[T]) isTooLong() bool {
+	size, aclSize := 0, 0
+	for _, entry := range t.acl {
+		aclSize += len(entry.Scheme) + len(entry.ID) + 12
+	}
+	for _, p := range t.plans {
+		size += BytesOf(p.Dir, p.Prefix) + len(p.Data) + aclSize
+	}
+	return len(t.plans) > maxTogether || size > maxTogetherBytes
+}
+
+func (t *transaction[T]) endCharges() {
+	for _, znode := range t.znodes {
+		znode.charge.End()
+	}
+}
+
+// send sends the transaction and the lists. missing are the directories whose lack is the reason for the error.
+func (t *transaction[T]) send(ctx context.Context, made *parents) (created []Created[T], missing []string, err error) {
+	s := t.s
+	if err := made.learnBeforeHolds(ctx, t.plans[0].Dir); err != nil {
+		return nil, nil, err
+	}
+	c := &call{Request: wire.Request{Op: proto.OpMulti, ACL: t.acl, Flags: zk.FlagEphemeralSequential}, undo: t.undo}
+	lists := make([]*pendingList[T], len(t.plans))
+	for i, p := range t.plans {
+		c.Creates = append(c.Creates, wire.Creation{Path: strings.TrimSuffix(p.Dir, "/") + "/" + t.znodes[i].name() + p.Prefix, Data: p.Data})
+		lists[i] = &pendingList[T]{s: s, key: listKey{p.Dir, p.Prefix}, parse: p.Parse}
+	}
+	birth := Birth{After: s.clock.Now()}
+	if err := beginAllBehind(ctx, s, c, lists...); err != nil {
+		return nil, nil, err
+	}
+	t.latest, created = c, make([]Created[T], len(t.plans))
+	for _, p := range t.plans {
+		p.Reservation.MarkSent()
+	}
+	for i, list := range lists {
+		children, err := list.wait(ctx) // first, because the lists follow the other answer
+		if err == nil {
+			created[i].List = children
+		} else if errors.Is(err, zk.ErrNoNode) {
+			missing = append(missing, t.plans[i].Dir)
+		}
+	}
+	a, err := c.wait(ctx)
+	if err == nil && (len(a.Created) != len(t.plans) || a.IsUncommitted) { // otherwise the zxid is no czxid
+		err = errUnusable
+	}
+	if t.isUncertain = zkutil.IsUnanswered(err); err != nil {
+		if !errors.Is(err, zk.ErrNoNode) {
+			missing = nil
+		}
+		return nil, missing, err
+	}
+	birth.Before = s.clock.Now()
+	token, owner := a.Zxid, c.flight.ticket.id
+	if slices.ContainsFunc(lists, func(l *pendingList[T]) bool { return l.isUnchangedSince(token) }) {
+		token, owner = 0, 0 // the zxid is that of a later transaction; the caller reads each znode
+	}
+	for i, path := range a.Created {
+		made := &created[i]
+		made.Path, made.Token, made.Owner, made.Epoch, made.Birth = path, token, owner, c.flight.ticket.epoch, birth
+	}
+	return created, nil, nil
+}
+
+// removeAll removes the znodes that a transaction without an answer may have created. It waits for the removal as a Leave does, because
+// the caller could otherwise wait behind a znode of its own. As after a create that was sent again, a second look follows a session
+// timeout later.
+func (t *transaction[T]) removeAll(ctx context.Context) {
+	var pending leftovers.List
+	tracked := leftovers.With(ctx, &pending)
+	for _, znode := range t.znodes {
+		znode.departure.Begin()
+		t.s.CleanUp(tracked, znode.removeAll)
+		znode.removeTwins(ctx, "", nil, true)
+	}
+	beganAt := time.Now()
+	for _, done := range pending.Pending() {
+		if t.s.awaitDeletion(done, ctx.Done(), beganAt, t.s.WhyUnavailable) != nil {
+			return // the removal continues in the background
+		}
+	}
+}
+
+// undo undoes a transaction after its caller gave up. Each znode has a task of its own, because a deletion may be refused for long.
+func (t *transaction[T]) undo(ctx context.Context, a wire.Answer) {
+	for i, znode := range t.znodes {
+		own := wire.Answer{Err: a.Err}
+		switch {
+		case a.Err != nil:
+		case len(a.Created) != len(t.znodes):
+			own.Err = errUnusable
+		default:
+			own.Path, own.Stat.EphemeralOwner = a.Created[i], t.latest.flight.ticket.id
+		}
+		t.s.CleanUp(ctx, func(ctx context.Context) { znode.undo(ctx, own) })
+	}
+}
+
+// RemoveTogether is RemoveLater for several znodes, by one transaction.
+func (s *Session) RemoveTogether(paths []string) (removed []Leaving) {
+	var batch leavings
+	s.mu.Lock()
+	for _, path := range paths {
+		r := newRemovalLocked(s, path)
+		batch.removals = append(batch.removals, r)
+		removed = append(removed, Leaving{removal: r, beganAt: time.Now()})
+	}
+	s.mu.Unlock()
+	batch.begin()
+	return removed
+}
+
+// LeaveTogether is BeginLeave for several entries. All contexts end before the first deletion is sent. The znodes of one session are deleted
+// by one transaction.
+func LeaveTogether(entries ...*Entry) (left []Leaving) {
+	var batch leavings
+	for _, e := range entries {
+		left = append(left, e.beginLeave(zkutil.ErrReleased, zkutil.ErrReleased, &batch))
+	}
+	batch.begin()
+	return left
+}
+
+// leavings is the rest of a LeaveTogether after all entries left.
+type leavings struct {
+	removals []*removal
+	traced   []*trace.Acquisition
+}
+
+// begin sends the deletions, by one transaction for each session and maxTogether znodes, and then calls the hooks. The paths fit into
+// a frame, because the budget bounds those of a session.
+func (b *leavings) begin() {
+	for rest := b.removals; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(r *removal) bool { return r.s != rest[0].s })
+		if n < 0 {
+			n = len(rest)
+		}
+		n = min(n, maxTogether)
+		removals(rest[:n]).begin()
+		rest = rest[n:]
+	}
+	for _, a := range b.traced {
+		a.CallLeaseEnd()
+	}
+}
+
+// removals are removals by one transaction.
+type removals []*removal
+
+func (rs removals) begin() {
+	s := rs[0].s
+	s.mu.Lock()
+	if len(rs) == 1 || !s.link.isConnected || s.link.conn == nil || s.life.phase >= sealed {
+		s.mu.Unlock()
+		for _, r := range rs {
+			r.begin()
+		}
+		return
+	}
+	t := s.gate.admitLocked(1)
+	s.mu.Unlock()
+	c := &call{Request: wire.Request{Op: proto.OpMulti}, taker: rs}
+	for _, r := range rs {
+		c.Removes = append(c.Removes, r.path)
+	}
+	s.gate.sendAdmitted(t, c)
+}
+
+// takeLocked takes the answer to the transaction of begin. A refusal may concern a single znode, for example because it was deleted. Then
+// the transaction deleted nothing, and each removal continues on its own.
+func (rs removals) takeLocked(c *call, a wire.Answer) {
+	for _, r := range rs {
+		if zkutil.IsRefused(a.Err) {
+			r.goOnLocked(nil)
+		} else {
+			r.takeLocked(c, a)
+		}
+	}
+}

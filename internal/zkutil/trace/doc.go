@@ -1,0 +1,2 @@
+// Package trace calls the hooks of the user that follow acquisitions, leases and the connection.
+package trace

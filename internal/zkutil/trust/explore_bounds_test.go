@@ -1,0 +1,84 @@
+package trust
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
+)
+
+// pinned is an exploration of the shipping code with the number of states that it visits. A change that adds or removes behaviour shows in
+// the number.
+type pinned struct {
+	bounds
+	states  int
+	isLong  bool // left out of the short form
+	isNight bool // with -exhaustive only
+}
+
+// No course of events within these bounds leaves a valid hold of a session that the leader may end. Unless a horizon is named, a course may last
+// for any time: every state is visited.
+func TestExclusionWithinBounds(t *testing.T) {
+	slow, fast := []rate{{8, 9}}, []rate{{10, 9}}
+	handshakes := []kind{reset, resetStuck, resetBehind, failLogin}
+	threeQuarters, half := [2]int64{whole, whole * 3 / 4}, [2]int64{whole, whole / 2}
+	for name, e := range map[string]pinned{
+		"a stall":                                    {bounds: bounds{faults: []kind{stall}, most: 1}, states: 2748},
+		"a stall, and a write":                       {bounds: bounds{faults: []kind{stall}, most: 1, writes: 1}, states: 96164, isLong: true},
+		"a stall on a slow clock, and a write":       {bounds: bounds{faults: []kind{stall}, most: 1, writes: 1, rates: slow}, states: 539980, isLong: true},
+		"a stall on a fast clock, and a write":       {bounds: bounds{faults: []kind{stall}, most: 1, writes: 1, rates: fast}, states: 796101, isLong: true},
+		"late answers":                               {bounds: bounds{faults: []kind{deafen}, most: 1}, states: 9129},
+		"late answers, and a write":                  {bounds: bounds{faults: []kind{deafen}, most: 1, writes: 1}, states: 431762, isNight: true},
+		"a pause":                                    {bounds: bounds{faults: []kind{pauseClient}, most: 1}, states: 3447},
+		"a pause, also inside a write":               {bounds: bounds{faults: []kind{pauseClient, pauseInWrite}, most: 1, writes: 1}, states: 73997, isLong: true},
+		"a pause on a slow clock":                    {bounds: bounds{faults: []kind{pauseClient, pauseInWrite}, most: 1, writes: 1, rates: slow}, states: 317448, isLong: true},
+		"a pause on a fast clock":                    {bounds: bounds{faults: []kind{pauseClient, pauseInWrite}, most: 1, writes: 1, rates: fast}, states: 449620, isNight: true},
+		"a handshake that fails somehow":             {bounds: bounds{faults: handshakes, most: 1}, states: 22495},
+		"a handshake that fails, and a write":        {bounds: bounds{faults: handshakes, most: 1, writes: 1}, states: 415302, isLong: true},
+		"a handshake that fails on a slow clock":     {bounds: bounds{faults: handshakes, most: 1, rates: slow}, states: 69716, isLong: true},
+		"a cut server, or a slow quorum":             {bounds: bounds{faults: []kind{cutServer, slowQuorum}, most: 1, writes: 1}, states: 131715, isLong: true},
+		"a cut server, or a slow quorum, one server": {bounds: bounds{faults: []kind{cutServer, slowQuorum}, most: 1, writes: 1, lone: true}, states: 89252, isLong: true},
+		"a cut server and a slow quorum, slow clock": {bounds: bounds{faults: []kind{cutServer, slowQuorum}, most: 2, rates: slow}, states: 338275, isLong: true},
+		"another leader, or a pause of it":           {bounds: bounds{faults: []kind{newLeader, pauseLeader}, most: 1, writes: 1}, states: 75536, isLong: true},
+		"ticks of T/3":                               {bounds: bounds{faults: []kind{stall, pauseClient}, most: 1, lists: whole / 6}, states: 5485},
+		"ticks of T/4":                               {bounds: bounds{faults: []kind{stall, pauseClient}, most: 1, writes: 1, lists: whole / 8}, states: 174043, isLong: true},
+		"ticks of T/10":                              {bounds: bounds{faults: []kind{stall, pauseClient}, most: 1, lists: whole / 20}, states: 15525},
+		"ticks of T/20":                              {bounds: bounds{faults: []kind{stall, pauseClient}, most: 1, lists: whole / 40}, states: 31119},
+		"a bound of 3T/4, lost handshakes":           {bounds: bounds{faults: append(handshakes, newLeader), most: 1, grants: threeQuarters, lists: whole / 8}, states: 19914},
+		"a bound of T/2, no lost handshakes":         {bounds: bounds{faults: []kind{reset, failLogin, newLeader}, most: 1, grants: half, lists: whole / 8}, states: 9038},
+		"a bound of T/2 that is known":               {bounds: bounds{faults: append(handshakes, newLeader), most: 1, grants: half, lists: whole / 8, path: []int{0, 1, 0}}, states: 17300},
+		"two faults, a bound of T/2":                 {bounds: bounds{faults: []kind{reset, failLogin, newLeader}, most: 2, grants: half, lists: whole / 8}, states: 1234575, isNight: true},
+		"two clients":                                {bounds: bounds{faults: []kind{stall, cutServer, pauseClient, reset}, most: 1, clients: 2, explicit: true}, states: 67957, isLong: true},
+		"two clients, on a slow and an exact clock":  {bounds: bounds{faults: []kind{stall, cutServer, pauseClient, reset}, most: 1, clients: 2, explicit: true, rates: slow}, states: 246102, isNight: true},
+		"two stalls within T":                        {bounds: bounds{faults: []kind{stall}, most: 2, horizon: whole}, states: 26397, isNight: true},
+		"a stall and a pause within T":               {bounds: bounds{faults: []kind{stall, pauseClient}, most: 2, horizon: whole}, states: 130132, isNight: true},
+		"two handshakes that fail within T":          {bounds: bounds{faults: handshakes, most: 2, horizon: whole}, states: 1440569, isNight: true},
+		"two faults of any kind within T/2":          {bounds: bounds{faults: allFaults, most: 2, horizon: whole / 2}, states: 347355, isNight: true},
+		"two faults on a slow clock within T/2":      {bounds: bounds{faults: []kind{stall, deafen, pauseClient, slowQuorum, cutServer, reset, resetBehind}, most: 2, horizon: whole / 2, rates: slow}, states: 61602, isNight: true},
+		"a cut and late answers within T/2":          {bounds: bounds{faults: []kind{deafen, cutServer}, most: 2, writes: 1, horizon: whole / 2}, states: 101274, isNight: true},
+		"a waiter, and a stall":                      {bounds: bounds{waits: true, faults: []kind{stall, slowQuorum}, most: 1, horizon: whole}, states: 74463, isLong: true},
+		"a waiter, and a pause":                      {bounds: bounds{waits: true, faults: []kind{pauseClient}, most: 1, horizon: whole}, states: 19986},
+		"a waiter, and late answers":                 {bounds: bounds{waits: true, faults: []kind{deafen}, most: 1, horizon: whole}, states: 66599, isLong: true},
+		"a waiter, and a handshake":                  {bounds: bounds{waits: true, faults: handshakes, most: 1, horizon: whole}, states: 293270, isNight: true},
+		"an idle client, and a stall":                {bounds: bounds{idles: true, faults: []kind{stall, slowQuorum}, most: 1, horizon: whole}, states: 68171, isLong: true},
+		"an idle client, and a pause":                {bounds: bounds{idles: true, faults: []kind{pauseClient}, most: 1, horizon: whole}, states: 24602},
+		"an idle client, and a handshake":            {bounds: bounds{idles: true, faults: handshakes, most: 1, horizon: whole}, states: 379204, isNight: true},
+		"an idle client on a slow clock":             {bounds: bounds{idles: true, rates: slow, horizon: whole}, states: 1027},
+		"an idle client on a fast clock":             {bounds: bounds{idles: true, rates: fast, horizon: whole}, states: 1460},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && e.isLong || testkit.IsRaced && e.isLong || e.isNight && !*testkit.Exhaustive {
+				return
+			}
+			began := time.Now()
+			states, s := exploreAll(t, e.withDefaults(), nil)
+			if s != nil {
+				t.Fatalf("%s\n%s", s.found, s.course)
+			}
+			t.Logf("%d states, %v", states, time.Since(began))
+			require.Equal(t, e.states, states, "states")
+		})
+	}
+}

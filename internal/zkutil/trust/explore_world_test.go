@@ -1,0 +1,592 @@
+package trust
+
+import (
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/proto"
+)
+
+// The explorer runs the shipping Ledger and Contact of each client against a model of ZooKeeper, in integer time, through every course of
+// events within stated bounds. This file has the model. Every rule of the servers names its source in ZooKeeper 3.8.
+//
+// What nothing delays happens at once: only faults let time pass between a request, its commit and its answer.
+
+// whole is the longest session timeout in units of time. All fractions of it that the core uses are whole numbers on clocks at 8/9 and 10/9.
+const whole = 14400
+
+// bounds are the bounds of an exploration.
+type bounds struct {
+	lists    int64    // the time between two reports of a server to its leader: half a tick
+	phases   []int64  // when the first report is due
+	grants   [2]int64 // the timeout that each of the two followers grants
+	path     []int    // the followers on which the client was before the course begins; nil: 0 alone
+	rates    []rate   // of the clients' clocks
+	clients  int      // with 2, the second waits for the lock
+	lone     bool     // the client knows a single address
+	waits    bool     // client 0 waits at first, and has its turn at any time
+	idles    bool     // client 0 is idle at first, and acquires the lock at any time
+	writes   int      // of the application
+	faults   []kind
+	most     int   // faults in one course
+	grid     int64 // the application and the faults act at multiples, and right before and after each report
+	horizon  int64 // the length of a course; 0: none
+	explicit bool  // a server is cut off as a fault only. Otherwise every state may be the last before the cut
+}
+
+// rate is how many units pass on a client's clock in how many units of the servers'.
+type rate struct{ num, den int64 }
+
+func (b *bounds) servers() []int {
+	if b.path != nil {
+		return b.path
+	}
+	return []int{0}
+}
+
+// world is one state of everything.
+type world struct {
+	bounds  *bounds
+	premise *premise // nil for the shipping code
+	now     int64    // by the servers' clock
+	began   int64
+
+	leader   [2]atLeader // by client
+	nextList int64
+	isPaused bool // the leader
+	servers  [2]follower
+	isSlow   bool // the quorum commits nothing
+
+	lines   []line
+	lineIDs int32
+	clients []client
+	writes  int  // left
+	faults  int  // so far
+	holder  int  // the client whose turn it is
+	isTurn  bool // of client 0, which waited or idled
+}
+
+// atLeader is the leader's record of a session. now < expiry: it lives (SessionTrackerImpl).
+type atLeader struct {
+	expiry, created int64
+	owner           int32 // the connection that may write (PrepRequestProcessor, checkSession)
+}
+
+// follower is a server. touched has the timeout of each session noted since the last report, 0 for none (LearnerSessionTracker.touchTable).
+type follower struct {
+	isCut   bool
+	touched [2]int64
+}
+
+// line is a connection.
+type line struct {
+	id             int32
+	client, server int
+	contact        Contact
+	xid            int32
+	up, at         []request // on the way to the server; at the server without an answer
+	down           []answer
+	isStuck        bool  // nothing passes
+	isDeaf         bool  // no answer passes
+	isLeft         bool  // the client left it, so that only late proofs count
+	isOpening      bool  // the handshake has no answer yet
+	isExecuted     bool  // the handshake was executed
+	isLoginFailing bool  // the login behind the handshake will fail
+	beganAt        int64 // by the client's clock
+}
+
+type request struct{ xid, op int32 }
+
+type answer struct {
+	xid         int32
+	isCommitted bool
+}
+
+// client is a session's shell around the shipping core, in the order of calls of session and wire.
+type client struct {
+	rate        rate
+	ledger      Ledger
+	isConnected bool
+	isLost      bool
+	isPaused    bool
+	isHolding   bool
+	isInUse     bool
+	hasEnded    bool  // nothing more can happen
+	changedAt   int64 // by the client's clock
+	nextPing    int64 // by the servers' clock
+	server      int
+	unsent      []Frame // of a send in which the process was paused
+	unsentAt    time.Time
+}
+
+func (w *world) clone() *world {
+	next := *w
+	next.clients = slices.Clone(w.clients)
+	for i := range next.clients {
+		c := &next.clients[i]
+		c.ledger.beatsSentAt = slices.Clone(c.ledger.beatsSentAt)
+	}
+	next.lines = slices.Clone(w.lines)
+	for i := range next.lines {
+		l := &next.lines[i]
+		l.up, l.at, l.down = slices.Clone(l.up), slices.Clone(l.at), slices.Clone(l.down)
+		l.contact.inFlight = framesInFlight{frames: slices.Clone(l.contact.inFlight.all())}
+		l.contact.gaps = slices.Clone(l.contact.gaps)
+	}
+	return &next
+}
+
+// clock returns the time by a client's clock.
+func (w *world) clock(c *client) int64 { return w.now * c.rate.num / c.rate.den }
+
+func moment(units int64) time.Time { return time.Unix(0, units) }
+
+func (w *world) time(c *client) time.Time { return moment(w.clock(c)) }
+
+// byServers returns when a client's clock shows t, by the servers' clock.
+func (c *client) byServers(t time.Time) int64 {
+	return (t.UnixNano()*c.rate.den + c.rate.num - 1) / c.rate.num
+}
+
+// start returns the world in which client 0 just acquired the lock.
+func start(b *bounds, p *premise, phase int64, r rate) *world {
+	w := &world{bounds: b, premise: p, now: 9 * whole, began: 9 * whole, writes: b.writes}
+	w.nextList = w.now + phase
+	for i := range b.clients {
+		w.clients = append(w.clients, client{rate: r})
+		if i > 0 {
+			w.clients[i].rate = rate{1, 1}
+		}
+		c := &w.clients[i]
+		c.ledger = NewLedger(whole, 0)
+		c.ledger.OnNewSession(w.time(c))
+		if c.isInUse = !b.idles; c.isInUse {
+			c.ledger.OnUse(w.time(c))
+		}
+		path := b.servers()
+		w.leader[i] = atLeader{w.now + b.grants[path[0]], b.grants[path[0]], 0}
+		w.dial(i, path[0])
+		for _, server := range path[1:] {
+			w.disconnect(i)
+			w.dial(i, server)
+		}
+		w.send(i, proto.OpCreate2)
+		w.settle()
+		c.isHolding = i == 0 && !b.waits && !b.idles
+	}
+	w.settle()
+	return w
+}
+
+// Servers.
+
+// report is the answer of every follower to a ping of the leader. It has the sessions noted, each with the timeout of its own connection.
+// The leader moves their expiry to now + that, perhaps to an earlier time (Leader.lead, Learner.ping, LearnerSessionTracker.snapshot,
+// LearnerHandler PING, SessionTrackerImpl.touchSession, ExpiryQueue.update).
+func (w *world) report() {
+	for i := range w.servers {
+		s := &w.servers[i]
+		if s.isCut {
+			continue
+		}
+		for j, timeout := range s.touched {
+			if timeout > 0 {
+				w.touchLeader(j, timeout)
+			}
+		}
+		s.touched = [2]int64{}
+	}
+}
+
+// touchLeader touches no expired session (SessionTrackerImpl.touchSession).
+func (w *world) touchLeader(session int, timeout int64) {
+	if w.isAlive(session) {
+		w.leader[session].expiry = w.now + timeout
+	}
+}
+
+func (w *world) isAlive(session int) bool { return w.now < w.leader[session].expiry }
+
+// touch notes a request in the follower's table, with the timeout of the connection (ZooKeeperServer.touch).
+func (w *world) touch(l *line) {
+	w.servers[l.server].touched[l.client] = w.bounds.grants[l.server]
+}
+
+// executeHandshake renews the session at the leader alone, and in no follower's table (ZooKeeperServer.reopenSession, Learner.validateSession,
+// Leader.revalidateSession). A handshake that makes a session is a transaction, for which the server notes the session.
+func (w *world) executeHandshake(l *line) {
+	if l.isExecuted || w.servers[l.server].isCut || w.isPaused {
+		return
+	}
+	l.isExecuted = true
+	if w.leader[l.client].owner == 0 {
+		w.touch(l)
+	}
+	w.leader[l.client].owner = l.id
+	w.touchLeader(l.client, w.bounds.grants[l.server])
+}
+
+// serve lets a server handle what it can: requests of a session are answered in order (CommitProcessor).
+func (w *world) serve(l *line) {
+	if l.isOpening {
+		return
+	}
+	if !l.isStuck {
+		for range l.up {
+			w.touch(l)
+		}
+		l.at, l.up = append(l.at, l.up...), nil
+	}
+	for len(l.at) > 0 {
+		isCommitted := false
+		if isWrite(l.at[0].op) {
+			if w.servers[l.server].isCut || w.isSlow || w.isPaused {
+				return
+			}
+			isCommitted = w.isAlive(l.client) && w.leader[l.client].owner == l.id
+		}
+		l.down, l.at = append(l.down, answer{l.at[0].xid, isCommitted}), l.at[1:]
+	}
+}
+
+func isWrite(op int32) bool { return Frame{Op: op}.isWrite() && op != proto.OpSync }
+
+// electLeader gives every session its full timeout of creation, and drops what the followers noted (SessionTrackerImpl, with
+// ZKDatabase.sessionsWithTimeouts; Learner.shutdown). Connections to servers that follow the new leader end.
+func (w *world) electLeader() {
+	for i := range w.leader {
+		w.leader[i].expiry = w.now + w.leader[i].created
+	}
+	for i := range w.servers {
+		w.servers[i] = follower{isCut: w.servers[i].isCut}
+	}
+	for i := range w.clients {
+		if w.clients[i].isConnected && !w.servers[w.clients[i].server].isCut {
+			w.disconnect(i)
+			w.dial(i, w.clients[i].server)
+		}
+	}
+}
+
+// Clients.
+
+func (w *world) line(client int) *line {
+	for i := range w.lines {
+		if l := &w.lines[i]; l.client == client && !l.isLeft {
+			return l
+		}
+	}
+	return nil
+}
+
+// dial connects to a server (see Wire.Dial).
+func (w *world) dial(client, server int) { w.dialFaulty(client, server, reset) }
+
+// dialFaulty is dial with a fault during the handshake.
+func (w *world) dialFaulty(client, server int, fault kind) {
+	c := &w.clients[client]
+	w.lineIDs++
+	c.server = server
+	l := line{id: w.lineIDs, client: client, server: server, isOpening: true, beganAt: w.clock(c)}
+	l.isStuck, l.isDeaf, l.isLoginFailing = fault == resetStuck, fault == resetBehind, fault == failLogin
+	w.lines = append(w.lines, l)
+	if !l.isStuck {
+		w.finishHandshake(&w.lines[len(w.lines)-1])
+	}
+}
+
+// finishHandshake answers a handshake (see Line.peekHandshake, finishHandshake and link.onConnected).
+func (w *world) finishHandshake(l *line) {
+	c := &w.clients[l.client]
+	isNew := w.leader[l.client].owner == 0
+	w.executeHandshake(l)
+	switch {
+	case !l.isExecuted || l.isStuck || l.isDeaf || c.isPaused:
+		return
+	case !w.isAlive(l.client) || w.leader[l.client].owner != l.id:
+		c.isHolding, c.hasEnded = false, true // expired
+		return
+	}
+	granted := time.Duration(w.bounds.grants[l.server])
+	if !isNew {
+		w.premise.onGranted(&c.ledger, granted, moment(l.beganAt), l.isLoginFailing)
+	}
+	if l.isLoginFailing {
+		client := l.client
+		w.close(l.id)
+		w.dialFaulty(client, w.otherServer(c), resetStuck)
+		return
+	}
+	l.isOpening = false
+	c.ledger.OnHandshake(granted, isNew)
+	w.premise.onHandshake(&c.ledger, granted)
+	l.contact.OnHandshake(w.time(c), Handshake{BeganAt: moment(l.beganAt), Timeout: c.ledger.Lifetime(), IsResumed: !isNew})
+	w.premise.onContact(&l.contact)
+	c.ledger.OnConnected()
+	c.isConnected, c.isLost, c.changedAt = true, false, w.clock(c)
+	c.nextPing = w.now + w.pingInterval(c)
+}
+
+func (w *world) pingInterval(c *client) int64 {
+	interval := c.ledger.Lifetime() / PingsPerTimeout
+	return int64(interval) * c.rate.den / c.rate.num
+}
+
+func (w *world) otherServer(c *client) int {
+	if w.bounds.lone {
+		return c.server
+	}
+	return 1 - c.server
+}
+
+// disconnect ends the client's connection. What was under way is lost.
+func (w *world) disconnect(client int) {
+	w.close(w.line(client).id)
+	w.onDisconnected(client)
+}
+
+func (w *world) close(id int32) {
+	w.lines = slices.DeleteFunc(w.lines, func(l line) bool { return l.id == id })
+}
+
+func (w *world) onDisconnected(client int) {
+	c := &w.clients[client]
+	if c.isConnected {
+		c.isConnected, c.changedAt, c.unsent = false, w.clock(c), nil
+		c.ledger.OnDisconnected()
+	}
+}
+
+// leave leaves a silent server (see Line.Abandon).
+func (w *world) leave(client int) {
+	l, c := w.line(client), &w.clients[client]
+	if l.contact.HasProofInFlightAfter(time.Time{}) || len(l.up) > 0 {
+		l.contact.OnGivenUp()
+		l.isLeft = true
+	} else {
+		w.close(l.id)
+	}
+	w.onDisconnected(client)
+	w.dial(client, w.otherServer(c))
+}
+
+// send sends a request of the engine's own, or a ping.
+func (w *world) send(client int, op int32) {
+	l, c := w.line(client), &w.clients[client]
+	f := Frame{XID: proto.XidPing, Op: op}
+	if op != proto.OpPing {
+		l.xid++
+		f.XID, f.IsOwn = l.xid, true
+	}
+	w.beginSend(l, c, f)
+	if !c.isPaused {
+		w.endSend(client)
+	}
+}
+
+func (w *world) beginSend(l *line, c *client, f Frame) {
+	c.unsent, c.unsentAt = []Frame{f}, w.time(c)
+	if l.contact.OnSend(c.unsentAt, c.isHolding, c.unsent) {
+		if w.premise.has(noPingAhead) {
+			l.contact.inFlight.remove(len(l.contact.inFlight.all()) - 2)
+			return
+		}
+		c.unsent = []Frame{{XID: proto.XidPing, Op: proto.OpPing}, f}
+	}
+}
+
+func (w *world) endSend(client int) {
+	l, c := w.line(client), &w.clients[client]
+	if l == nil || len(c.unsent) == 0 {
+		return
+	}
+	now := w.time(c)
+	if w.premise.has(sendsAreInstant) {
+		now = c.unsentAt
+	}
+	l.contact.OnSent(now, c.unsentAt, c.unsent)
+	for _, f := range c.unsent {
+		l.up = append(l.up, request{f.XID, f.Op})
+	}
+	c.unsent = nil
+}
+
+// receive takes an answer (see gate.finish and readAbandonedAnswer).
+func (w *world) receive(id int32, a answer) {
+	l := w.byID(id)
+	c := &w.clients[l.client]
+	now := w.time(c)
+	f, ok := w.premise.onAnswer(&l.contact, now, c.isHolding, a.xid)
+	l.contact.OnBytes(now)
+	switch {
+	case !ok:
+		return
+	case f.IsProof() && (!l.isLeft || a.isCommitted):
+		w.premise.record(&c.ledger, Write{SentAt: f.SentAt, CameAt: now, IsCommitted: a.isCommitted, Line: contactLine{w.premise, &l.contact, now}})
+	case !l.isLeft && (w.premise.has(pingsProve) || w.premise.has(syncProves) && f.Op == proto.OpSync):
+		w.premise.record(&c.ledger, Write{SentAt: f.SentAt, CameAt: now, IsCommitted: true, Line: contactLine{w.premise, &l.contact, now}})
+	}
+	if f.IsOwn {
+		c.ledger.OnAnswer(now)
+	}
+	if f.IsProof() && !l.isLeft && !a.isCommitted { // the session expired or moved, so the server hangs up
+		client := l.client
+		w.disconnect(client)
+		w.dial(client, w.otherServer(c))
+		return
+	}
+	if l.isLeft && !l.contact.HasProofInFlightAfter(c.ledger.proofSentAt) && len(l.up) == 0 {
+		w.close(id)
+	}
+}
+
+func (w *world) byID(id int32) *line {
+	return &w.lines[slices.IndexFunc(w.lines, func(l line) bool { return l.id == id })]
+}
+
+// contactLine is Line.ProofLimit.
+type contactLine struct {
+	premise *premise
+	contact *Contact
+	now     time.Time
+}
+
+func (l contactLine) ProofLimit(sentAt time.Time, horizon, timeout time.Duration) time.Time {
+	return l.premise.limit(l.contact, l.now, sentAt, horizon, timeout)
+}
+
+func (w *world) facts(client int) Facts {
+	c := &w.clients[client]
+	f := Facts{
+		Now: w.time(c), IsLost: c.isLost, IsSuspended: !c.isConnected && !c.isLost, IsConnected: c.isConnected, ChangedAt: moment(c.changedAt),
+		IsInUse: c.isInUse, Addresses: 2,
+	}
+	if w.bounds.lone {
+		f.Addresses = 1
+	}
+	if c.isHolding {
+		f.Holds = 1
+	}
+	if c.isConnected {
+		w.line(client).contact.AddTo(&f)
+		if w.premise.has(noLeaveOverWrites) {
+			f.WriteSentAt = time.Time{}
+		}
+	}
+	return f
+}
+
+// tick does what the plan says (see keeper.tick). It reports whether anything was done. Nothing is watched.
+func (w *world) tick(client int) (isDone bool) {
+	c := &w.clients[client]
+	now := w.time(c)
+	c.ledger.lastAuditAt, c.ledger.lastReadAt = now, now
+	p := c.ledger.Decide(w.facts(client))
+	c.isLost = c.isLost || p.EnterLost
+	switch {
+	case p.EndHolds:
+		c.isHolding = false
+		c.hasEnded = w.bounds.clients == 1
+		return true
+	case p.LeaveServer:
+		c.ledger.OnServerLeft(now, c.isHolding)
+		w.leave(client)
+		return true
+	case p.Beat:
+		c.ledger.OnBeatSent(now)
+		w.send(client, proto.OpMulti)
+		return true
+	}
+	return false
+}
+
+// runTimers does what is due for a client: pings, the end of a handshake's patience, and the plan.
+func (w *world) runTimers(client int) (isDone bool) {
+	c := &w.clients[client]
+	l := w.line(client)
+	switch {
+	case c.isPaused || c.hasEnded:
+		return false
+	case l.isOpening && w.clock(c)-l.beganAt >= int64(c.ledger.Period()):
+		l.isLeft = true // the server may execute the handshake later
+		w.dial(client, w.otherServer(c))
+		return true
+	case !l.isOpening && c.nextPing <= w.now:
+		c.nextPing = max(c.nextPing+w.pingInterval(c), w.now)
+		if l.contact.IsPingDue(w.time(c), c.isInUse, c.isHolding) {
+			w.send(client, proto.OpPing)
+		}
+		return true
+	}
+	return w.tick(client)
+}
+
+// settle runs all events that nothing delays.
+func (w *world) settle() {
+	for isDone := true; isDone; {
+		isDone = false
+		for _, id := range w.lineIDsInUse() {
+			if i := slices.IndexFunc(w.lines, func(l line) bool { return l.id == id }); i >= 0 {
+				isDone = w.passAnswers(id) || isDone
+			}
+		}
+		for i := range w.clients {
+			isDone = w.runTimers(i) || isDone
+		}
+		if w.bounds.clients > 1 && w.holder == 0 && !w.isAlive(0) {
+			isDone = w.grant(1) || isDone
+		}
+		if c := &w.clients[0]; w.isTurn && !c.isHolding && !c.hasEnded {
+			isDone = w.grant(0) || isDone
+		}
+	}
+}
+
+// grant gives the lock to a client whose predecessor's znode is deleted, or that finds the lock free (see holds.tryGrant). The client
+// proves its session first if needed.
+func (w *world) grant(client int) (isDone bool) {
+	c := &w.clients[client]
+	switch {
+	case c.isPaused || !c.isConnected || w.line(client).contact.HasProofInFlightAfter(time.Time{}):
+		return false
+	case !c.ledger.Stands(w.time(c)) || c.ledger.IsThin(w.time(c)):
+		if w.time(c).Sub(c.ledger.proofSentAt) < c.ledger.Lifetime()/12 {
+			return false // a gap limits the proof (see queue's awaitTurn)
+		}
+		w.send(client, proto.OpMulti)
+		return true
+	}
+	w.holder, c.isHolding, w.isTurn = client, true, false
+	return true
+}
+
+func (w *world) lineIDsInUse() (ids []int32) {
+	for _, l := range w.lines {
+		ids = append(ids, l.id)
+	}
+	return ids
+}
+
+func (w *world) passAnswers(id int32) (isDone bool) {
+	l := w.byID(id)
+	if l.isOpening {
+		if !l.isLeft && !l.isStuck {
+			w.finishHandshake(l)
+		}
+		return false
+	}
+	w.serve(l)
+	if l.isStuck || l.isDeaf || w.clients[l.client].isPaused {
+		return false
+	}
+	for _, a := range l.down {
+		isDone = true
+		l.down = l.down[1:]
+		w.receive(id, a)
+		if i := slices.IndexFunc(w.lines, func(l line) bool { return l.id == id }); i < 0 {
+			return true
+		}
+		l = w.byID(id)
+	}
+	return isDone
+}
