@@ -2,19 +2,21 @@
 # Plants one defect after the other in a copy of the library, and climbs the test ladder
 # until a rung fails: a defect that no rung finds says that a test is missing. Each rung
 # runs once, the schedules of faults and the chaos with many seeds. Before the first rung
-# comes the test that docs/evidence/reliability.md names for the defect, alone: most climbs end there.
+# comes the test that the patch names, alone: most climbs end there.
 # A rung that fails without a defect, too, finds none.
 #
-#	run.sh [-check] [NAME…]    names of patches; default: all. -check only compiles them
+#	run.sh [-check|-table] [NAME…]    names of patches; default: all. -check only compiles them, -table lists them
+#
+# A patch begins with a line that says what the defect is, and a line "Found by TestName.".
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-check=false
-if [ "${1-}" = -check ]; then
-	check=true
+mode=plant
+if [ "${1-}" = -check ] || [ "${1-}" = -table ]; then
+	mode=${1#-}
 	shift
 fi
 if [ $# = 0 ]; then
@@ -26,7 +28,7 @@ fi
 rungs=(
 	"virtual time" "go test -count=1 -failfast -timeout 5m ./internal/zkutil/..."
 	"virtual time" "go test -count=1 -failfast -timeout 5m ./recipes/..."
-	"schedules" "go test -count=1 -timeout 30m -run TestFaultSchedules ./recipes/mutex ./recipes/rwlock ./recipes/semaphore -schedules 10000"
+	"schedules" "go test -count=1 -timeout 30m -run TestFaultSchedules ./recipes/mutex ./recipes/rwlock ./recipes/semaphore ./recipes/multilock -schedules 10000"
 	"real servers" "cd integration && go test -count=1 -failfast -timeout 20m ./mutex ./election ./points ./reliability"
 	"chaos" "cd integration && go test -count=1 -timeout 30m -run '^TestChaos\$' ./chaos -minutes 5"
 )
@@ -42,16 +44,26 @@ culprit() {
 	fi
 }
 
+found_by() { sed -n 's/^Found by \(Test[A-Za-z0-9_]*\)\.$/\1/p;/^---/q' "$here/patches/$1.patch"; }
+
+if [ "$mode" = table ]; then
+	printf '| Defect | Found by |\n|---|---|\n'
+	for name in "${@%.patch}"; do
+		printf '| %s | `%s` |\n' "$(head -n 1 "$here/patches/$name.patch")" "$(found_by "$name")"
+	done
+	exit
+fi
+
 # The library as it is now. Edits made meanwhile do not count.
 mkdir "$work/whole"
 (cd "$root" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/whole")
 
-# print_remembered NAME prints the test that docs/evidence/reliability.md names for a defect, as a rung:
-# in all packages that have a test of that name, those of zkr included.
+# print_remembered NAME prints the test that the patch of a defect names, as a rung: in all packages that have a test of
+# that name, those of zkr included.
 limit="-timeout 90s"
 print_remembered() {
 	local found packages
-	found=$(grep -F "patches/$1.patch)" "$work/whole/docs/evidence/reliability.md" | sed -n 's/.*| `\(Test[A-Za-z0-9_]*\).*/\1/p')
+	found=$(found_by "$1")
 	[ -n "$found" ] || return 0
 	packages=$(cd "$work/whole" && grep -rl --include='*_test.go' "^func $found(" internal recipes cmd/zkr | xargs -rn 1 dirname | sort -u | sed 's|^|./|')
 	[ -n "$packages" ] || return 0
@@ -130,7 +142,7 @@ check() {
 	done
 }
 
-if $check; then
+if [ "$mode" = check ]; then
 	check "${@%.patch}"
 	echo "mutants: $# apply and compile"
 	exit
