@@ -58,8 +58,8 @@ func (t *Telemetry) lock(ctx context.Context, key lockKey) *lock {
 	return found.(*lock) //nolint:forcetypeassert // the map has nothing else
 }
 
-// startCounters makes a lock's counters exist: the first increase of a counter without a value before it
-// is no increase to those who read it.
+// startCounters initializes a lock's counters with 0, because readers can't see the first increase of a counter
+// without an earlier value.
 func (t *Telemetry) startCounters(ctx context.Context, l *lock) {
 	for _, loss := range telemetry.Losses() {
 		t.metrics.lost.Add(ctx, 0, l.with(errorTypeKey.String(loss)))
@@ -76,7 +76,7 @@ func (l *lock) with(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(slices.Concat(l.attributes, more)...)
 }
 
-// acquisition goes from AcquireStart to AcquireEnd and LeaseEnd with the context.
+// acquisition is passed with the context from AcquireStart to AcquireEnd and LeaseEnd.
 type acquisition struct {
 	*lock
 	isReentrant bool // set at the end of the acquisition, before its lease can end
@@ -133,7 +133,7 @@ func (t *Telemetry) leaseEnd(ctx context.Context, end recipes.LeaseEnd) {
 	t.metrics.holdTime.Record(ctx, end.Held.Round(time.Microsecond).Seconds(), a.with(result...))
 }
 
-// addHeld counts leases that have begun, or that have ended.
+// addHeld counts leases that begin or end.
 func (t *Telemetry) addHeld(ctx context.Context, l *lock, n int64) {
 	t.metrics.count.Add(ctx, n, l.set)
 	if !l.isElection {

@@ -11,9 +11,9 @@
 //	}
 //	stop, err := telemetry.Observe(client)
 //
-// Give each lock a name, as with mutex.WithName: only the name becomes an attribute. A path, a znode, a
-// fencing token, an id or a session id never does, because each may have any number of values, and whoever
-// has the session id can end the session.
+// Give each lock a name, as with mutex.WithName, because only the name becomes an attribute. Paths, znodes, fencing
+// tokens and ids are never attributes, because they may have any number of values. Neither are session ids, because a
+// client that knows a session id can end the session.
 //
 // # Metrics
 //
@@ -35,7 +35,7 @@
 //
 // # Attributes
 //
-//	zkrecipes.recipe      mutex, read lock, write lock, semaphore, semaphore mutex, latch, selector
+//	zkrecipes.recipe      mutex, read-lock, write-lock, semaphore, semaphore-mutex, latch, selector, once
 //	zkrecipes.lock.name   the lock's name; missing if it has none
 //	zkrecipes.outcome     of an acquisition: acquired, not_acquired (a try), timeout, canceled, error
 //	                      of a lease: released, lost, closed (with its client), failed (a term
@@ -45,8 +45,8 @@
 //
 // # Spans
 //
-// An acquisition is a span "acquire NAME" from the call to its end. It is a child of the span in the
-// caller's context, and the measurements made in it have it as their exemplar.
+// An acquisition is a span "acquire NAME" from the call to its end. It is a child of the span in the caller's
+// context, and the exemplar of the measurements in between.
 //
 // # Concurrency
 //

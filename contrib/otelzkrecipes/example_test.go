@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -14,36 +15,41 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
+// measured does the work on an order under a lock.
+func measured(ctx context.Context, servers []string, id string, work func(context.Context, *recipes.Lease) error) error {
+	telemetry, err := otelzkrecipes.New() // the global providers, or WithMeterProvider, WithTracerProvider
+	if err != nil {
+		return err
+	}
+	client, err := recipes.Connect(ctx, servers, recipes.WithTrace(telemetry.Trace()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	stop, err := telemetry.Observe(client) // the gauges of the session
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stop() }()
+	lock, err := mutex.New(client, "/orders/"+id, mutex.WithName("orders"))
+	if err != nil {
+		return err
+	}
+	return lock.Do(ctx, work)
+}
+
 // A client is connected with the hooks, and a lock gets a name. A reader, here by hand, sees what is held.
 func Example() {
 	ctx := context.Background()
-	server, err := zktest.Start() // in a service: the servers
+	server, err := zktest.Start() // in a service, the servers
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = server.Close() }()
 
-	reader := metric.NewManualReader() // in a service: an exporter
-	telemetry, err := otelzkrecipes.New(otelzkrecipes.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err := recipes.Connect(ctx, []string{server.Addr()}, recipes.WithTrace(telemetry.Trace()))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	stop, err := telemetry.Observe(client)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = stop() }()
-
-	lock, err := mutex.New(client, "/orders/4711", mutex.WithName("orders"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = lock.Do(ctx, func(ctx context.Context, _ *recipes.Lease) error {
+	reader := metric.NewManualReader() // in a service, an exporter
+	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
+	err = measured(ctx, []string{server.Addr()}, "4711", func(ctx context.Context, _ *recipes.Lease) error {
 		return printCounts(ctx, reader)
 	})
 	if err != nil {
@@ -54,7 +60,7 @@ func Example() {
 	// zkrecipes.lock.pending_requests of orders: 0
 }
 
-// printCounts prints what goes up and down.
+// printCounts prints counters and up-down counters.
 func printCounts(ctx context.Context, reader metric.Reader) error {
 	var collected metricdata.ResourceMetrics
 	if err := reader.Collect(ctx, &collected); err != nil {

@@ -101,7 +101,7 @@ func eachPoint(m metricdata.Metrics, visit func(attributes attribute.Set, value 
 	}
 }
 
-// requirePoints compares the points of one metric that are not 0.
+// requirePoints compares the nonzero points of a metric.
 func (p *probe) requirePoints(name string, want points) {
 	p.Helper()
 	got := points{}
@@ -113,7 +113,7 @@ func (p *probe) requirePoints(name string, want points) {
 	require.Equal(p, want, got, name)
 }
 
-// awaitPoints waits until one metric has the points, but for those that are 0.
+// awaitPoints waits until a metric has the nonzero points.
 func (p *probe) awaitPoints(name string, want points) {
 	p.Helper()
 	require.Eventually(p, func() bool {

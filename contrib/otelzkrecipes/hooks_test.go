@@ -14,12 +14,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// opError is an error as recipes return it: its text has the path.
+// opError is an error like those of recipes, with the path in its text.
 func opError(err error) error {
 	return &recipes.OpError{Op: "mutex: acquire", Path: "/secret/path", Err: err}
 }
 
-// acquire tells the hooks of an acquisition, and returns the context of its lease.
+// acquire calls the hooks of an acquisition, and returns the context of its lease.
 func (p *probe) acquire(end recipes.AcquireEnd) context.Context {
 	p.Helper()
 	trace := p.Trace()
@@ -107,7 +107,7 @@ func TestOutcomesOfALease(t *testing.T) {
 	}
 }
 
-// An acquisition that waits is one that is pending, with an open span.
+// A waiting acquisition is pending, and has an open span.
 func TestPendingRequests(t *testing.T) {
 	p := newProbe(t)
 	trace := p.Trace()
@@ -122,7 +122,7 @@ func TestPendingRequests(t *testing.T) {
 	require.Len(t, p.spans.Ended(), 2)
 }
 
-// A re-entry has a span, and is part of the lease that it enters again.
+// A re-entry has a span, and is part of the outer lease.
 func TestReentry(t *testing.T) {
 	p := newProbe(t)
 	end := recipes.AcquireEnd{Recipe: "mutex", Name: "goods"}
@@ -160,7 +160,7 @@ func TestElection(t *testing.T) {
 	require.NotContains(t, p.collect(), "zkrecipes.election.leader", "a mutex has no leader")
 }
 
-// Counters exist before the first event, so that one shows as an increase.
+// Counters exist before the first event, so that the first event is an increase.
 func TestCountersStartAtZero(t *testing.T) {
 	p := newProbe(t)
 	p.Trace().AcquireStart(t.Context(), recipes.AcquireStart{Recipe: "mutex", Name: "goods"})

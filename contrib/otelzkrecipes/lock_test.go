@@ -44,7 +44,7 @@ func TestMetricsOfANight(t *testing.T) {
 	require.Equal(t, points{"server.address=127.0.0.1": 0}, n.collect()["zkrecipes.session.state"])
 }
 
-// The state is that of the moment, and the age of the proof grows while nothing comes from the servers.
+// The state is current, and the age of the proof grows while the servers are silent.
 func TestSessionGauges(t *testing.T) {
 	n := newNight(newProbe(t))
 	require.Equal(t, points{"server.address=127.0.0.1": 0}, n.collect()["zkrecipes.session.state"])
@@ -67,7 +67,7 @@ func TestSessionGauges(t *testing.T) {
 	n.server.Heal()
 }
 
-// Clients of one process are distinguished by what Observe is given; after stop nothing is reported.
+// The attributes of Observe distinguish clients of one process. After stop, nothing is reported.
 func TestObserve(t *testing.T) {
 	n := newNight(newProbe(t))
 	stop, err := n.Observe(n.client, attribute.String("client", "second"))
@@ -80,7 +80,7 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, points{"": 3}, n.collect()["zkrecipes.session.state"], "closed, at no server")
 }
 
-// Attributes have few values: no path, znode, token, id or session id is among them.
+// No path, znode, token, id or session id is an attribute, because each may have many values.
 func TestAttributes(t *testing.T) {
 	n := newNight(newProbe(t))
 	n.play()

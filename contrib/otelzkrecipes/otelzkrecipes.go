@@ -15,7 +15,7 @@ import (
 // scope names this package to OpenTelemetry.
 const scope = "github.com/zkrecipes/zkrecipes/contrib/otelzkrecipes"
 
-// Telemetry has the instruments, and reports to them what its trace is told.
+// Telemetry has the instruments. Its trace records events.
 type Telemetry struct {
 	meter   metric.Meter
 	tracer  trace.Tracer
@@ -41,7 +41,7 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(c *config) { c.tracers = provider }
 }
 
-// New creates the instruments. It returns an error when the meter provider refuses one.
+// New creates the instruments. It returns an error if the meter provider refuses an instrument.
 func New(opts ...Option) (*Telemetry, error) {
 	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, opt := range opts {

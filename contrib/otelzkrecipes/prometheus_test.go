@@ -21,7 +21,7 @@ import (
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 )
 
-// scrape plays a night and returns what a Prometheus reads after it, over HTTP.
+// scrape plays the scenario and returns the scrape of a Prometheus after it, over HTTP.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -156,7 +156,7 @@ func TestBoard(t *testing.T) {
 	require.Len(t, slices.Sorted(maps.Keys(used)), 11)
 }
 
-// requireQuery checks a query, and returns the metrics that it asks for.
+// requireQuery checks a query, and returns the queried metrics.
 func requireQuery(t *testing.T, known map[string]map[string]bool, query, legends string) (names []string) {
 	t.Helper()
 	var labels []string
@@ -186,7 +186,8 @@ func requireQuery(t *testing.T, known map[string]map[string]bool, query, legends
 	return names
 }
 
-// Each alert asks for metrics and labels that a scrape has. promtool, on machines that have it, plays alerts_test.yml.
+// Each alert queries metrics and labels that exist in a scrape. If promtool is installed, the test runs
+// alerts_test.yml, too.
 func TestAlerts(t *testing.T) {
 	known := series(scrape(t))
 	content, err := os.ReadFile("prometheus/alerts.yml")

@@ -52,9 +52,8 @@ func (n *night) acquire() *recipes.Lease {
 	return lease
 }
 
-// play makes everything happen for which there is a metric: a lock acquired, entered again, found held, waited for
-// in vain and released; a leader; a znode deleted by somebody else; a cut line; an expired
-// session; and both held at last.
+// play produces every event with a metric: an acquired lock, a re-entry, a busy lock, a timeout, a release, a leader,
+// a znode deleted by another client, a cut connection, an expired session, and leases that are still held.
 func (n *night) play() {
 	n.Helper()
 	lease := n.acquire()

@@ -26,7 +26,7 @@ func (t *Telemetry) stateChange(ctx context.Context, change recipes.StateChange)
 	}
 }
 
-// serverAttributes returns the name of a server, or its address if it has no name; nothing if there is no server.
+// serverAttributes returns the name of a server, its address if it has no name, or nothing without a server.
 func serverAttributes(server string) []attribute.KeyValue {
 	host := telemetry.ServerName(server)
 	if host == "" {
@@ -35,11 +35,11 @@ func serverAttributes(server string) []attribute.KeyValue {
 	return []attribute.KeyValue{serverKey.String(host)}
 }
 
-// Observe reports the session's state and the age of its proof, at each collection, until stop is called.
-// Give attributes that distinguish the clients if one process has several of them with the same servers.
-// Call stop once the client is closed. It may be called more than once.
+// Observe reports the session's state and the age of its proof, at each collection, until stop is called. If one
+// process has several clients of the same servers, pass attributes that distinguish the clients. Call stop after the
+// client is closed; further calls have no effect.
 //
-// A client that holds nothing and waits for nothing sends no proof: the age matters while leases are held.
+// A client without leases and waiters sends no proof, so the age matters only while leases are held.
 func (t *Telemetry) Observe(client *recipes.Client, attributes ...attribute.KeyValue) (stop func() error, err error) {
 	registration, err := t.meter.RegisterCallback(func(_ context.Context, observer metric.Observer) error {
 		health := client.Health()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -15,28 +14,32 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
+// measured does the work on an order under a lock.
+func measured(ctx context.Context, servers []string, id string, work func(context.Context, *recipes.Lease) error) error {
+	collector := promzkrecipes.New()
+	prometheus.MustRegister(collector)
+	client, err := recipes.Connect(ctx, servers, recipes.WithTrace(collector.Trace()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	defer collector.Observe(client)() // the gauges of the session
+	lock, err := mutex.New(client, "/orders/"+id, mutex.WithName("orders"))
+	if err != nil {
+		return err
+	}
+	return lock.Do(ctx, work)
+}
+
 func Example() {
 	ctx := context.Background()
-	server, err := zktest.Start() // in a service: the servers
+	server, err := zktest.Start() // in a service, the servers
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = server.Close() }()
-	collector := promzkrecipes.New()
-	registry := prometheus.NewRegistry() // or prometheus.MustRegister(collector)
-	registry.MustRegister(collector)
-	client, err := recipes.Connect(ctx, []string{server.Addr()}, recipes.WithTrace(collector.Trace()), recipes.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	defer collector.Observe(client)()
-	orders, err := mutex.New(client, "/orders/4711", mutex.WithName("orders"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = orders.Do(ctx, func(context.Context, *recipes.Lease) error {
-		n, err := testutil.GatherAndCount(registry, "zkrecipes_lock_count")
+	err = measured(ctx, []string{server.Addr()}, "4711", func(context.Context, *recipes.Lease) error {
+		n, err := testutil.GatherAndCount(prometheus.DefaultGatherer, "zkrecipes_lock_count")
 		fmt.Println("series of zkrecipes_lock_count:", n)
 		return err
 	})

@@ -19,7 +19,7 @@ const (
 	serverLabel    = "server_address"
 )
 
-// Collector has the metrics, and is told of events by its trace. Register it with a [prometheus.Registerer].
+// Collector has the metrics. Its trace records events. Register it with a [prometheus.Registerer].
 type Collector struct {
 	waitTime, holdTime      *prometheus.HistogramVec
 	count, pending, leader  *prometheus.GaugeVec
@@ -27,7 +27,7 @@ type Collector struct {
 	expirations, reconnects *prometheus.CounterVec
 	state, proofAge         *prometheus.Desc
 	collectors              []prometheus.Collector // those above with labels
-	knownLocks              sync.Map               // by lockKey: their counters have been started
+	knownLocks              sync.Map               // by lockKey; locks with initialized counters
 
 	mu      sync.Mutex // protects clients
 	clients map[*observed]struct{}
@@ -96,7 +96,7 @@ func (c *Collector) Trace() *recipes.Trace {
 // lockKey is what distinguishes locks.
 type lockKey struct{ recipe, name string }
 
-// acquisition goes from AcquireStart to AcquireEnd and LeaseEnd with the context.
+// acquisition is passed with the context from AcquireStart to AcquireEnd and LeaseEnd.
 type acquisition struct {
 	lockKey
 
@@ -112,8 +112,8 @@ func (c *Collector) acquireStart(ctx context.Context, start recipes.AcquireStart
 	return context.WithValue(ctx, acquisitionKey{}, &acquisition{lockKey: lock})
 }
 
-// startCounters makes the counters of a lock exist: the first increase of a counter without a value before it is no
-// increase to those who read it.
+// startCounters initializes a lock's counters with 0, because readers can't see the first increase of a counter
+// without an earlier value.
 func (c *Collector) startCounters(lock lockKey) {
 	if _, isKnown := c.knownLocks.LoadOrStore(lock, true); isKnown {
 		return
@@ -162,7 +162,7 @@ func (c *Collector) leaseEnd(ctx context.Context, end recipes.LeaseEnd) {
 	c.holdTime.WithLabelValues(a.recipe, a.name, outcome, failure).Observe(end.Held.Seconds())
 }
 
-// addHeld counts leases that have begun, or that have ended.
+// addHeld counts leases that begin or end.
 func (c *Collector) addHeld(lock lockKey, n int64) {
 	c.count.WithLabelValues(lock.recipe, lock.name).Add(float64(n))
 	if !telemetry.IsElection(lock.recipe) {

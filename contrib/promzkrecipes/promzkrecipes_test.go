@@ -48,7 +48,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// lines are those of a scrape that begin with a name, without buckets and sums.
+// lines returns the lines of a scrape that begin with a name, without buckets and sums.
 func (s *scene) lines(name string) (lines []string) {
 	s.Helper()
 	families, err := s.registry.Gather()
@@ -106,7 +106,7 @@ func TestLock(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// Permits that are acquired together are as many leases. A re-entry is part of its lease.
+// Each permit of an AcquireN counts as a lease. A re-entry is part of its lease.
 func TestCountOfLeases(t *testing.T) {
 	s := newScene(t)
 	permits, err := semaphore.New(s.client, "/permits", 5, semaphore.WithName("goods"))
@@ -163,7 +163,7 @@ func TestLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// Two clients of one server have one series, which shows the worse of them.
+// Two clients of one server share a series, which shows the worse state.
 func TestObserveSeveralClients(t *testing.T) {
 	s := newScene(t)
 	second := zkclient.Connect(t, s.server, recipes.WithTrace(s.collector.Trace()))

@@ -30,7 +30,7 @@ type observed struct{ client *recipes.Client }
 // clients with the same server, the worst state and the highest age are shown. Call stop once the client is closed. It
 // may be called more than once.
 //
-// A client that holds nothing and waits for nothing sends no proof: the age matters while leases are held.
+// A client without leases and waiters sends no proof, so the age matters only while leases are held.
 func (c *Collector) Observe(client *recipes.Client) (stop func()) {
 	o := &observed{client}
 	c.mu.Lock()

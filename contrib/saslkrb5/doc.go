@@ -3,13 +3,14 @@
 //	mechanism, err := saslkrb5.New(saslkrb5.Config{Principal: "ann@EXAMPLE.COM", KeytabFile: "/etc/ann.keytab"})
 //	client, err := recipes.Connect(ctx, servers, recipes.WithSASL(mechanism))
 //
-// The package is a module of its own, because it depends on an implementation of Kerberos in Go, gokrb5.
+// The package is a separate module, because it depends on gokrb5, an implementation of Kerberos in Go.
 //
 // # What is promised
 //
 //   - Mutual authentication: the server proves its identity, too. Nothing is encrypted after the login: use TLS for that.
-//   - Few requests to the KDC: a service ticket serves all logins at a server until half of its life is over. Then each login asks
-//     for a new ticket, and goes on with the old one while the KDC does not answer. So an outage of the KDC costs no lease.
+//   - Few requests to the KDC: a service ticket serves all logins at a server until its end. From half of its life on, a login also asks for
+//     a new one in the background, and again five seconds after a failure at the earliest. So a KDC that refuses or is silent costs no lease
+//     while the ticket is valid.
 //   - Named errors: see [ErrTicketExpired] and the others. All but [ErrKDCUnreachable] match recipes.ErrLoginRefused.
 //
 // # Limits

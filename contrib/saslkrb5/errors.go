@@ -10,14 +10,14 @@ import (
 
 // The errors of a login, for errors.Is.
 var (
-	// ErrTicketExpired is returned when the ticket in the credential cache has expired: run kinit again.
+	// ErrTicketExpired is returned when the ticket in the credential cache is expired. Run kinit again.
 	ErrTicketExpired = refusal("the ticket has expired")
 	// ErrClockSkew is returned when the clock differs by more than five minutes from the KDC's: set the clocks.
 	ErrClockSkew = refusal("the clock differs too much from the KDC's")
 	// ErrWrongKey is returned when the KDC does not know the principal, or another password or keytab for it.
 	ErrWrongKey = refusal("the KDC does not accept the principal with this password or keytab")
-	// ErrUnknownServer is returned when the KDC does not know the principal of the server. The principal has the name of the server
-	// as given to Connect: see Config.Service.
+	// ErrUnknownServer is returned when the KDC does not know the principal of the server. The principal contains the server's
+	// name as given to Connect, unless Config.Service changes the name.
 	ErrUnknownServer = refusal("the KDC does not know the principal of the server")
 	// ErrKDCUnreachable is returned when no KDC answers, and no ticket is left. The client tries again.
 	ErrKDCUnreachable = errors.New("no KDC answers")

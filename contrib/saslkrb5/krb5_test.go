@@ -1,3 +1,5 @@
+//go:build unix
+
 package saslkrb5_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,7 +70,26 @@ func TestLogins(t *testing.T) {
 	require.NoError(t, lease.Release())
 }
 
-// Tickets that live for eight seconds are replaced after four, while logins go on. The lease outlives five of them.
+// login connects with a keytab.
+func login(ctx context.Context, servers []string, keytab string) (*recipes.Client, error) {
+	mechanism, err := saslkrb5.New(saslkrb5.Config{Principal: "ann@EXAMPLE.COM", KeytabFile: keytab})
+	if err != nil {
+		return nil, err
+	}
+	return recipes.Connect(ctx, servers, recipes.WithSASL(mechanism))
+}
+
+func TestLoginOfReadme(t *testing.T) {
+	w := newWorld(t)
+	server := w.kdc.StartZooKeeper()
+	t.Setenv("KRB5_CONFIG", w.kdc.Path("krb5.conf"))
+	client, err := login(t.Context(), []string{server}, w.kdc.Path("ann.keytab"))
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+}
+
+// Tickets with a lifetime of eight seconds are replaced after four, while logins continue. The lease outlives five
+// tickets.
 func TestTicketsAreReplaced(t *testing.T) {
 	w := newWorld(t, "ticket_lifetime = 8s")
 	server := w.kdc.StartZooKeeper()
@@ -91,6 +113,68 @@ func TestTicketsAreReplaced(t *testing.T) {
 	}
 	require.NoError(t, context.Cause(lease.Context()))
 	require.NoError(t, lease.Release())
+}
+
+// A KDC that takes connections and says nothing costs no lease: from half of the ticket's life on, logins ask for a new one in the background.
+func TestSilentKDCCostsNoLease(t *testing.T) {
+	w := newWorld(t, "ticket_lifetime = 14s")
+	server := w.kdc.StartZooKeeper()
+	cut, dial := dialled()
+	client, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", Password: "secret"}), recipes.WithDialer(dial))
+	require.NoError(t, err)
+	askedAt := time.Now()
+	lock, err := mutex.New(client, "/lock")
+	require.NoError(t, err)
+	lease, err := lock.Acquire(t.Context())
+	require.NoError(t, err)
+	w.kdc.Stop()
+	defer w.silence()()
+	states, stop := client.Subscribe()
+	defer stop()
+	time.Sleep(time.Until(askedAt.Add(7500 * time.Millisecond))) //nolint:forbidigo // a ticket ages
+	for time.Since(askedAt) < 12*time.Second {
+		cut()
+		beganAt := time.Now()
+		for state := range states {
+			if state == recipes.Reconnected {
+				break
+			}
+		}
+		require.Less(t, time.Since(beganAt), 2*time.Second, "T/6")
+		time.Sleep(time.Second) //nolint:forbidigo // as above
+	}
+	require.NoError(t, context.Cause(lease.Context()))
+	require.NoError(t, lease.Release())
+}
+
+// silence takes the connections to the KDC in its place, and answers nothing.
+func (w *world) silence() (end func()) {
+	w.Helper()
+	config, err := os.ReadFile(w.kdc.Path("krb5.conf"))
+	require.NoError(w, err)
+	address := regexp.MustCompile(`\bkdc = (127\S+)`).FindSubmatch(config)
+	require.NotNil(w, address)
+	listener, err := net.Listen("tcp", string(address[1]))
+	require.NoError(w, err)
+	done := make(chan struct{})
+	go func() { // ends with the listener; joined in end
+		defer close(done)
+		var taken []net.Conn
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			taken = append(taken, conn)
+		}
+		for _, conn := range taken {
+			_ = conn.Close()
+		}
+	}()
+	return func() {
+		_ = listener.Close()
+		<-done
+	}
 }
 
 // dialled returns a dialer, and a function that cuts its latest connection.

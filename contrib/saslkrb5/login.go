@@ -49,7 +49,7 @@ func newLogin(t *ticket) (*login, error) {
 	return l, nil
 }
 
-var errImpostor = fmt.Errorf("%w: the server does not prove its identity", recipes.ErrLoginRefused)
+var errImpostor = fmt.Errorf("%w: the server did not prove its identity", recipes.ErrLoginRefused)
 
 // Respond returns the next message.
 func (l *login) Respond(_ context.Context, challenge []byte) (response []byte, isDone bool, err error) {
@@ -58,7 +58,7 @@ func (l *login) Respond(_ context.Context, challenge []byte) (response []byte, i
 	case l.step == 1:
 		return l.first, false, nil
 	case challenge == nil:
-		return nil, false, fmt.Errorf("%w: the server has no login over SASL, or has refused the ticket (allowSaslFailedClients): %s", recipes.ErrLoginRefused, l.Explain())
+		return nil, false, fmt.Errorf("%w: the server offers no SASL login, or refused the ticket (allowSaslFailedClients): %s", recipes.ErrLoginRefused, l.Explain())
 	case l.step == 2:
 		return []byte{}, false, l.verifyServer(challenge)
 	default:
@@ -93,7 +93,8 @@ func (l *login) verifyServer(challenge []byte) error {
 // noLayer chooses no security layer, and messages of no length.
 const noLayer = 1
 
-// chooseLayer answers the offer of security layers: the set of layers, and the longest message that the server takes.
+// chooseLayer answers the offer of security layers, which has the set of layers and the longest message that the
+// server accepts.
 func (l *login) chooseLayer(challenge []byte) ([]byte, error) {
 	var offer gssapi.WrapToken
 	if err := offer.Unmarshal(challenge, true); err != nil {
@@ -103,7 +104,7 @@ func (l *login) chooseLayer(challenge []byte) ([]byte, error) {
 		return nil, errors.Join(errImpostor, err)
 	}
 	if len(offer.Payload) != 4 || offer.Payload[0]&noLayer == 0 {
-		return nil, fmt.Errorf("%w: the server demands encryption of all messages (QOP), which ZooKeeper's protocol has not", recipes.ErrLoginRefused)
+		return nil, fmt.Errorf("%w: the server requires encryption of all messages (QOP), which ZooKeeper's protocol does not support", recipes.ErrLoginRefused)
 	}
 	answer, err := gssapi.NewInitiatorWrapToken([]byte{noLayer, 0, 0, 0}, l.key)
 	if err != nil {

@@ -41,9 +41,23 @@ type Mechanism struct {
 	user string
 	real string // the realm
 
-	mu      sync.Mutex // protects tickets; held during an exchange with the KDC
-	tickets map[string]*ticket
+	ask func(principal string) (*ticket, error) // for a ticket: request, but in tests
+
+	mu       sync.Mutex // protects services and their fields
+	services map[string]*service
 }
+
+// service is what is known of the principal of a server.
+type service struct {
+	ticket *ticket // the latest; nil: none yet
+
+	asking   chan struct{} // closed at the end of the current exchange with the KDC; nil: no exchange
+	failure  error         // of the latest exchange
+	failedAt time.Time     // when that was
+}
+
+// failurePause is how long a failed exchange with the KDC is remembered, so that a client that reconnects does not ask all the time.
+const failurePause = 5 * time.Second
 
 var _ recipes.SASLMechanism = (*Mechanism)(nil)
 
@@ -74,7 +88,8 @@ func New(cfg Config) (*Mechanism, error) {
 	if err != nil {
 		return failed(fmt.Errorf("configuration %s: %w", cfg.ConfigFile, err))
 	}
-	m := &Mechanism{cfg: cfg, krb5: krb5, tickets: map[string]*ticket{}}
+	m := &Mechanism{cfg: cfg, krb5: krb5, services: map[string]*service{}}
+	m.ask = m.request
 	switch user, realm, hasRealm := strings.Cut(cfg.Principal, "@"); {
 	case cfg.CacheFile != "" && cfg.Principal != "":
 		return failed(errors.New("the credential cache has the principal: leave Principal empty"))
@@ -110,7 +125,7 @@ func (m *Mechanism) String() string { return "saslkrb5.Mechanism(" + m.cfg.Princ
 // Format writes String for every verb, so that no verb prints the password.
 func (m *Mechanism) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(m.String())) }
 
-// ticket is a service ticket, with what its use needs.
+// ticket is a service ticket with the data needed for its use.
 type ticket struct {
 	client       *client.Client
 	ticket       messages.Ticket
@@ -120,11 +135,8 @@ type ticket struct {
 
 // Begin gets a ticket for server, and begins the login.
 func (m *Mechanism) Begin(ctx context.Context, server string) (recipes.SASLLogin, error) {
-	t, err := m.ticketFor(m.principalOf(server))
+	t, err := m.ticketFor(ctx, m.principalOf(server))
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil { // the exchange with the KDC knows no context
 		return nil, err
 	}
 	return newLogin(t)
@@ -142,25 +154,66 @@ func (m *Mechanism) principalOf(server string) string {
 	return m.cfg.Service + "/" + strings.ToLower(host)
 }
 
-// ticketFor returns a ticket for a principal: the last one while it is young, otherwise a new one. While no KDC answers,
-// the last one serves until its end.
-func (m *Mechanism) ticketFor(principal string) (*ticket, error) {
+// ticketFor returns a ticket for a principal, without waiting for the KDC while the latest ticket is valid. In the second half
+// of a ticket's lifetime, it requests a new one in the background. Without a valid ticket, it waits until the KDC answers or
+// ctx ends.
+func (m *Mechanism) ticketFor(ctx context.Context, principal string) (*ticket, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last, now := m.tickets[principal], time.Now()
-	if last != nil && now.Before(last.begin.Add(last.until.Sub(last.begin)/2)) {
-		return last, nil
+	s := m.services[principal]
+	if s == nil {
+		s = &service{}
+		m.services[principal] = s
 	}
-	next, err := m.request(principal)
-	switch err = named(err); {
-	case err == nil:
-		m.tickets[principal] = next
-		return next, nil
-	case errors.Is(err, ErrKDCUnreachable) && last != nil && now.Before(last.until):
-		return last, nil
+	now := time.Now()
+	if !s.ticket.isYoung(now) && s.asking == nil && (s.failure == nil || now.Sub(s.failedAt) >= failurePause) {
+		m.askLocked(principal, s)
+	}
+	if s.ticket.isValid(now) {
+		return s.ticket, nil
+	}
+	if asking := s.asking; asking != nil {
+		m.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
+	}
+	switch {
+	case s.ticket.isValid(time.Now()):
+		return s.ticket, nil
+	case s.asking != nil:
+		return nil, fmt.Errorf("kerberos: %w within the time for the login", ErrKDCUnreachable)
+	case s.failure == nil:
+		return nil, fmt.Errorf("kerberos: %w: a new ticket is already expired", ErrClockSkew)
 	default:
-		return nil, err
+		return nil, s.failure
 	}
+}
+
+// askLocked begins an exchange with the KDC. It knows no context, and ends when gokrb5 gives up; no client waits for its end.
+func (m *Mechanism) askLocked(principal string, s *service) {
+	asking := make(chan struct{})
+	s.asking = asking
+	go func() { // ends with the exchange
+		next, err := m.ask(principal)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		defer close(asking)
+		s.asking, s.failure, s.failedAt = nil, named(err), time.Now()
+		if err == nil {
+			s.ticket = next
+		}
+	}()
+}
+
+// isValid reports whether the ticket, which may be nil, is not expired.
+func (t *ticket) isValid(now time.Time) bool { return t != nil && now.Before(t.until) }
+
+// isYoung reports whether less than half of the ticket's life is over.
+func (t *ticket) isYoung(now time.Time) bool {
+	return t.isValid(now) && now.Before(t.begin.Add(t.until.Sub(t.begin)/2))
 }
 
 // request asks the KDC for a ticket.
