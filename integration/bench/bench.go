@@ -138,8 +138,8 @@ func (b *bench) command(ctx context.Context, name string, processes int) (func()
 		}
 		b.jvm = jvm
 	}
-	// Only a JVM without others is asked for its memory. Its heap has one size and is touched at once, so that what it keeps free is
-	// known to be resident.
+	// Memory is measured only in a JVM without other load. Its heap has a fixed size and is touched at the start, so that free
+	// heap is known to be resident.
 	flags := []string{fmt.Sprintf("-Xms%dm", heapAlone), fmt.Sprintf("-Xmx%dm", heapAlone), "-XX:+AlwaysPreTouch"}
 	if processes > 1 {
 		flags = []string{"-Xms128m", fmt.Sprintf("-Xmx%dm", heapShared)}
@@ -191,7 +191,7 @@ func (b *bench) enter(ctx context.Context, c runner.Case) ([]runner.Stage, error
 	return stages, nil
 }
 
-// needs says what this machine lacks for a case; nil when it has everything.
+// needs names what this machine lacks for a case, or returns nil.
 func needs(c runner.Case) error {
 	var errs []error
 	if c.Fsync {

@@ -1,11 +1,11 @@
-// Bench measures locks side by side: this library, zk.Lock, Curator, etcd's concurrency, redsync, and what ZooKeeper's protocol
-// allows at most. Each case puts one peer after the other under the same load, in interleaved rounds, on one server.
+// Bench measures locks side by side: this library, zk.Lock, Curator, etcd's concurrency, redsync, and the limit of ZooKeeper's
+// protocol. Each case puts one peer after the other under the same load, in interleaved rounds, on one server.
 //
 //	go run ./integration/bench -list
 //	go run ./integration/bench -cases pair,contended -rounds 5 -out /tmp/bench
 //	go run ./integration/bench -short -doc docs/evidence/performance.md
 //
-// It needs a JDK, Debian's ZooKeeper and Curator, and redis-server. Only figures of one run can be compared.
+// It needs a JDK, Debian's ZooKeeper and Curator, and redis-server. Compare only figures of one run.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// play is what this process was started for.
+// play runs the role of this process.
 func play(ctx context.Context) error {
 	switch role := load.Role(); {
 	case role == nil:
@@ -67,8 +67,8 @@ func parse() settings {
 	flag.IntVar(&s.discard, "discard", 2, "rounds before them that are thrown away")
 	flag.BoolVar(&s.short, "short", false, "smaller loads, and not the longest cases")
 	flag.BoolVar(&s.list, "list", false, "list the cases and run none")
-	flag.StringVar(&s.out, "out", "", "folder for results.md, benchstat.txt and charts")
-	flag.StringVar(&s.doc, "doc", "", "page whose tables are replaced; charts go into the folder of its name")
+	flag.StringVar(&s.out, "out", "", "folder for results.md and benchstat.txt")
+	flag.StringVar(&s.doc, "doc", "", "page whose tables are replaced; its charts are drawn anew, in the folder of its name")
 	flag.Parse()
 	return s
 }
@@ -128,7 +128,7 @@ func write(r *report.Report, s settings) error {
 	return errors.Join(errs...)
 }
 
-// chosen returns the cases that the flags name, each with the peers that they name.
+// chosen returns the cases selected by the flags, each with its selected peers.
 func chosen(s settings) ([]runner.Case, error) {
 	var cases []runner.Case
 	for _, c := range runner.Cases(s.short) {

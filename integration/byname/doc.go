@@ -1,5 +1,5 @@
-// Package byname has what clients need that find servers by name: a [NameServer] that can fall silent, and a [Router], which
-// stands for several servers at one address and tells them apart by the name that a client asks for in TLS.
+// Package byname is for clients that find servers by name. A [NameServer] can fall silent. A [Router] represents several
+// servers at one address, and distinguishes them by the name that a client asks for in TLS.
 //
 //	names, err := byname.StartNameServer()
 //	router, err := byname.StartRouter(map[string]string{"zk1.example.test": upstream, …})

@@ -47,7 +47,7 @@ func (s *NameServer) Set(name string, addresses ...netip.Addr) {
 // Silence makes the name server leave questions without an answer, or ends that.
 func (s *NameServer) Silence(isSilent bool) { s.isSilent.Store(isSilent) }
 
-// Asked returns how many questions have come, answered or not.
+// Asked returns the number of questions, answered or not.
 func (s *NameServer) Asked() int64 { return s.asked.Load() }
 
 // Close ends the name server. It may be called more than once.
@@ -82,7 +82,7 @@ const (
 	nameOfRequest = 0xc00c // a pointer to the question's name
 )
 
-// answer returns the answer to a message with one question, nil if it is malformed.
+// answer returns the answer to a message with one question, or nil if the message is malformed.
 func (s *NameServer) answer(question []byte) []byte {
 	name, end := readName(question)
 	if end == 0 || len(question) < end+4 {
@@ -111,7 +111,7 @@ func (s *NameServer) answer(question []byte) []byte {
 	return answer
 }
 
-// readName returns the name of a message's question, and where it ends; end is 0 if it is malformed.
+// readName returns the name of a message's question, and its end; end is 0 if the message is malformed.
 func readName(question []byte) (name string, end int) {
 	var labels []string
 	for i := headerSize; i < len(question); {
@@ -131,7 +131,7 @@ func readName(question []byte) (name string, end int) {
 // askAgain is after how long a resolver asks again, in place of the five seconds that are usual.
 const askAgain = 500 * time.Millisecond
 
-// Resolver returns a resolver that asks one name server alone.
+// Resolver returns a resolver that asks only one name server.
 func Resolver(nameServer string) *net.Resolver {
 	return ResolverOf(func() string { return nameServer })
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Router ends the TLS of the clients, and carries each connection to the server whose name the client has asked for, as an
-// ingress does. Whatever the server does, the router answers the handshake of TLS.
+// Router ends the TLS of the clients, and carries each connection to the server named by the client, as an ingress does.
+// The router answers the handshake of TLS in any state of the server.
 type Router struct {
 	listener net.Listener
 	settings *tls.Config
@@ -75,7 +75,7 @@ func (r *Router) Port() string {
 // Roots returns the certificates that clients have to trust, as PEM.
 func (r *Router) Roots() []byte { return r.roots }
 
-// Taken returns how many connections have asked for a name.
+// Taken returns the number of connections that asked for a name.
 func (r *Router) Taken(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

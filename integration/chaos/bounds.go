@@ -11,8 +11,8 @@ import (
 
 // movedBounds raises the servers' bounds of session timeouts, and lowers them again, by rolling restarts.
 //
-// Raised bounds excuse nobody. The sessions are told of more at their next handshake, and a new leader gives them what
-// they were created with: SessionTrackerImpl starts from ZKDatabase.sessionsWithTimeouts, which createSession
+// Raised bounds excuse no violation. Sessions get the longer timeout at their next handshake, but a new leader gives them
+// the timeout of their creation: SessionTrackerImpl starts from ZKDatabase.sessionsWithTimeouts, which createSession
 // transactions fill. Leaders are killed meanwhile.
 //
 // Lowered bounds would break any client's arithmetic if a handshake's answer is lost: reopenSession has the leader move
@@ -30,8 +30,8 @@ const movedBounds = "session bounds raised and lowered"
 
 const loweringSteps = 3
 
-// raisedTimeout is that of sessions while the bounds are raised. It has to be so high that a holder who trusts 2/3 of it
-// is shown to be wrong by a new leader, who has to be elected first.
+// raisedTimeout is the session timeout while the bounds are raised. It has to be high enough that a new leader, after
+// its election, exposes a holder who trusts 2/3 of it.
 const raisedTimeout = SessionTimeout * 4 * 4 * 4 / (3 * 3 * 3)
 
 // ordinaryBounds are those at the beginning and at the end of each run.
@@ -53,7 +53,7 @@ func moveBounds(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
 		if err != nil {
 			return err
 		}
-		pause(ctx, n.timeout/2) // sessions hear of it, and others come into being
+		pause(ctx, n.timeout/2) // sessions get the new timeout, and new sessions are created
 		err = n.killLeaderInSilence(ctx, whole, r)
 	}
 	for step, most := 0, time.Duration(raisedTimeout); step < loweringSteps && err == nil; step++ {
@@ -67,8 +67,8 @@ func moveBounds(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
 // raisedKills is how many leaders are killed while the bounds are raised.
 const raisedKills = 3
 
-// killLeaderInSilence kills the leader while half of the clients have just fallen silent, until their sessions have expired
-// by either timeout: nobody else tells the next leader how long these are to live.
+// killLeaderInSilence kills the leader right after half of the clients fall silent, until their sessions expire by either
+// timeout. Only the logs show the next leader how long these sessions live.
 func (n *Nemesis) killLeaderInSilence(ctx, whole context.Context, r *rand.Rand) error {
 	for i, c := range n.clients {
 		if i%2 != r.IntN(2) {

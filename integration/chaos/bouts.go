@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The nemesis works in bouts. In the lulls between them everything is whole for long enough
-// that whoever is first in a queue has no fault to be excused by.
+// The nemesis works in bouts. The lulls between them are free of faults for so long that no fault excuses the first
+// contender of a queue.
 const (
 	bout = 45 * time.Second // or a little longer
 	lull = 3 * SessionTimeout
@@ -58,7 +58,7 @@ func (r *run) harm(ctx context.Context, n *Nemesis, h *History) error {
 	return nil
 }
 
-// rest lets everybody be for a lull, and records what the servers show then.
+// rest injects no fault for a lull, and records what the servers show then.
 func (r *run) rest(ctx context.Context, h *History) {
 	for range looks {
 		pause(ctx, lull/looks)
@@ -66,8 +66,7 @@ func (r *run) rest(ctx context.Context, h *History) {
 	}
 }
 
-// together lets all hands work for a time, or until one fails: without servers there is
-// nothing to see.
+// together runs all hands for a time, or until one fails, because without servers there is nothing to observe.
 func together(ctx context.Context, length time.Duration, hands []func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()

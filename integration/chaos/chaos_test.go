@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/chaos"
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 )
 
 var (
@@ -59,27 +59,40 @@ func TestChaos(t *testing.T) {
 			for path := range linear {
 				where.path = cmp.Or(where.path, path)
 			}
-			if o.Stuck != nil {
-				require.True(t, v.HasStopped(o.Stuck.Leader, o.Healed), o.Stuck.Text)
-			}
-			require.NoError(t, errors.Join(o.NotAll, err))
+			requireServed(t, o, v)
+			require.NoError(t, err)
 			require.GreaterOrEqual(t, o.Rate, float64(chaos.VoidBelow), "void: too little happened before the first fault")
 			require.Positive(t, v.Quiet, "void: somebody was never left in peace")
 			require.Positive(t, v.Views, "void: no server has shown what it has")
 			require.NotEmpty(t, o.Former, "void: the servers were never restored from a backup")
 			require.Empty(t, v.Violations)
 			require.Empty(t, linear)
-			if o.Stuck == nil {
-				require.LessOrEqual(t, o.Settled, v.SettlesIn(o.Healed), "until everybody had the lock once more")
-			}
 			require.Empty(t, o.Left)
-			for _, what := range []chaos.What{chaos.Reacquired, chaos.Asked, chaos.Led, chaos.Wrote, chaos.Refused, chaos.Marked, chaos.Unmarked} {
+			for _, what := range []chaos.What{chaos.Reacquired, chaos.Asked, chaos.Led, chaos.Wrote, chaos.Refused, chaos.Marked, chaos.Unmarked, chaos.ShutDown} {
 				require.Positive(t, v.Happened[what], what)
 			}
 			for _, path := range chaos.Paths() {
 				require.Greater(t, v.Leases[path], 10, path)
 			}
 		})
+	}
+}
+
+// requireServed requires that each contender got the lock once more in time, unless the leader showed deleted znodes, which no client can
+// find out.
+func requireServed(t *testing.T, o *chaos.Outcome, v *chaos.Verdict) {
+	t.Helper()
+	for _, s := range o.Stuck {
+		require.True(t, v.HasStopped(s.Leader, s.Since), s.Text)
+	}
+	if len(o.Stuck) > chaos.LeadersDeposed {
+		t.Logf("each leader showed deleted znodes: %v", o.NotAll)
+		return
+	}
+	require.NoError(t, o.NotAll)
+	if len(o.Stuck) == 0 {
+		limit := v.SettlesIn(o.Healed) + o.History.StarvedWithin(o.Healed, o.Healed+int64(o.Settled)) // on a busy machine a handover takes a second
+		require.LessOrEqual(t, o.Settled, limit, "until each contender had the lock once more")
 	}
 }
 
@@ -97,12 +110,12 @@ func TestChaosPeers(t *testing.T) {
 			defer keep(t, o, &place{chaos.Paths()[0], r.At})
 			t.Logf("%s, seed %d: %d faults, %.0f leases a second before the first, %d leases, overlaps by excuse %v, %d lost updates, failures %v, everybody served after %v (0: never), left %v",
 				peer, max(*seed, 1), len(o.History.Faults), o.Rate, r.Leases, r.Overlaps, r.LostUpdates, r.Failures, o.Settled, o.Left)
-			if o.Stuck != nil {
-				t.Logf("not everybody was served in time: %s", o.Stuck.Text)
+			for _, s := range o.Stuck {
+				t.Logf("some contenders were not served in time: %s", s.Text)
 			}
 			require.Positive(t, r.Leases)
 			if peer == chaos.Mutex {
-				require.Zero(t, r.Overlaps[""])
+				require.Zero(t, r.Overlaps[judge.None])
 				require.NoError(t, o.NotAll)
 			}
 		})
@@ -147,6 +160,7 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	fmt.Fprintf(&s, "  acquired again             %d\n", v.Happened[chaos.Reacquired])
 	fmt.Fprintf(&s, "  revocations heard          %d\n", v.Happened[chaos.Asked])
 	fmt.Fprintf(&s, "  asked and led              %d\n", v.Happened[chaos.Led])
+	fmt.Fprintf(&s, "  shut down with work        %d\n", v.Happened[chaos.ShutDown])
 	fmt.Fprintf(&s, "  ticks run                  %d\n", v.Happened[chaos.Ticked])
 	fmt.Fprintf(&s, "  row: written, refused      %d, %d\n", v.Happened[chaos.Wrote], v.Happened[chaos.Refused])
 	fmt.Fprintf(&s, "  znode: written, refused    %d, %d\n", v.Happened[chaos.Marked], v.Happened[chaos.Unmarked])
@@ -168,8 +182,8 @@ func report(t *testing.T, seed uint64, o *chaos.Outcome, v *chaos.Verdict) {
 	fmt.Fprintf(&s, "  left in peace for          %v, each process once at least\n", v.Quiet)
 	fmt.Fprintf(&s, "  nearest expiry to a grant  %v\n", v.Nearest)
 	fmt.Fprintf(&s, "  everybody served after     %v\n", o.Settled)
-	if o.Stuck != nil {
-		fmt.Fprintf(&s, "    and not before the leader was killed, server %d\n", o.Stuck.Leader)
+	for _, stuck := range o.Stuck {
+		fmt.Fprintf(&s, "    and not while server %d led\n", stuck.Leader)
 	}
 	fmt.Fprintf(&s, "  violations                 %d\n", len(v.Violations))
 	t.Log("\n" + s.String())
@@ -181,7 +195,7 @@ type place struct {
 	at   int64 // on the monotonic clock; 0: at the end
 }
 
-// keep writes down what can be looked at after a failure, or because somebody wants to.
+// keep writes files for the analysis of a failure, or on request.
 func keep(t *testing.T, o *chaos.Outcome, where *place) {
 	t.Helper()
 	h := o.History
@@ -211,7 +225,7 @@ func keep(t *testing.T, o *chaos.Outcome, where *place) {
 	t.Logf("history, timeline and the servers' logs are in %s", dir)
 }
 
-// keepLogs writes down what the servers have written.
+// keepLogs writes the logs of the servers.
 func keepLogs(t *testing.T, dir string, all []chaos.ServerLogs) {
 	t.Helper()
 	for i, logs := range all {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// told is a history of leases one after another, a second each, by four processes.
+// told is a history of consecutive leases, of one second each, by four processes.
 func told(leases int) *History {
 	h := &History{}
 	for i := range leases {
@@ -21,12 +22,12 @@ func told(leases int) *History {
 	return h
 }
 
-// zxids is how many transactions there are from one token to the next.
+// zxids is the number of transactions from one token to the next.
 const zxids = 10
 
 const second = int64(time.Second)
 
-// lease adds one, with a write behind it.
+// lease adds a lease, followed by a write.
 func (h *History) lease(proc int, token, from, to int64) {
 	by, znode := fmt.Sprintf("p%d", proc), fmt.Sprintf("%s/znode-%d", fencedPath, token)
 	add := func(at int64, e Event) {
@@ -56,7 +57,7 @@ func (h *History) again(token, inner, until int64) {
 	}
 }
 
-// attempt adds one that gives no lease after a second.
+// attempt adds an attempt that ends without a lease after a second.
 func (h *History) attempt(limit string, after time.Duration, why string) {
 	at := h.Events[len(h.Events)-1].At
 	for _, e := range []Event{{What: Called, Text: limit, Value: int64(after), At: at}, {What: Failed, Text: why, At: at + second}} {
@@ -65,7 +66,7 @@ func (h *History) attempt(limit string, after time.Duration, why string) {
 	}
 }
 
-// event returns one that a planted defect changes.
+// event returns an event to be changed by a planted defect.
 func (h *History) event(what What, token int64) *Event {
 	for i := range h.Events {
 		if h.Events[i].What == what && h.Events[i].Token == token {
@@ -75,7 +76,7 @@ func (h *History) event(what What, token int64) *Event {
 	return nil
 }
 
-func TestCheckersAcceptWhatIsRight(t *testing.T) {
+func TestCheckersAcceptASoundHistory(t *testing.T) {
 	h := told(40)
 	h.attempt(byDeadline, time.Second, "mutex: acquire: context deadline exceeded")
 	h.attempt(byCancel, time.Second, "mutex: acquire: context canceled")
@@ -87,12 +88,21 @@ func TestCheckersAcceptWhatIsRight(t *testing.T) {
 	require.Empty(t, Linearize(h))
 }
 
-// defects are what the checkers have to find, by what is wrong.
+// defects are violations that the checkers have to find, by description.
 var defects = map[string]struct {
 	plant  func(*History)
 	judge  string // part of a violation; "": none
 	linear string
 }{
+	"a function that goes on after its lock was passed on": {
+		func(h *History) { e := h.event(Ended, 105); e.At, e.Text = e.At+second, byShutdown }, "is granted", "",
+	},
+	"a Shutdown that does not wait for a function": {
+		func(h *History) { h.event(Led, 105).What = Deserted }, "Shutdown returned", "",
+	},
+	"an attempt that is given up without a shutdown": {
+		func(h *History) { h.attempt(byShutdown, 0, recipes.ErrSessionLost.Error()) }, "gives up", "",
+	},
 	"a context that ends late": {
 		func(h *History) { h.event(Ended, 105).At += second }, "is granted", "",
 	},
@@ -197,7 +207,7 @@ var defects = map[string]struct {
 	},
 }
 
-// Each planted defect is found by the check that is for it.
+// The responsible check finds each planted defect.
 func TestCheckersFindPlantedDefects(t *testing.T) {
 	for name, tt := range defects {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +225,7 @@ func TestCheckersFindPlantedDefects(t *testing.T) {
 	}
 }
 
-// Of a killed process nobody knows whether the row heard it, and nobody wonders.
+// For a killed process it is unknown whether the row got its write, which is no violation.
 func TestKilledProcess(t *testing.T) {
 	for name, later := range map[string]What{"it did not": Claimed, "it did": Refused} {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +251,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// The attempts of those processes are listed that were not killed, the longest first.
+// The unfinished attempts of processes that were not killed are listed, the longest first.
 func TestListUnfinished(t *testing.T) {
 	h := &History{}
 	for at, e := range []Event{
@@ -266,7 +276,7 @@ func TestListUnfinished(t *testing.T) {
 	}, listUnfinished(h.Events, 10*second, []string{"p1.1", "p2.1"}))
 }
 
-// The first znode of a queue is the one with the lowest token that is there, whatever servers show.
+// The first znode of a queue is the existing one with the lowest token, whatever servers show.
 func TestListQueueHeads(t *testing.T) {
 	h := &History{Lives: []*Life{
 		{Path: fencedPath + "/gone", Token: 1, Created: 1000, Gone: 2000},
@@ -275,4 +285,26 @@ func TestListQueueHeads(t *testing.T) {
 		{Path: mixedPath + "/late", Token: 4, Created: 8000},
 	}}
 	require.Equal(t, []string{fencedPath + ": 2 znodes, the first for 5s: first"}, h.listQueueHeads(7*second))
+}
+
+// The parts of one transaction have one token. What the znode of one part shows says nothing about the other.
+func TestPartsWithOneToken(t *testing.T) {
+	h := told(4)
+	for _, l := range slices.Clone(h.Lives) {
+		granted := h.event(Granted, l.Token)
+		part := Event{By: granted.By + "+1", Proc: granted.Proc, Path: basketPath1, Try: granted.Try, Token: l.Token}
+		for i, what := range []What{Granted, Releasing, Ended} {
+			part.What, part.At, part.Wall = what, granted.At+int64(i)*ms, granted.Wall+int64(i)
+			part.Znode, part.Text = fmt.Sprintf("%s/znode-%d", basketPath1, l.Token), recipes.ErrReleased.Error()
+			h.Events = append(h.Events, part)
+		}
+		h.Lives = append(h.Lives, &Life{
+			Path: part.Znode, Token: l.Token, Created: l.Created, Gone: part.Wall, GoneBy: l.Token*zxids - 1, End: Deleted, Session: l.Session,
+		})
+	}
+	slices.SortStableFunc(h.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	v := Judge(h)
+	require.Empty(t, v.Violations)
+	require.Equal(t, 4, v.Leases[basketPath1])
+	require.Empty(t, Linearize(h))
 }

@@ -15,6 +15,12 @@ type clientFault struct {
 	do   func(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) bool
 }
 
+// Faults that a peer has no part in.
+const (
+	shutDownClient = "client with work shut down"
+	loginFails     = "login fails"
+)
+
 // silentToAll is done by the servers' hand too.
 const silentToAll = "silent line to all servers"
 
@@ -83,11 +89,19 @@ var clientFaults = []clientFault{
 	}},
 	{"answer lost", dropping((*faultproxy.Proxy).DropReply)},
 	{"request lost", dropping((*faultproxy.Proxy).DropRequest)},
+	{shutDownClient, func(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) bool {
+		for range 1 + r.IntN(4) { // clients, one after the other
+			c.shutdown()
+			pause(ctx, n.timeout/8+n.span(r)/4)
+		}
+		return true
+	}},
+	{loginFails, failLogins},
 	{deleteZnode, deleteOne},
 }
 
-// slowHandshakes holds the answers to handshakes back, for up to half the session timeout, and makes the client need some.
-// A lease may be lost for that, and a client may be away for as long as it lasts. It excuses nobody.
+// slowHandshakes delays the answers to handshakes by up to half the session timeout, and forces some handshakes. A lease
+// may be lost, and a client may be disconnected for as long as the fault lasts. It excuses no violation.
 func slowHandshakes(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) (hit bool) {
 	d := n.timeout/12 + time.Duration(r.Int64N(int64(n.timeout)*5/12))
 	again := r.IntN(2) == 0
@@ -146,7 +160,7 @@ func dropping(drop func(*faultproxy.Proxy, faultproxy.Match, int) *faultproxy.Ru
 	}
 }
 
-// deleteOne takes a znode away, mostly that of whoever is first in a queue.
+// deleteOne deletes a znode, mostly the first of a queue.
 func deleteOne(_ context.Context, n *Nemesis, r *rand.Rand, _ *client) bool {
 	all := dirs()
 	dir := all[r.IntN(len(all))]

@@ -33,7 +33,7 @@ func (c *contender) inCohort(ctx context.Context) error {
 			continue
 		}
 		c.took(lease)
-		c.guard(ctx, lease) // all that it asks for has been answered when the lease is passed on
+		c.guard(ctx, lease) // all its requests are answered before the lease is passed on
 		c.work(lease, 5*time.Millisecond)
 		c.guard(ctx, lease)
 		c.release(lease)
@@ -41,8 +41,8 @@ func (c *contender) inCohort(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// passes judges a lock that is passed on inside processes: no lease stands beside another one, tokens never decrease, and
-// equal ones follow each other by Release in one process, on one znode.
+// passes judges a lock that is passed on inside processes: no two leases overlap, tokens never decrease, and equal tokens
+// follow each other by Release in one process, on one znode.
 func (v *Verdict) passes(h *History, path string, holds []*Hold) {
 	holds = slices.SortedFunc(slices.Values(holds), func(a, b *Hold) int {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Granted, b.Granted))
@@ -63,8 +63,8 @@ func (v *Verdict) passes(h *History, path string, holds []*Hold) {
 	}
 }
 
-// passedOn is when the lease had ended at the earliest. Unlike that of a lease with a znode of its own, its Release says nothing
-// of how the znode ends: the session may expire much later, under another lease.
+// passedOn is the earliest possible end of the lease. Unlike for a lease with its own znode, its Release says nothing about the
+// end of the znode: the session may expire much later, under another lease.
 func (hold *Hold) passedOn() int64 {
 	if hold.Ended != 0 && hold.Cause == recipes.ErrReleased.Error() && hold.Releasing != 0 {
 		return max(hold.Releasing, hold.Ended-handover)

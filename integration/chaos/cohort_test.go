@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -45,7 +46,7 @@ func TestCohortsAreJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, holds := cohorts()
 			c.plant(holds)
-			v := &Verdict{Excused: make(map[string]int)}
+			v := &Verdict{Excused: make(map[judge.Excuse]int)}
 			v.passes(h, cohortPath, holds)
 			if c.want == "" {
 				require.Empty(t, v.Violations)

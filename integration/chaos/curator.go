@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 )
 
-// startCurator starts a Java process with Curator's lock. Its contenders are goroutines
-// here, which tell it what to do: what they record is later than what it knows.
+// startCurator starts a Java process with Curator's lock. Goroutines here command its contenders, so their records
+// are later than the events.
 func startCurator(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 	db, err := openRows(s.DSN)
 	if err != nil {

@@ -15,9 +15,9 @@ type What string
 
 // Everything that is written down.
 const (
-	Called     What = "called"     // an attempt to acquire began: Text is what may end it without a lease, Value after how long
-	Granted    What = "granted"    // and ended with a lease; Text tells a read lock under the write lock
-	Part       What = "part"       // one of several locks that are acquired as one was
+	Called     What = "called"     // start of an attempt; Text is its limit, Value the time of the limit
+	Granted    What = "granted"    // end of an attempt with a lease; Text marks a read lock under the write lock
+	Part       What = "part"       // one of several locks that are acquired together
 	Failed     What = "failed"     // or without: Text says why
 	Reacquired What = "reacquired" // the lease's context was used to acquire again; Token is the inner lease's
 	Unnested   What = "unnested"   // that failed, though the context stands: Text says why
@@ -26,22 +26,24 @@ const (
 	Ended      What = "ended"     // the lease's context: Text is the cause
 	Releasing  What = "releasing" // Release was called
 	Released   What = "released"  // and returned
-	Standing   What = "standing"  // then the lease's context had not ended
+	Standing   What = "standing"  // the lease's context was still open
 	Claiming   What = "claiming"  // the guarded row, with the lease's token
 	Claimed    What = "claimed"
 	Writing    What = "writing" // Value to the row
 	Wrote      What = "wrote"
-	Refused    What = "refused"  // the claim or the write: the token was stale
+	Refused    What = "refused"  // the claim or the write failed: stale token
 	Unsure     What = "unsure"   // no answer from the row
 	Marked     What = "marked"   // the guarded znode was written, in transaction Zxid
-	Unmarked   What = "unmarked" // the servers refused that: the lease's znode is gone
+	Unmarked   What = "unmarked" // the servers refused the write: the lease's znode is deleted
 	Led        What = "led"      // HasLeadership said yes
 	Ticked     What = "ticked"   // package once has run a tick: Text says which
 	Repeated   What = "repeated" // and again, though it was run before
-	Haunted    What = "haunted"  // the client has left its server, which shows Znode though it is gone
+	Haunted    What = "haunted"  // the client left its server, which showed the deleted Znode
 	Starved    What = "starved"  // the process did not run from Value on
+	ShutDown   What = "shutdown" // a client, while Value functions were at work; Text is the error
+	Deserted   What = "deserted" // Value of these still ran after the return of Shutdown
 	Idle       What = "idle"     // all of the process's contenders are done
-	Left       What = "left"     // the process is; Text tells of goroutines that it leaves
+	Left       What = "left"     // the process ended; Text names leaked goroutines
 )
 
 // Event is one line of a history.
@@ -92,10 +94,10 @@ type recorder struct {
 	tell func(Event)
 }
 
-// newRecorder returns one that writes a line for each event.
+// newRecorder returns a recorder that writes a line per event.
 func newRecorder(proc int, w io.Writer) *recorder {
 	lines := json.NewEncoder(w)
-	return &recorder{proc: proc, tell: func(e Event) { _ = lines.Encode(e) }} // the reader is gone: so is the test
+	return &recorder{proc: proc, tell: func(e Event) { _ = lines.Encode(e) }} // without a reader, the test is over
 }
 
 func (r *recorder) record(e Event) {

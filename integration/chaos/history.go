@@ -5,27 +5,29 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 )
 
 // Fault is what the nemesis did, from when to when on the machine's monotonic clock.
 type Fault struct {
 	Kind     string
-	Proc     int    // whose, 0: a server's
+	Proc     int    // of the affected process; 0: a server's
 	Znode    string // that was deleted
 	From, To int64
 	Missed   bool // it hit nothing
 }
 
-// Faults that somebody else commits behind the holder's back.
+// Faults caused by third parties without the holder's knowledge.
 const (
-	pauseClient   = "client paused"
-	pauseBriefly  = "client paused for less than its session"
+	pauseClient   = string(judge.Paused)
+	pauseBriefly  = string(judge.PausedBriefly)
 	killClient    = "client killed"
-	expireSession = "session expired"
-	deleteZnode   = "znode deleted"
+	expireSession = string(judge.SessionExpired)
+	deleteZnode   = string(judge.ZnodeDeleted)
 )
 
-// Hold is one attempt, and the lease that came of it.
+// Hold is one attempt with its lease, if any.
 type Hold struct {
 	By, Path, Znode, Cause              string
 	Proc, Try                           int
@@ -34,16 +36,16 @@ type Hold struct {
 	GrantedWall                         int64
 	Rank                                int // among the path's leases, by token
 	Life                                *Life
-	Under                               bool // a read lock that was acquired under the write lock, whose token it has
+	Under                               bool // a read lock acquired under the write lock, with its token
 	reacquired, rereleased, led, leadAt []int64
-	innerToken                          int64 // of the lease that came of acquiring again
+	innerToken                          int64 // of the lease of a re-entry
 }
 
 // History is everything that was recorded.
 type History struct {
 	Events   []Event
 	Faults   []Fault
-	Starved  []Fault // processes that did not run, and times in which the quorum was stalled, for whatever reason
+	Starved  []Fault // processes that did not run, and times in which the quorum was stalled, for any reason
 	Lives    []*Life
 	Refusals []Refusal
 	Views    []View
@@ -51,14 +53,30 @@ type History struct {
 	Former   []Era // before the servers were restored from a backup; Lives and Refusals are of the time since then
 }
 
-// holds returns the leases of each path, by token. One whose znode the servers dispute is no lease that can be judged.
+// tokenKey identifies a znode. Those of one transaction have one token.
+type tokenKey struct {
+	path  string // of the lock
+	token int64
+}
+
+// byToken are the lives of all znodes.
+func (h *History) byToken() map[tokenKey]*Life {
+	lives := make(map[tokenKey]*Life)
+	for _, l := range h.Lives {
+		lives[tokenKey{directory(l.Path), l.Token}] = l
+	}
+	return lives
+}
+
+// holds returns the leases of each path, by token. It leaves out leases whose znode the servers dispute, because they
+// can't be judged.
 func (h *History) holds() map[string][]*Hold {
 	type key struct {
 		by  string
 		try int
 	}
 	all := make(map[key]*Hold)
-	led := make(map[int64]*Hold)
+	led := make(map[tokenKey]*Hold)
 	called := make(map[key]int64)
 	lives, disputed := h.byPath(), h.Disputed()
 	byPath := make(map[string][]*Hold)
@@ -76,12 +94,12 @@ func (h *History) holds() map[string][]*Hold {
 				By: e.By, Path: e.Path, Proc: e.Proc, Try: e.Try, Token: e.Token, Znode: e.Znode,
 				Called: called[k], Granted: e.At, GrantedWall: e.Wall, Life: lives[e.Znode], Under: e.Text == underWriter,
 			}
-			all[k], led[e.Token] = hold, hold
+			all[k], led[tokenKey{e.Path, e.Token}] = hold, hold
 			byPath[e.Path] = append(byPath[e.Path], hold)
 			continue
 		}
 		if e.What == Led {
-			if hold := led[e.Token]; hold != nil {
+			if hold := led[tokenKey{e.Path, e.Token}]; hold != nil {
 				hold.led, hold.leadAt = append(hold.led, e.Value), append(hold.leadAt, e.At)
 			}
 			continue
@@ -110,7 +128,7 @@ func (h *History) byPath() map[string]*Life {
 
 func (hold *Hold) tell(e Event) {
 	switch e.What {
-	case Ended: // the outer lease's, or the inner one's, which may come later
+	case Ended: // the outer or the inner lease's, whichever is later
 		if e.At > hold.Ended {
 			hold.Ended, hold.Cause = e.At, e.Text
 		}
@@ -124,7 +142,7 @@ func (hold *Hold) tell(e Event) {
 	}
 }
 
-// gone is when the hold's znode went, on the monotonic clock.
+// gone is the time of the deletion of the hold's znode, on the monotonic clock.
 func (h *History) gone(hold *Hold) int64 { return h.monotonic(hold.Life.Gone) }
 
 // monotonic is a time of the logs on the monotonic clock.
@@ -132,14 +150,14 @@ func (h *History) monotonic(wall int64) int64 { return wall*int64(time.Milliseco
 
 // How long after its cause a context may end.
 const (
-	// toldLate is for what somebody else does at the servers: they hang up, the client
-	// reconnects and is told, or its deadline comes first.
+	// toldLate bounds the notification of a third party's action at the servers: they close the connection, and the
+	// client reconnects and is notified, or its deadline is earlier.
 	toldLate = int64(SessionTimeout)
-	// wokenLate is for a process that runs again: it has its own clock.
+	// wokenLate is for a process that runs again, which has its own clock.
 	wokenLate = int64(500 * time.Millisecond)
 )
 
-// toldBy is toldLate for what is done at an instant: the deadline comes later while the servers' bounds are raised.
+// toldBy is toldLate for an instantaneous action. The deadline is later while the servers' bounds are raised.
 func (h *History) toldBy(at int64) int64 {
 	for _, f := range h.Faults {
 		if f.Kind == movedBounds && f.From <= at && at <= f.To {
@@ -152,13 +170,12 @@ func (h *History) toldBy(at int64) int64 {
 // margin is how long a context ends before its session can, at least.
 const margin = int64(SessionTimeout) / 12
 
-// excuse names the fault for which a hold's context may have stood at a moment when
-// somebody else had the lock: "" is none.
-func (h *History) excuse(hold *Hold, at int64) string {
-	if fault := h.deprived(hold, at); fault != "" {
-		return fault
+// excuse returns the excuse of a hold whose context was open at a moment at which another client had the lock.
+func (h *History) excuse(hold *Hold, at int64) judge.Excuse {
+	if excuse := h.harm(hold, at); excuse != judge.None {
+		return excuse
 	}
-	return h.asleep(hold, func(f Fault) bool {
+	return h.excuseDelay(hold, func(f Fault) bool {
 		if hold.Life != nil && hold.Life.End == Expired && f.To-f.From < margin {
 			return false
 		}
@@ -166,11 +183,11 @@ func (h *History) excuse(hold *Hold, at int64) string {
 	})
 }
 
-// deprived names what somebody else did to the hold's znode or session at the servers, until
-// its holder can have heard of it.
-func (h *History) deprived(hold *Hold, at int64) string {
+// harm returns the excuse of a hold whose znode or session a third party ended at the servers, until the time at which its
+// holder must know.
+func (h *History) harm(hold *Hold, at int64) judge.Excuse {
 	for _, f := range h.Faults {
-		if f.From > at || !h.robs(f, hold) {
+		if f.From > at || !h.isHarm(f, hold) {
 			continue
 		}
 		done := f.To
@@ -179,48 +196,48 @@ func (h *History) deprived(hold *Hold, at int64) string {
 		}
 		stopped, _ := h.stopped(hold.Proc, f.From, hold.Ended)
 		if hold.Ended <= done+h.toldBy(done)+stopped {
-			return f.Kind
+			return judge.Excuse(f.Kind)
 		}
 	}
-	return ""
+	return judge.None
 }
 
-// robs reports whether it was this fault that took the hold's znode away.
-func (h *History) robs(f Fault, hold *Hold) bool {
+// isHarm reports whether this fault deleted the hold's znode.
+func (h *History) isHarm(f Fault, hold *Hold) bool {
 	switch {
 	case f.Kind == deleteZnode:
 		return f.Znode == hold.Znode && hold.Life != nil && hold.Life.End == Robbed
 	case f.Kind != expireSession || f.Proc != hold.Proc:
 		return false
-	case hold.Life == nil: // a peer's: nobody knows its znode
+	case hold.Life == nil: // a peer's, whose znode is unknown
 		return hold.Ended >= f.From
-	default: // it may have been done long after it was asked for
+	default: // possibly executed long after the request
 		return hold.Life.End == Closed && h.gone(hold) >= f.From-clockError
 	}
 }
 
-// lateGrant names the fault for which a grant may have been recorded after the next one.
-func (h *History) lateGrant(hold, next *Hold) string {
-	if fault := h.excuse(hold, hold.Granted); fault != "" {
-		return fault
+// excuseLateGrant returns the excuse of a hold whose grant was recorded after the next one.
+func (h *History) excuseLateGrant(hold, next *Hold) judge.Excuse {
+	if excuse := h.excuse(hold, hold.Granted); excuse != judge.None {
+		return excuse
 	}
-	return h.asleep(hold, func(f Fault) bool {
+	return h.excuseDelay(hold, func(f Fault) bool {
 		return f.From <= next.Granted && hold.Granted <= f.To+wokenLate && hold.Ended <= hold.Granted+wokenLate
 	})
 }
 
-// asleep names what kept the hold's process from running in a way that covers something. A pause for less than the session
-// is not among that: the time in which the process did not run, by its own account, has to do.
-func (h *History) asleep(hold *Hold, covers func(Fault) bool) string {
+// excuseDelay returns the reason why the hold's process did not run, if a time in which it did not run covers the delay. For a
+// pause shorter than the session, only the process's own record of that time counts.
+func (h *History) excuseDelay(hold *Hold, covers func(Fault) bool) judge.Excuse {
 	for _, f := range slices.Concat(h.Starved, h.Faults) {
 		if f.Proc == hold.Proc && (f.Kind == pauseClient || f.Kind == starved) && covers(f) {
 			if _, kind := h.stopped(hold.Proc, f.From, f.To); kind != "" {
-				return kind
+				return judge.Excuse(kind)
 			}
-			return starved
+			return judge.Starved
 		}
 	}
-	return ""
+	return judge.None
 }
 
 // stopped is for how long the nemesis paused a process in a span of time, and by what kind of fault.
@@ -234,9 +251,8 @@ func (h *History) stopped(proc int, from, to int64) (sum int64, kind string) {
 	return sum, kind
 }
 
-// quiet is the longest stretch of a span of time in which nothing kept a process from being
-// told of its znode: no fault of the servers, of the process or of the znode, nor what
-// comes after one.
+// quiet is the longest part of a span in which nothing kept a process from a notification about its znode: no fault
+// of the servers, the process or the znode, nor the aftermath of one.
 func (h *History) quiet(proc int, znode string, from, to int64) (longest int64) {
 	felt := slices.DeleteFunc(slices.Concat(h.Faults, h.Starved), func(f Fault) bool {
 		return f.Proc != proc && (f.Proc != 0 || f.Kind == deleteZnode && f.Znode != znode)
@@ -244,7 +260,7 @@ func (h *History) quiet(proc int, znode string, from, to int64) (longest int64) 
 	slices.SortFunc(felt, func(a, b Fault) int { return cmp.Compare(a.From, b.From) })
 	for _, f := range felt {
 		late := toldLate
-		if f.Kind == starved && f.To-f.From < int64(SessionTimeout)/6 { // too short to cost it its connection
+		if f.Kind == starved && f.To-f.From < int64(SessionTimeout)/6 { // too short to cost the connection
 			late = wokenLate
 		}
 		longest = max(longest, min(f.From, to)-from)

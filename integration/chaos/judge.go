@@ -9,25 +9,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // Verdict is what the direct checks found.
 type Verdict struct {
 	Violations []string
-	First      int64            // when the first of them was, on the monotonic clock
-	FirstPath  string           // and where
-	Leases     map[string]int   // granted, by path
-	GivenUp    map[string]int   // attempts, by what limited them
-	Causes     map[string]int   // of the ends of leases
-	Excused    map[string]int   // overlaps, by the fault that nobody could know of
-	Happened   map[What]int     // events
-	Quiet      time.Duration    // for how long at least the nemesis has left each process alone at some time
-	Views      int              // of what a server shows while nothing is harmed
-	Glances    int              // the same, amid faults
-	Ghosts     []Ghost          // among that
-	Disputed   map[*Life]string // znodes about which the servers contradict each other, and what shows it
-	Nearest    time.Duration    // from a context's end to the next grant, where the session expired; 0: none
+	First      int64                // when the first of them was, on the monotonic clock
+	FirstPath  string               // and where
+	Leases     map[string]int       // granted, by path
+	GivenUp    map[string]int       // attempts, by limit
+	Causes     map[string]int       // of the ends of leases
+	Excused    map[judge.Excuse]int // breaches
+	Happened   map[What]int         // events
+	Quiet      time.Duration        // the least of the longest undisturbed times of the processes
+	Views      int                  // of what a server shows while nothing is harmed
+	Glances    int                  // the same, amid faults
+	Ghosts     []Ghost              // among that
+	Disputed   map[*Life]string     // znodes with contradicting statements of the servers, and the evidence
+	Nearest    time.Duration        // from a context's end to the next grant, where the session expired; 0: none
 }
 
 func (v *Verdict) violation(at int64, path, format string, args ...any) {
@@ -44,7 +45,7 @@ const clockError = int64(5 * time.Millisecond)
 func Judge(h *History) *Verdict {
 	v := &Verdict{
 		Leases: make(map[string]int), GivenUp: make(map[string]int), Happened: make(map[What]int),
-		Excused: make(map[string]int), Causes: make(map[string]int),
+		Excused: make(map[judge.Excuse]int), Causes: make(map[string]int),
 	}
 	var ghosts []Ghost
 	disputed := make(map[*Life]string)
@@ -58,7 +59,7 @@ func Judge(h *History) *Verdict {
 	return v
 }
 
-// judge looks for what must not happen as long as the ensemble keeps its history.
+// judge looks for violations in the time in which the ensemble keeps its history.
 func (v *Verdict) judge(h *History) {
 	for path, holds := range h.holds() {
 		v.Leases[path] += len(holds)
@@ -82,15 +83,15 @@ func (v *Verdict) judge(h *History) {
 	v.marks(h)
 }
 
-// reads: whoever says that he leads has his znode, or could not know better.
+// reads: a process that claims to lead has its znode, or could not know better.
 func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 	for _, hold := range holds {
 		for i, asked := range hold.led {
 			if hold.Life == nil || hold.Life.Gone == 0 || asked <= h.gone(hold)+clockError {
 				continue
 			}
-			if fault := h.deprived(hold, hold.leadAt[i]); fault != "" {
-				v.Excused[fault]++
+			if excuse := h.harm(hold, hold.leadAt[i]); excuse != judge.None {
+				v.Excused[excuse]++
 				continue
 			}
 			v.violation(asked, path, "%s: %s says that it leads %v after its znode was gone", path, hold.By, time.Duration(asked-h.gone(hold)))
@@ -98,8 +99,7 @@ func (v *Verdict) reads(h *History, path string, holds []*Hold) {
 	}
 }
 
-// log: at a grant, the servers had removed every znode ahead of it, and whoever is first
-// in a queue gets the lock.
+// log: at a grant, all znodes ahead were deleted at the servers, and the first contender of a queue gets the lock.
 func (v *Verdict) log(h *History) {
 	granted, procs := v.logged(h)
 	v.sharedLog(h, granted, procs)
@@ -115,7 +115,7 @@ func (v *Verdict) log(h *History) {
 	}
 }
 
-// behind: at a grant, the last of those ahead had gone, and whoever has nobody ahead is told.
+// behind: at a grant, the last znode ahead was deleted, and a contender without predecessors is notified.
 func (v *Verdict) behind(h *History, l, before *Life, hold *Hold, procs map[int64]int) {
 	if hold != nil && before != nil && before.standsAt(hold) {
 		v.violation(hold.Granted, hold.Path, "%s: %s holds token %d while znode %d is ahead", hold.Path, hold.By, hold.Token, before.Token)
@@ -130,7 +130,7 @@ func (l *Life) standsAt(hold *Hold) bool {
 	return l.Gone == 0 || l.Gone > hold.GrantedWall+clockError/ms
 }
 
-// laterGone returns which of two znodes goes last. The first may be nil.
+// laterGone returns the znode that is deleted later. The first may be nil.
 func laterGone(a, b *Life) *Life {
 	if a == nil || a.Gone != 0 && (b.Gone == 0 || b.Gone > a.Gone) {
 		return b
@@ -157,16 +157,16 @@ func (v *Verdict) logged(h *History) (granted map[*Life]*Hold, procs map[int64]i
 	return granted, procs
 }
 
-// hear notes when the owner of each znode knew that it was his turn: at the grant, or, of several locks that are acquired as
-// one, when he had this one.
+// hear records when the owner of each znode knew of its turn: at the grant or, for several locks acquired together, when it
+// had this one.
 func (h *History) hear(granted map[*Life]*Hold) {
-	lives := h.byPath()
+	lives, byToken := h.byPath(), h.byToken()
 	for l, hold := range granted {
 		l.Heard = hold.Granted
 	}
 	for _, e := range h.Events {
-		if l := lives[e.Znode]; e.What == Part && l != nil {
-			l.Heard = e.At // before the grant of all, if there was one
+		if l := cmp.Or(lives[e.Znode], byToken[tokenKey{e.Path, e.Token}]); e.What == Part && l != nil {
+			l.Heard = e.At // before the grant of all, if any
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (h *History) hear(granted map[*Life]*Hold) {
 // ms is how the servers' logs count.
 const ms = int64(time.Millisecond)
 
-// told: whoever is first in a quiet queue gets the lock, or leaves because he wants to.
+// told: the first contender of a quiet queue gets the lock, or leaves by its own choice.
 func (v *Verdict) told(h *History, l *Life, proc int, before *Life) {
 	from, to := h.monotonic(l.Created), h.end()
 	if before != nil {
@@ -183,7 +183,7 @@ func (v *Verdict) told(h *History, l *Life, proc int, before *Life) {
 	switch {
 	case l.Heard != 0:
 		to = l.Heard
-	case l.End == Expired: // since that fault there may have been nobody to be told
+	case l.End == Expired: // since that fault, the notified process may be dead
 		to = h.lastFault(proc, h.monotonic(l.Gone))
 	case l.Gone != 0:
 		to = h.monotonic(l.Gone)
@@ -191,14 +191,14 @@ func (v *Verdict) told(h *History, l *Life, proc int, before *Life) {
 	v.toldIn(h, l, proc, from, to)
 }
 
-// toldIn: a process whose znode waits for nobody is not left in peace for long.
+// toldIn: a process whose znode is first is disturbed only by faults, not for long in quiet times.
 func (v *Verdict) toldIn(h *History, l *Life, proc int, from, to int64) {
 	from = max(from, v.disputedAhead(h, l))
 	if to-from <= toldLate {
 		return // mostly, and then without a look at all the faults
 	}
 	late := toldLate
-	if v.isBehindGhost(l, proc, from, to) {
+	if v.isBehindGhost(h, l, proc, from, to) {
 		late += int64(servedIn)
 	}
 	if wait := h.quiet(proc, l.Path, from, to); wait > late {
@@ -221,7 +221,7 @@ func (v *Verdict) disputedAhead(h *History, l *Life) (until int64) {
 	return until
 }
 
-// rest: without quiet times nothing shows that waiters are told.
+// rest: without quiet times, the run does not show that waiters are notified.
 func (v *Verdict) rest(h *History) {
 	if len(h.Faults) == 0 {
 		return
@@ -235,7 +235,7 @@ func (v *Verdict) rest(h *History) {
 	}
 }
 
-// rows: no update is lost, and nobody says what he must not.
+// rows: no update is lost, and no process makes a claim that it must not make.
 func (v *Verdict) rows(h *History) {
 	written := make(map[string]map[int64]bool)
 	calls := make(map[string]Event) // the latest of each contender
@@ -248,6 +248,8 @@ func (v *Verdict) rows(h *History) {
 			v.violation(e.At, e.Path, "%s: the context of %s, token %d, stands when Release has returned", e.Path, e.By, e.Token)
 		case Unnested:
 			v.violation(e.At, e.Path, "%s can't acquire what it has: %s", e.By, e.Text)
+		case Deserted:
+			v.violation(e.At, "", "%s: Shutdown returned while %d functions were at work: %s", e.By, e.Value, e.Text)
 		case Repeated:
 			v.violation(e.At, e.Path, "%s runs tick %s, which was run before", e.By, e.Text)
 		case Unsure:
@@ -276,24 +278,22 @@ func (v *Verdict) rows(h *History) {
 	}
 }
 
-// reasons are what may end an attempt without a lease, and what the error says then. Nothing
-// ends one without a limit.
+// reasons are the limits that may end an attempt without a lease, with their errors. Without a limit, no attempt ends
+// without a lease.
 var reasons = map[string]string{
 	byDeadline: context.DeadlineExceeded.Error(),
 	byCancel:   context.Canceled.Error(),
 	byTry:      recipes.ErrNotAcquired.Error(),
+	byShutdown: recipes.ErrClosed.Error(),
 	unlimited:  "nothing does",
 }
 
-// marks: the guarded znode was written by whoever had his own at that transaction, and
-// nobody was refused who had it.
+// marks: the guarded znode was written only by processes whose own znode existed in that transaction, and no such
+// process was refused.
 func (v *Verdict) marks(h *History) {
-	lives := make(map[int64]*Life)
-	for _, l := range h.Lives {
-		lives[l.Token] = l
-	}
+	lives := h.byToken()
 	for _, e := range h.Events {
-		l := lives[e.Token]
+		l := lives[tokenKey{e.Path, e.Token}]
 		switch {
 		case e.What == Marked && (l == nil || e.Zxid < l.Token || l.GoneBy != 0 && e.Zxid > l.GoneBy):
 			v.violation(e.At, e.Path, "%s: token %d writes the znode in %d, when it is stale", e.Path, e.Token, e.Zxid)

@@ -13,13 +13,13 @@ import (
 
 // Remnant is what a server still has when all contenders are done.
 type Remnant struct {
-	Znode   string // "": the server does not tell
-	Watcher string // the session that watches the znode; "": the znode itself is left
-	Trouble string // why the server does not tell
+	Znode   string // "": the server does not report it
+	Watcher string // the session that watches the znode; "": the znode itself remains
+	Trouble string // why the server does not report
 }
 
-// left is what remains at the servers of contenders that are done, in sessions that stand.
-// The sessions of killed processes may take their time to expire.
+// left has the leftovers of finished contenders at the servers, in living sessions. The sessions of killed processes
+// may expire later.
 func (r *run) left(ctx context.Context) (all []Remnant) {
 	for begun := time.Now(); ; pause(ctx, 100*time.Millisecond) {
 		all = r.leftNow(ctx)
@@ -32,7 +32,7 @@ func (r *run) left(ctx context.Context) (all []Remnant) {
 func (r *run) leftNow(ctx context.Context) (all []Remnant) {
 	for _, path := range dirs() {
 		names, _, err := r.admin.Children(path)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may have been reaped
+		if err != nil && !errors.Is(err, zk.ErrNoNode) { // the container may be reaped
 			all = append(all, Remnant{Trouble: err.Error()})
 		}
 		for _, name := range names {
@@ -51,8 +51,8 @@ func (r *run) leftNow(ctx context.Context) (all []Remnant) {
 	return all
 }
 
-// withoutGhosts leaves out the znodes that were gone by the logs before a time, or never there, though a server shows them. It
-// leaves out the watches on ghosts as well.
+// withoutGhosts leaves out znodes that were deleted before a time by the logs, or never created, although a server shows them.
+// It also leaves out the watches on such ghosts.
 func (h *History) withoutGhosts(shown []Remnant, at int64) []Remnant {
 	lives, ghosts := h.byPath(), h.Ghosts()
 	return slices.DeleteFunc(shown, func(r Remnant) bool {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Znodes that are gone by the logs, or were never there, do not count as left, though a server shows them, nor do watches on them.
-// A watch on a znode that no server shows does.
+// Znodes that are deleted by the logs, or were never created, do not count as leftovers, even if a server shows them, nor do
+// watches on them. A watch on a znode that no server shows does.
 func TestGhostsAreNotLeft(t *testing.T) {
 	h := told(10)
 	gone, there, never := h.Lives[3], h.Lives[8].Path, fencedPath+"/znode-099"

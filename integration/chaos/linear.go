@@ -23,7 +23,7 @@ const (
 	lockAcquire lockDeed = iota
 	lockReacquire
 	lockRerelease
-	lockRelease // or loss: the znode is gone, whatever the depth
+	lockRelease // or loss: the znode is deleted, at any depth
 )
 
 type lockInput struct {
@@ -53,8 +53,8 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// lockHistory is that of one lock at the servers: who acquired when he says, and whose
-// znode was gone when the logs say.
+// lockHistory is the history of one lock at the servers: acquisitions at the times of the processes, and deletions of
+// znodes at the times of the logs.
 func (h *History) lockHistory(holds []*Hold) (ops []porcupine.Operation) {
 	add := func(hold *Hold, deed lockDeed, call, end int64) {
 		ops = append(ops, porcupine.Operation{ClientId: hold.Proc, Input: lockInput{deed, hold.Rank}, Call: call, Return: max(call, end)})
@@ -65,7 +65,7 @@ func (h *History) lockHistory(holds []*Hold) (ops []porcupine.Operation) {
 			continue // reported by Judge, or held to the end
 		}
 		gone := h.gone(hold)
-		// What is acquired again after the znode has gone unnoticed is none of the lock's.
+		// Re-entries after an unnoticed deletion of the znode do not count.
 		if n := len(hold.reacquired); n > 0 && n == len(hold.rereleased) && hold.rereleased[n-1] < gone-clockError {
 			for i, at := range hold.reacquired {
 				add(hold, lockReacquire, hold.Granted, at)
@@ -90,7 +90,7 @@ type rowInput struct {
 	token int64
 }
 
-// rowAnswer is what the row said, if it lived to be heard.
+// rowAnswer is the row's answer, if its process lived to receive it.
 type rowAnswer int
 
 const (
@@ -112,7 +112,7 @@ var rowModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %v", input, output) },
 }
 
-// rowHistory is that of one row.
+// rowHistory is the history of one row.
 func (h *History) rowHistory(path string) (ops []porcupine.Operation) {
 	type key struct {
 		by  string
@@ -139,7 +139,7 @@ func (h *History) rowHistory(path string) (ops []porcupine.Operation) {
 		default:
 		}
 	}
-	for _, e := range open { // its process was killed: the row may still do it, some time
+	for _, e := range open { // its process was killed; the row may still execute the write later
 		ops = append(ops, porcupine.Operation{
 			ClientId: e.Proc, Input: rowInput{e.What == Writing, e.Token}, Output: rowUnheard, Call: e.At, Return: math.MaxInt64,
 		})
@@ -150,8 +150,8 @@ func (h *History) rowHistory(path string) (ops []porcupine.Operation) {
 // linearTime bounds each check.
 const linearTime = time.Minute
 
-// Linearize checks each lock and each row, and returns by path what is not linearizable.
-// Not knowing counts as that.
+// Linearize checks each lock and each row, and returns by path what is not linearizable. An undecided check counts as
+// not linearizable.
 func Linearize(h *History) map[string][]string {
 	violations := make(map[string][]string)
 	for _, era := range h.eras() {

@@ -16,7 +16,7 @@ func (l listener) Enabled(_ context.Context, level slog.Level) bool { return lev
 
 func (l listener) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "znode" && strings.Contains(r.Message, "shows a znode that is gone") {
+		if a.Key == "znode" && strings.Contains(r.Message, "shows a deleted znode") {
 			l.worker.record(Event{What: Haunted, By: l.worker.name(), Znode: a.Value.String()})
 		}
 		return true

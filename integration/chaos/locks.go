@@ -40,7 +40,7 @@ func (c *contender) fenced(ctx context.Context) error {
 	return c.again(ctx, c.client, pause, func(lease *recipes.Lease) {
 		c.guard(ctx, lease)
 		c.work(lease, time.Millisecond)
-		c.guard(ctx, lease) // lost or not: the row knows
+		c.guard(ctx, lease) // lost or not, the row decides
 		if lease.Context().Err() != nil || c.rand.IntN(3) == 0 {
 			c.mark(lease) // and so do the servers
 		}
@@ -65,8 +65,8 @@ func (c *contender) inBursts(ctx context.Context) error {
 	})
 }
 
-// work goes on for up to a time, or now and then for long enough to be interrupted by a
-// fault. Some are slow to see that they have lost the lock, and write all the same.
+// work takes up to a time, or now and then long enough for a fault. Some workers are slow to notice the loss of the
+// lock, and still write.
 func (c *contender) work(lease *recipes.Lease, upTo time.Duration) {
 	if c.rand.IntN(12) == 0 && !c.finishing() {
 		upTo = 2 * c.Timeout
@@ -77,7 +77,7 @@ func (c *contender) work(lease *recipes.Lease, upTo time.Duration) {
 	}
 }
 
-// guard changes the guarded row, as a holder does who may have lost the lock unawares.
+// guard changes the guarded row, like a holder that may not know of its loss.
 func (c *contender) guard(ctx context.Context, lease *recipes.Lease) {
 	token := lease.FencingToken()
 	c.note(Event{What: Claiming, Try: c.tries, Token: token})
@@ -115,7 +115,7 @@ func (c *contender) mark(lease *recipes.Lease) {
 		c.note(Event{What: Marked, Try: c.tries, Token: token, Zxid: answers[1].Stat.Mzxid})
 	case errors.Is(err, zk.ErrNoNode):
 		c.note(Event{What: Unmarked, Try: c.tries, Token: token})
-	default: // nobody knows
+	default: // the outcome is unknown
 	}
 }
 
@@ -173,12 +173,12 @@ func (c *contender) callLimited(ctx context.Context, limit string, patience time
 	}
 }
 
-// nest acquires again what it has, and gives all of it back in some order.
+// nest re-enters a lock, and releases everything in some order.
 func (c *contender) nest(m *mutex.InterProcessMutex, outer *recipes.Lease) {
 	token := outer.FencingToken()
 	inner, err := m.Acquire(outer.Context())
 	if err != nil {
-		if outer.Context().Err() == nil { // the hold has not ended meanwhile
+		if outer.Context().Err() == nil { // the hold is still valid
 			c.note(Event{What: Unnested, Try: c.tries, Token: token, Text: err.Error()})
 		}
 		c.release(outer)
@@ -190,7 +190,7 @@ func (c *contender) nest(m *mutex.InterProcessMutex, outer *recipes.Lease) {
 	c.guard(context.WithoutCancel(inner.Context()), inner)
 	c.note(Event{What: Rereleased, Try: c.tries, Token: token})
 	if c.rand.IntN(2) == 0 {
-		_ = inner.Release() // fails with the loss that the outer one's release tells
+		_ = inner.Release() // fails with the loss that the outer release returns
 		c.release(outer)
 		return
 	}
@@ -200,7 +200,7 @@ func (c *contender) nest(m *mutex.InterProcessMutex, outer *recipes.Lease) {
 	c.release(inner)
 }
 
-// revoked holds the lock until somebody asks for it, and asks for it.
+// revoked holds the lock until a revocation, and sends one.
 func (c *contender) revoked(ctx context.Context) error {
 	m, err := mutex.New(c.client, c.path, mutex.WithID(c.name))
 	if err != nil {
@@ -214,7 +214,7 @@ func (c *contender) revoked(ctx context.Context) error {
 		defer close(stormed)
 		for ; storm.Err() == nil; linger(pause, storm.Done()) {
 			if queue, err := m.Participants(storm); err == nil && len(queue) > 0 {
-				_ = revoker.AttemptRevoke(storm, queue[0].Path) // or not: the holder goes on
+				_ = revoker.AttemptRevoke(storm, queue[0].Path) // on failure, the holder continues
 			}
 		}
 	}()

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Of a peer overlaps and lost updates are counted, and who could not know of his loss is
-// told apart.
+// For a peer, overlaps and lost updates are counted, separately for holders that could not know of the loss.
 func TestPeerReport(t *testing.T) {
 	h := told(10)
 	h.Lives = nil
@@ -34,10 +34,10 @@ func TestPeerReport(t *testing.T) {
 	again := slices.IndexFunc(h.Events, func(e Event) bool { return e.What == Wrote && e.Try == 106 })
 	h.Events[again].Value = 105
 	r = JudgePeer(h)
-	require.Equal(t, map[string]int{"": 1}, r.Overlaps)
+	require.Equal(t, map[judge.Excuse]int{judge.None: 1}, r.Overlaps)
 	require.Equal(t, 1, r.LostUpdates)
 	h.Faults = []Fault{{Kind: expireSession, Proc: h.Events[late].Proc, From: h.Events[late].At - int64(time.Second), To: h.Events[late].At}}
-	require.Equal(t, map[string]int{expireSession: 1}, JudgePeer(h).Overlaps)
+	require.Equal(t, map[judge.Excuse]int{judge.SessionExpired: 1}, JudgePeer(h).Overlaps)
 }
 
 // A long history is judged, and not given up.
@@ -109,7 +109,53 @@ func TestReadLog(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The leader writes what it refuses in place of what was asked for, and what follows as inconsistent.
+// What a majority has logged may be undone by the next leader: then the numbers of a directory are given again.
+func TestUndoneTransactions(t *testing.T) {
+	node := func(op int32, zxid int64, path string) txn {
+		return txn{zxid: zxid, op: op, body: proto.NewEncoder().String(path).Buffer(nil).ACL(nil).Bool(true).Int32(1).Body()}
+	}
+	create := func(zxid int64, path string) txn { return node(proto.OpCreate2, zxid, path) }
+	remove := func(zxid int64, path string) txn { return node(proto.OpDelete, zxid, path) }
+	const second, third = 2 << 32, 3 << 32
+	first, later := create(second+1, "/l/a-0000000000"), []txn{create(third+1, "/l/c-0000000001"), create(third+2, "/l/d-0000000002")}
+	before := []txn{first, remove(second+2, "/l/a-0000000000")}
+	undone := []txn{create(second+3, "/l/b-0000000001"), remove(second+4, "/l/b-0000000001")}
+	kept := slices.Concat(before, later)
+	require.Equal(t, kept, withoutUndone(slices.Concat(before, undone, later)))
+
+	multi := txn{zxid: third + 3, op: proto.OpMulti}
+	body := proto.NewEncoder().Int32(2)
+	for _, part := range []txn{create(0, "/l/e-0000000003"), remove(0, "/l/d-0000000002")} {
+		body.Int32(part.op).Buffer(part.body)
+	}
+	multi.body = body.Body()
+	whole := append(slices.Clone(kept), multi)
+	all := lives(whole)
+	require.Equal(t, "/l/e-0000000003", all[len(all)-1].Path)
+	require.Equal(t, int64(third+3), all[len(all)-2].GoneBy)
+
+	refused := txn{zxid: third + 4, op: proto.OpMulti, body: proto.NewEncoder().Int32(2).
+		Int32(proto.OpCreate).Buffer(create(0, "/l/f-0000000004").body).Int32(opError).Buffer(proto.NewEncoder().Int32(noNode).Body()).Body()}
+	require.Equal(t, all, lives(append(slices.Clone(whole), refused)), "it creates nothing")
+
+	_, err := partsOf(txn{op: proto.OpMulti, body: []byte{0, 0, 0, 9}})
+	require.Error(t, err)
+
+	for name, kept := range map[string][]txn{
+		"the same, nothing lost":            slices.Concat(before, undone, []txn{create(third+1, "/l/c-0000000002")}),
+		"another directory":                 {create(1, "/l/a-0000000000"), create(2, "/m/a-0000000000")},
+		"a new directory":                   {create(1, "/l/a-0000000000"), remove(2, "/l"), create(3, "/l/a-0000000000")},
+		"a directory that is created again": {create(1, "/l/a-0000000000"), node(proto.OpCreateContainer, 2, "/l"), create(3, "/l/a-0000000000")},
+		"readers under a writer":            {create(1, "/l/a-__WRIT__0000000000"), create(2, "/l/b-__READ__0000000000")},
+		"no numbers":                        {create(1, "/l/a"), create(2, "/l/b")},
+		"in a transaction":                  whole,
+		"in a refused transaction":          append(slices.Clone(whole), refused, create(third+5, "/l/f-0000000004")),
+	} {
+		require.Equal(t, kept, withoutUndone(slices.Clone(kept)), name)
+	}
+}
+
+// The leader logs a refusal in place of the request, and later operations as inconsistent.
 func TestRefusals(t *testing.T) {
 	multi := func(session int64, op int32, errs ...int32) txn {
 		body := proto.NewEncoder().Int32(int32(len(errs)) + 1)

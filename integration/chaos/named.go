@@ -13,10 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Every other client finds its servers by name. All names have one address: that of a router, which tells the servers apart by
-// the name in TLS and goes on to the client's lines. So all faults of lines happen to servers behind one address as well.
+// Every other client finds its servers by name. All names have one address, that of a router, which distinguishes the servers
+// by the name in TLS and continues on the client's lines. So all faults of lines also affect servers behind one address.
 
-// ByName tells a client process that its servers are names.
+// ByName makes a client process use servers' names.
 type ByName struct {
 	NameServer string // its address
 	Roots      []byte // the certificates of the servers, as PEM
@@ -25,7 +25,7 @@ type ByName struct {
 // findsByName reports whether a client finds its servers by name.
 func (s Setup) findsByName() bool { return s.Peer == "" && s.Proc%2 == 0 }
 
-// named is what stands before the lines of a client that finds its servers by name.
+// named is the router in front of the lines of a client that finds its servers by name.
 type named struct {
 	names  *byname.NameServer
 	router *byname.Router
@@ -74,13 +74,13 @@ func (s Setup) useNames() ([]recipes.Option, error) {
 	return []recipes.Option{recipes.WithTLS(settings)}, nil
 }
 
-// namedFaults hit those clients alone that find their servers by name. They excuse nobody.
+// namedFaults affect only the clients that find their servers by name. They excuse no violation.
 var namedFaults = []clientFault{
 	{"silent name server", silentNameServer},
 	{"silent server behind one address", silentBehindOneAddress},
 }
 
-// silentNameServer makes a client look for its servers, more than once, while its name server does not answer.
+// silentNameServer forces a client to look for its servers, more than once, while its name server does not answer.
 func silentNameServer(ctx context.Context, n *Nemesis, r *rand.Rand, c *client) (hit bool) {
 	again, span := r.IntN(2) == 0, n.timeout/4+n.span(r)
 	if c.named == nil {

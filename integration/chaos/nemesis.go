@@ -21,13 +21,13 @@ type Nemesis struct {
 	timeout time.Duration
 	netem   bool     // the kernel can delay a server's packets
 	disks   bool     // servers can be made to wait for their disks
-	lacking []string // kinds of faults that this run has none of
+	lacking []string // fault kinds that this run lacks
 
 	mu     sync.Mutex
 	faults []Fault
 }
 
-// note records a fault, and returns what records its end, and whether it hit anything.
+// note records a fault, and returns a function that records its end, and whether it had an effect.
 func (n *Nemesis) note(kind string, proc int, znode string) (end func(hit bool)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,12 +49,17 @@ func (n *Nemesis) span(r *rand.Rand) time.Duration {
 // pause waits, or until the end of ctx.
 func pause(ctx context.Context, d time.Duration) { linger(d, ctx.Done()) }
 
-// clientHand harms some clients until ctx ends, one fault at a time, and leaves everything whole.
+// clientHand harms some clients until ctx ends, one fault at a time, and leaves everything whole. Its first fault is a
+// shutdown where a run has them, because a short run draws only a few of the kinds.
 func (n *Nemesis) clientHand(r *rand.Rand, clients []*client) func(ctx context.Context) error {
 	kinds := slices.DeleteFunc(slices.Concat(clientFaults, namedFaults), func(k clientFault) bool { return slices.Contains(n.lacking, k.name) })
+	next := slices.IndexFunc(kinds, func(k clientFault) bool { return k.name == shutDownClient })
 	return func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			kind := kinds[r.IntN(len(kinds))]
+		for ; ctx.Err() == nil; next = -1 {
+			if next < 0 {
+				next = r.IntN(len(kinds))
+			}
+			kind := kinds[next]
 			c := clients[r.IntN(len(clients))]
 			n.harm(ctx, r, kind, c)
 			pause(ctx, time.Duration(r.Int64N(int64(n.timeout)/4)))
@@ -66,7 +71,7 @@ func (n *Nemesis) clientHand(r *rand.Rand, clients []*client) func(ctx context.C
 func (n *Nemesis) harm(ctx context.Context, r *rand.Rand, kind clientFault, c *client) {
 	c.harmed.Lock()
 	defer c.harmed.Unlock()
-	if kind.name == deleteZnode { // which has a path to tell
+	if kind.name == deleteZnode { // which has a path
 		kind.do(ctx, n, r, c)
 		return
 	}
@@ -91,8 +96,8 @@ func (n *Nemesis) leader(ctx context.Context) (int, error) {
 	return n.servers.Leader(ctx)
 }
 
-// boundsEvery is how many bouts have one that begins with movedBounds, which takes as long as a bout: the second of them,
-// for there are two in each run.
+// boundsEvery is the number of bouts per bout that begins with movedBounds, which takes as long as a bout. It is the
+// second of them, because each run has two.
 const boundsEvery = 5
 
 // serverHand harms the servers until ctx ends, one fault at a time, and leaves everything whole.

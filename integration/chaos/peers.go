@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
@@ -24,20 +25,20 @@ const (
 	Curator Peer = "Curator"           // Apache's InterProcessMutex
 )
 
-// lacking names the faults that can't be tried fairly on a peer: of all but ourselves the
-// holders don't know their znodes, and of Curator's they run in another process than it.
+// lacking names the faults that would be unfair to a peer: only our holders know their znodes, and Curator's run in
+// another process.
 func (p Peer) lacking() []string {
 	switch p {
 	case "":
 		return nil
 	case Curator:
-		return []string{deleteZnode, killClient, pauseClient, pauseBriefly}
+		return []string{shutDownClient, loginFails, deleteZnode, killClient, pauseClient, pauseBriefly}
 	default:
-		return []string{deleteZnode, killClient}
+		return []string{shutDownClient, loginFails, deleteZnode, killClient}
 	}
 }
 
-// peerLock waits for a lock, and returns the context that its holder goes by.
+// peerLock waits for a lock, and returns its holder's context.
 type peerLock func() (held context.Context, unlock func() error, err error)
 
 // contendPeer lets two contend for the first path.
@@ -153,15 +154,15 @@ func (c *contender) change(ctx, held context.Context) {
 // PeerReport is what the workload found about a lock without contexts and tokens.
 type PeerReport struct {
 	Leases      int
-	Overlaps    map[string]int // of holds, by the fault that the holder could not know of; "": none
-	At          int64          // when the last of those without a fault was
+	Overlaps    map[judge.Excuse]int // of holds
+	At          int64                // when the last of those without a fault was
 	LostUpdates int
 	Failures    map[string]int
 }
 
 // JudgePeer counts; whether that is good enough is not for us to say.
 func JudgePeer(h *History) PeerReport {
-	r := PeerReport{Overlaps: make(map[string]int), Failures: make(map[string]int)}
+	r := PeerReport{Overlaps: make(map[judge.Excuse]int), Failures: make(map[string]int)}
 	for _, holds := range h.holds() {
 		r.Leases += len(holds)
 		slices.SortFunc(holds, func(a, b *Hold) int { return cmp.Compare(a.Granted, b.Granted) })
@@ -185,16 +186,16 @@ func JudgePeer(h *History) PeerReport {
 	return r
 }
 
-// countOverlaps counts the later holds that began before one had ended.
+// countOverlaps counts the later holds that began before the end of an earlier one.
 func (r *PeerReport) countOverlaps(h *History, hold *Hold, later []*Hold) {
 	for _, next := range later {
 		if hold.Ended == 0 || next.Granted >= hold.Ended {
 			return
 		}
-		fault := h.excuse(hold, next.Granted)
-		if fault == "" {
+		excuse := h.excuse(hold, next.Granted)
+		if excuse == judge.None {
 			r.At = next.Granted
 		}
-		r.Overlaps[fault]++
+		r.Overlaps[excuse]++
 	}
 }

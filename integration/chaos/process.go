@@ -35,24 +35,24 @@ func RunWorker(setup string) int {
 	return 0
 }
 
-// client is a client process as the nemesis sees it, who calls its methods one after the
-// other: whichever of its hands harms the client.
+// client is a client process in the nemesis's view. The hands of the nemesis call its methods one after the other.
 type client struct {
 	harmed         sync.Mutex
 	proc           int
 	name           string              // of the process that runs, or ran last
 	lines          []*faultproxy.Proxy // one to each server
-	named          *named              // before the lines; nil: the client knows their addresses
+	named          *named              // in front of the lines; nil: the client knows their addresses
 	pause, proceed func()
 	crash          func() // kills the process, and starts another in its place
+	shutdown       func() // its client with functions of Do is to be shut down
 	finish         func() // each contender is to acquire once more
 	leave          func() // and then the process may go
-	kill           func() // ends the process unless it has ended by itself
+	kill           func() // ends the process unless it is over
 
 	events []Event       // to be read once gone is closed
 	leases atomic.Int64  // so far
-	gone   chan struct{} // closed when the process has ended and has been listened to
-	idle   atomic.Int64  // when its contenders were done, 0: not yet
+	gone   chan struct{} // closed after the end of the process and of its output
+	idle   atomic.Int64  // when its contenders were done; 0: not yet
 
 	refused, unmarked atomic.Int64 // writes behind the fenced lock, by the row and by the servers
 	err               error        // of the process, set before gone is closed
@@ -96,7 +96,7 @@ func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 		}
 		return nil, err
 	}
-	// Signals and words to a process that has ended are lost, which shows in its history.
+	// Signals and messages to a dead process are lost, which shows in its history.
 	c.pause = func() { _ = cmd.Process.Signal(syscall.SIGSTOP) }
 	c.proceed = func() { _ = cmd.Process.Signal(syscall.SIGCONT) }
 	var died error // of lives that ended by themselves
@@ -117,6 +117,7 @@ func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 		}
 		cmd, in = next, input
 	}
+	c.shutdown = func() { _, _ = io.WriteString(in, "shutdown\n") }
 	c.finish = func() { _, _ = io.WriteString(in, "finish\n") }
 	c.leave = func() { _, _ = io.WriteString(in, "leave\n") }
 	c.kill = func() {
@@ -125,14 +126,14 @@ func startClient(s Setup, lines []*faultproxy.Proxy) (*client, error) {
 		case <-c.gone:
 		case <-time.After(healedIn): // it closes its client, and looks for goroutines
 			c.proceed()
-			_ = cmd.Process.Signal(syscall.SIGQUIT) // which shows what it waits for
-			<-c.gone                                // with the leases that have not ended
+			_ = cmd.Process.Signal(syscall.SIGQUIT) // prints what it waits for
+			<-c.gone                                // with the leases still open
 		}
 	}
 	return c, nil
 }
 
-// spawn starts a process, and listens to it until it ends.
+// spawn starts a process, and reads its events until it ends.
 func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -144,7 +145,7 @@ func (c *client) spawn(s Setup) (*exec.Cmd, io.WriteCloser, error) {
 	}
 	cmd := exec.Command(self) //nolint:noctx // it ends with its input
 	cmd.Env = append(os.Environ(), WorkerVariable+"="+string(setup))
-	var stderr strings.Builder // to be read once the process has been waited for
+	var stderr strings.Builder // to be read after the wait for the process
 	cmd.Stderr = io.MultiWriter(&stderr, os.Stderr)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -175,13 +176,13 @@ func firstBytes(text string) string {
 	return strings.ToValidUTF8(text[:min(maxBytes, len(text))], "")
 }
 
-// isKilled reports whether a process that has been waited for was killed.
+// isKilled reports whether an ended process was killed.
 func isKilled(cmd *exec.Cmd) bool {
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// mourn ends the leases that a killed process had: it believes in nothing any more.
+// mourn records the end of a killed process's leases.
 func (c *client) mourn() {
 	type key struct {
 		by  string

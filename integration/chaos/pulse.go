@@ -26,10 +26,11 @@ const (
 // beat is a write that was committed.
 type beat struct{ sent, answered int64 }
 
-// pulse shows when the quorum committed, by other means than the library's: a zk.Conn to each server,
-// on lines that are never harmed, writes again and again.
+// pulse shows when the quorum committed, independently of the library: a zk.Conn to each server, on lines without
+// faults, writes again and again.
 type pulse struct {
 	stop  context.CancelFunc
+	began int64
 	tasks sync.WaitGroup
 	conns []*zk.Conn
 
@@ -43,7 +44,7 @@ func startPulse(ctx context.Context, admin *zk.Conn, servers []string) (*pulse, 
 		return nil, fmt.Errorf("chaos: pulse: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	p := &pulse{stop: stop}
+	p := &pulse{stop: stop, began: Now()}
 	for _, server := range servers {
 		conn, _, err := zk.Connect([]string{server}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(silent{}))
 		if err != nil {
@@ -70,16 +71,18 @@ func (p *pulse) write(ctx context.Context, conn *zk.Conn) {
 // Stop ends the pulse, and returns the times in which the quorum was stalled.
 func (p *pulse) Stop() []Fault {
 	p.stop()
+	ended := Now()
 	for _, conn := range p.conns {
 		conn.Close()
 	}
 	p.tasks.Wait()
-	return stalls(p.beats)
+	return stalls(p.beats, p.began, ended)
 }
 
-// stalls are the times between two prompt commits that are too far apart.
-func stalls(beats []beat) (found []Fault) {
+// stalls are the times between two prompt commits that are too far apart, and the times without any at the beginning and at the end.
+func stalls(beats []beat, began, ended int64) (found []Fault) {
 	prompt := slices.DeleteFunc(slices.Clone(beats), func(b beat) bool { return b.answered-b.sent > int64(pulseLate) })
+	prompt = append(prompt, beat{began, began}, beat{ended, ended})
 	slices.SortFunc(prompt, func(a, b beat) int { return cmp.Compare(a.answered, b.answered) })
 	for i := 1; i < len(prompt); i++ {
 		last, next := prompt[i-1], prompt[i]

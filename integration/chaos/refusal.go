@@ -2,14 +2,14 @@ package chaos
 
 import "github.com/zkrecipes/zkrecipes/internal/proto"
 
-// Refusal is a transaction that the leader refused because it checked a znode that was gone, as the
-// servers' logs tell it. They don't tell which znode.
+// Refusal is a transaction that the leader refused because it checked a deleted znode, as the servers' logs show.
+// They don't name the znode.
 type Refusal struct {
 	Session int64 // whose transaction it was
 	At      int64 // milliseconds of the servers' wall clock
 }
 
-// A refused operation stands in the log as an operation of this type, with its error for a body.
+// A refused operation is in the log as an operation of this type, with its error as the body.
 const (
 	opError = -1
 	noNode  = -101

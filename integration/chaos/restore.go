@@ -12,19 +12,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// restored is the kind of what an operator does who has lost the servers' data: all servers go on from a backup, while the
-// clients run. The servers are behind what the clients have seen, and have their sessions of that time.
+// restored is the kind of a restore after data loss: all servers continue from a backup, while the clients run. The
+// servers are behind the clients, and have the sessions of the backup.
 const restored = "ensemble restored from a backup"
 
-// restoreEvery is how many bouts have one with a restore before it: the second of them, for there are two in each run.
+// restoreEvery is the number of bouts per bout with a restore before it. It is the second of them, because each run
+// has two.
 const restoreEvery = 10
 
-// electionsSince is how many leaders follow each other between a backup and its restore. After the restore there is one of the next
-// epoch; with fewer before, the servers would be ahead of what the clients have seen, and take the sessions back.
+// electionsSince is the number of elections between a backup and its restore. After the restore, the leader has the next epoch.
+// With fewer elections before, the servers would be ahead of the clients, and continue their sessions.
 const electionsSince = 2
 
-// Era is a time in which the ensemble kept its history. In the next one zxids begin again where the backup was made, and the tokens
-// with them: nothing is compared across its end.
+// Era is a time in which the ensemble keeps its history. In the next era, zxids and tokens restart where the backup was made,
+// so nothing is compared across eras.
 type Era struct {
 	Until    int64 // when the servers were about to start with the backup
 	Lives    []*Life
@@ -33,7 +34,7 @@ type Era struct {
 
 // backUp makes a backup for the next restore.
 func (r *run) backUp(ctx context.Context, n *Nemesis) error {
-	if r.Peer != "" { // whose connections would not come back
+	if r.Peer != "" { // whose connections would never reconnect
 		return nil
 	}
 	if err := r.servers.Backup(ctx); err != nil {
@@ -51,8 +52,8 @@ func (r *run) backUp(ctx context.Context, n *Nemesis) error {
 	return nil
 }
 
-// restore takes the servers back to the latest backup, and the guarded rows with them, as docs/operations.md says. By the time the
-// servers start, all leases have ended, and all work under them.
+// restore restores the servers, and the guarded rows, from the latest backup, as docs/operations.md describes. All leases, and
+// all work under them, end before the servers start.
 func (r *run) restore(ctx context.Context, n *Nemesis, h *History) error {
 	if r.Peer != "" {
 		return nil
@@ -62,7 +63,7 @@ func (r *run) restore(ctx context.Context, n *Nemesis, h *History) error {
 	r.stalls = append(r.stalls, r.pulse.Stop()...)
 	r.admin.Close()
 	err := r.servers.Restore(ctx, func(ctx context.Context) error {
-		const slowest = SessionTimeout // contenders who are slow to see that they have lost the lock
+		const slowest = SessionTimeout // contenders that are slow to notice the loss of the lock
 		pause(ctx, SessionTimeout+slowest+time.Second)
 		h.Former = append(h.Former, Era{Until: Now()})
 		return resetTokens(ctx, r.db)
@@ -81,12 +82,11 @@ func (r *run) restore(ctx context.Context, n *Nemesis, h *History) error {
 	if r.pulse, err = startPulse(ctx, r.admin, r.servers.Servers()); err != nil {
 		return err
 	}
-	pause(ctx, 2*SessionTimeout) // the clients come back, and the sessions of the backup expire
+	pause(ctx, 2*SessionTimeout) // the clients reconnect, and the sessions of the backup expire
 	return r.backUp(ctx, n)
 }
 
-// eras are the histories of the times in which the ensemble kept its own. An attempt belongs to the era in which it was granted, or
-// has failed.
+// eras returns the histories of the eras. An attempt belongs to the era of its grant or failure.
 func (h *History) eras() (all []*History) {
 	if len(h.Former) == 0 {
 		return []*History{h}
@@ -122,7 +122,7 @@ func (h *History) divideEvents(eras []*History) {
 		by  string
 		try int
 	}
-	called := make(map[attempt]Event) // those that have not been granted, nor failed
+	called := make(map[attempt]Event) // neither granted nor failed yet
 	i := 0
 	for _, e := range h.Events {
 		for i < len(h.Former) && e.At >= h.Former[i].Until {

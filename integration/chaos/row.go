@@ -8,11 +8,11 @@ import (
 	_ "github.com/go-sql-driver/mysql" // registers the driver "mysql"
 )
 
-// errStale is returned by a row that has seen a higher token.
+// errStale is returned by a row that saw a higher token.
 var errStale = errors.New("the token is stale")
 
-// row is what a lock guards: it refuses the tokens of holders of the past. A holder
-// claims the row, reads it, and writes; see recipes.Lease's FencingToken.
+// row is guarded by a lock, and refuses the tokens of former holders. A holder claims the row, reads it, and writes,
+// as recipes.Lease.FencingToken describes.
 type row struct {
 	db   *sql.DB
 	name string
@@ -20,7 +20,7 @@ type row struct {
 
 // makeRows makes an empty table with these rows.
 func makeRows(ctx context.Context, db *sql.DB, names ...string) error {
-	// Nobody harms this server: it need not wait for the disk.
+	// This server meets no faults, so it need not wait for the disk.
 	_, err := db.ExecContext(ctx, `SET GLOBAL innodb_flush_log_at_trx_commit = 2`)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func makeTicks(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// runTick records the run of a tick. isFirst reports whether nobody has run it before.
+// runTick records the run of a tick. isFirst reports whether this is its first run.
 func runTick(ctx context.Context, db *sql.DB, occurrence, who string) (isFirst bool, err error) {
 	result, err := db.ExecContext(ctx, `INSERT IGNORE INTO ticks VALUES (?, ?)`, occurrence, who)
 	if err != nil {

@@ -18,16 +18,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
 
-// SessionTimeout is that of all clients. The judge goes by it as well.
+// SessionTimeout is the session timeout of all clients, also used by the judge.
 const SessionTimeout = 4 * time.Second
 
-// Plan says how a run goes.
+// Plan configures a run.
 type Plan struct {
 	Seed    uint64
 	Length  time.Duration // of the faults
 	Clients int           // processes
 	Peer    Peer          // what to try, if not the whole library
 }
+
+// The user as whom clients log in.
+const (
+	loginUser, loginPassword = "ann", "secret"
+
+	loginConfig = "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_" + loginUser + "=\"" + loginPassword + "\"; };\n"
+)
 
 // VoidBelow is how many leases a second there have to be before the first fault: without
 // contention there is nothing to be seen.
@@ -45,10 +52,10 @@ const (
 type Outcome struct {
 	History *History
 	Rate    float64        // leases a second before the first fault
-	Healed  int64          // when the last fault had ended
-	Settled time.Duration  // from the last fault to the last contender's last lease; 0: they did not all get one
+	Healed  int64          // the end of the last fault
+	Settled time.Duration  // from the last fault to the last contender's last lease; 0: not all got one
 	NotAll  error          // why Settled is 0
-	Stuck   *Stuck         // what was seen when it took too long, or nil
+	Stuck   []*Stuck       // the state after each wait that took too long
 	NoNetem error          // why no server was slowed down, if so
 	NoDisks error          // why no disk was, if so
 	Logs    []ServerLogs   // of each server
@@ -56,16 +63,20 @@ type Outcome struct {
 	Left    []Remnant      // znodes and watches that remain when all contenders are done
 }
 
-// Run plays the plan on three servers. Its error is one of the machinery.
+// Run plays the plan on three servers. Its error is a failure of the test machinery.
 func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
 	cfg := withBounds(ensemble.Config{
 		Nodes: 3, Private: true,
-		JVMFlags:   []string{"-Dzookeeper.preAllocSize=1024"}, // KiB
-		Properties: map[string]string{"maxClientCnxns": "0"},
+		JVMFlags: []string{
+			"-Dzookeeper.preAllocSize=1024", // KiB
+			"-Djava.security.auth.login.config=/conf/jaas.conf", "-Dzookeeper.fips-mode=false",
+		},
+		Files:      map[string][]byte{"/conf/jaas.conf": []byte(loginConfig)},
+		Properties: map[string]string{"maxClientCnxns": "0", "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
 	}, ordinaryBounds())
 	noSlowDisks := slowdisk.Install(ctx, &cfg)
 	if noSlowDisks != nil {
-		cfg.JVMFlags = append(cfg.JVMFlags, "-Dzookeeper.forceSync=no") // which it is with slowdisk, unless told otherwise
+		cfg.JVMFlags = append(cfg.JVMFlags, "-Dzookeeper.forceSync=no") // the default with slowdisk
 	}
 	servers, err := ensemble.Start(ctx, cfg)
 	if err != nil {
@@ -106,7 +117,7 @@ func Run(ctx context.Context, plan Plan) (o *Outcome, err error) {
 	return r.play(ctx)
 }
 
-// silent discards what zk.Conn says: session ids are in it.
+// silent discards the output of zk.Conn, which contains session ids.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -185,7 +196,7 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	}
 	var errs []error
 	if err := r.harm(ctx, n, o.History); err != nil {
-		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // what it has done is looked at all the same
+		errs = append(errs, fmt.Errorf("chaos: nemesis: %w", err)) // its faults are examined even so
 	}
 	r.settle(ctx, n, o)
 	settledAt := Now()
@@ -213,13 +224,13 @@ func (r *run) play(ctx context.Context) (*Outcome, error) {
 	errs = append(errs, r.readLogs(ctx, o))
 	eras := o.History.eras()
 	o.Left = eras[len(eras)-1].withoutGhosts(o.Left, settledAt)
-	if s := o.Stuck; s != nil {
+	for _, s := range o.Stuck {
 		s.Text = strings.Join(append(o.History.listQueueHeads(s.at), listUnfinished(o.History.Events, s.at, r.processes())...), "\n")
 	}
 	return o, errors.Join(errs...)
 }
 
-// readLogs reads what the servers have written, before each restore and since then.
+// readLogs reads the servers' logs, from before each restore and since.
 func (r *run) readLogs(ctx context.Context, o *Outcome) (err error) {
 	h := o.History
 	for i := range h.Former {
@@ -242,7 +253,7 @@ func (r *run) readLogs(ctx context.Context, o *Outcome) (err error) {
 	return err
 }
 
-// processes are the names of those that run, or ran last.
+// processes names the processes that run, or ran last.
 func (r *run) processes() (names []string) {
 	for _, c := range r.clients {
 		names = append(names, c.name)
@@ -273,7 +284,7 @@ func (r *run) gather(ctx context.Context) error {
 func (r *run) calm(ctx context.Context) (rate float64) {
 	brisk := float64(VoidBelow)
 	if r.Peer != "" {
-		brisk = 1 // one lock, with long holds: there is no more to come
+		brisk = 1 // a single lock with long holds can't have more
 	}
 	for begun := time.Now(); rate < brisk && time.Since(begun) < briskIn && ctx.Err() == nil; {
 		before := r.leases()

@@ -28,9 +28,9 @@ var slowServer = serverFault{"slow server", func(ctx, whole context.Context, n *
 	return err
 }}
 
-// slowDisks needs package slowdisk: commits take from T/8 to almost T/2, twice as long as an fsync at most. With more than
-// half of syncLimit for an fsync the leader would take its followers for lost, which is another fault. It excuses nobody:
-// leases may be lost, and none may be given twice.
+// slowDisks needs package slowdisk. Commits take from T/8 to almost T/2, at most twice as long as an fsync. With an fsync
+// of more than half of syncLimit, the leader would abandon its followers, which is another fault. It excuses no violation:
+// leases may be lost, but never overlap.
 var slowDisks = serverFault{"slow fsync on all servers", func(ctx, whole context.Context, n *Nemesis, r *rand.Rand) error {
 	delay := n.timeout/8 + time.Duration(r.Int64N(int64(n.timeout)/10))
 	if err := slowdisk.Slow(whole, n.servers, delay); err != nil {
@@ -40,7 +40,7 @@ var slowDisks = serverFault{"slow fsync on all servers", func(ctx, whole context
 	return slowdisk.Slow(whole, n.servers, 0)
 }}
 
-// hasNetem tells why there can be no slowServer, if so.
+// hasNetem explains why slowServer is impossible, or returns nil.
 func hasNetem(ctx context.Context, servers *ensemble.Ensemble) error {
 	_, err := servers.Exec(ctx, 0, "sh", "-c", "tc qdisc add dev eth0 root netem delay 1ms && tc qdisc del dev eth0 root")
 	return err

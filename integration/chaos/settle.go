@@ -7,21 +7,28 @@ import (
 	"time"
 )
 
-// servedIn is how long it may take until everybody has had the lock once more, if a server has lost transactions: see ghostFoundIn.
+// servedIn bounds the time until every contender gets the lock once more after a server lost transactions, as explained at
+// ghostFoundIn.
 const servedIn = healedIn + ghostFoundIn
 
 // errLate is returned when some contenders have not had their last lease in time.
-var errLate = errors.New("chaos: somebody did not get the lock once more")
+var errLate = errors.New("chaos: some contenders did not get the lock once more")
 
 // Stuck is what was seen when some contenders had not had their last lease in time.
 type Stuck struct {
-	Leader int    // the server that led, and was killed, so that another one leads
-	Text   string // the first znode of each queue, and the attempts that were going on
+	Since  int64  // when the wait began
+	Leader int    // the server that led
+	Text   string // the first znode of each queue, and the unfinished attempts
 	at     int64
 }
 
-// settle asks every contender for one more lease. A client leaves a server that has lost transactions within servedIn, but not if
-// that server leads, because no client can find that out. So if some contenders have no lease by then, the leader is killed.
+// LeadersDeposed is the number of leaders that are killed, one after the other, because some contenders have no lease. The next
+// leader may have the same data.
+const LeadersDeposed = 2
+
+// settle asks every contender for one more lease. A client leaves a server that lost transactions within servedIn, unless that
+// server leads, because then no client can find out. So if some contenders have no lease by then, the leader is killed, and later its
+// successor, because a follower that starts from the snapshot of such a leader has the same data.
 func (r *run) settle(ctx context.Context, n *Nemesis, o *Outcome) {
 	for _, c := range r.clients {
 		c.finish()
@@ -31,43 +38,45 @@ func (r *run) settle(ctx context.Context, n *Nemesis, o *Outcome) {
 	if r.Peer != "" {
 		patience = 2 * healedIn
 	}
-	o.Settled, o.NotAll = r.awaitIdle(ctx, o, patience)
-	if !errors.Is(o.NotAll, errLate) {
-		return
+	for since := o.Healed; ; since = Now() {
+		o.Settled, o.NotAll = r.awaitIdle(ctx, o, patience)
+		if !errors.Is(o.NotAll, errLate) {
+			return
+		}
+		leader, err := n.leader(ctx)
+		if err != nil {
+			o.NotAll = errors.Join(o.NotAll, err)
+			return
+		}
+		o.Stuck = append(o.Stuck, &Stuck{Since: since, Leader: leader, at: Now()})
+		if r.Peer != "" || len(o.Stuck) > LeadersDeposed {
+			return
+		}
+		if err := n.depose(ctx, leader); err != nil {
+			o.NotAll = errors.Join(o.NotAll, err)
+			return
+		}
 	}
-	o.Stuck = &Stuck{at: Now()}
-	if r.Peer != "" {
-		return
-	}
-	var err error
-	if o.Stuck.Leader, err = n.depose(ctx); err != nil {
-		o.NotAll = errors.Join(o.NotAll, err)
-		return
-	}
-	o.Settled, o.NotAll = r.awaitIdle(ctx, o, patience)
 }
 
-// depose kills the leader, lets another server lead, and returns which one it was.
-func (n *Nemesis) depose(ctx context.Context) (leader int, err error) {
-	if leader, err = n.leader(ctx); err != nil {
-		return 0, err
-	}
+// depose kills the leader, and waits for another one.
+func (n *Nemesis) depose(ctx context.Context, leader int) error {
 	end := n.note("leader killed", 0, "")
 	defer end(true)
 	if err := n.servers.Kill(ctx, leader); err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := n.leader(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	if err := n.servers.StartNode(ctx, leader); err != nil {
-		return 0, err
+		return err
 	}
-	return leader, n.serving(ctx)
+	return n.serving(ctx)
 }
 
-// awaitIdle waits until every contender has had its last lease, and returns how long after the last fault that was. Meanwhile it
-// records what the servers show, so often that no wait that the judge minds passes without.
+// awaitIdle waits for every contender's last lease, and returns the time since the last fault. Meanwhile it records views of
+// the servers, often enough for the judge.
 func (r *run) awaitIdle(ctx context.Context, o *Outcome, patience time.Duration) (took time.Duration, err error) {
 	late, tick := time.After(patience), time.NewTicker(SessionTimeout/2)
 	defer tick.Stop()

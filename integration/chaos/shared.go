@@ -15,7 +15,7 @@ import (
 // limits are those of the semaphores, by path.
 var limits = map[string]int{permitsPath: 3, secondPath: 1}
 
-// The directories of a semaphore below its path: of those who wait for their turn, and of the permits.
+// The directories of a semaphore: one for the waiters for the turn, and one for the permits.
 const turnsDir, takenDir = "/locks", "/leases"
 
 // dirs are the directories of the contenders of all locks.
@@ -33,8 +33,8 @@ func dirs() (all []string) {
 // underWriter is the text of a grant of the read lock under the write lock.
 const underWriter = "under the write lock"
 
-// seek makes one attempt, and returns whether it succeeded. The last attempt of a contender has no limit, and others have one
-// now and then: a time, a cancellation, or one try.
+// seek makes one attempt, and reports whether it succeeded. The last attempt of a contender has no limit, nor do others now
+// and then. The limits are a time, a cancellation, or a single try.
 func (c *contender) seek(ctx context.Context, isLast bool, acquire, try func(context.Context) error) bool {
 	err := c.attempt(ctx, isLast, acquire, try)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *contender) readWrite(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// write changes the row, and goes on as a reader now and then.
+// write changes the row, and now and then continues as a reader.
 func (c *contender) write(ctx context.Context, l *rwlock.InterProcessReadWriteLock, writer *recipes.Lease) {
 	c.guard(ctx, writer)
 	c.work(writer, 5*time.Millisecond)
@@ -115,7 +115,7 @@ func (c *contender) write(ctx context.Context, l *rwlock.InterProcessReadWriteLo
 	c.release(reader)
 }
 
-// permits takes some permits or all of them, and gives them back one by one.
+// permits takes some or all permits, and releases them one by one.
 func (c *contender) permits(ctx context.Context) error {
 	limit := limits[c.path]
 	s, err := semaphore.New(c.client, c.path, limit, semaphore.WithID(c.name))
@@ -203,22 +203,22 @@ func (c *contender) both(ctx context.Context) error {
 		c.took(parts[0])
 		other.took(parts[1])
 		c.work(parts[1], 5*time.Millisecond)
-		c.releaseBoth(&other, lease)
+		releaseTogether([]*contender{c, &other}, lease)
 	}
 	return ctx.Err()
 }
 
-// releaseBoth gives two locks back. Release returns the error of either.
-func (c *contender) releaseBoth(other *contender, lease *multilock.Lease) {
+// releaseTogether gives the locks of several holders back. Release returns the error of any.
+func releaseTogether(holders []*contender, lease *multilock.Lease) {
 	parts := lease.Leases()
-	for i, holder := range []*contender{c, other} {
+	for i, holder := range holders {
 		holder.note(Event{What: Releasing, Try: holder.tries, Token: parts[i].FencingToken()})
 	}
 	text := ""
 	if err := lease.Release(); err != nil {
 		text = err.Error()
 	}
-	for i, holder := range []*contender{c, other} {
+	for i, holder := range holders {
 		holder.note(Event{What: Released, Try: holder.tries, Token: parts[i].FencingToken(), Text: text})
 		if parts[i].Context().Err() == nil {
 			holder.note(Event{What: Standing, Try: holder.tries, Token: parts[i].FencingToken()})

@@ -5,12 +5,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 )
 
 // readMarker and writeMarker are in the names of a read-write lock's znodes.
 const readMarker, writeMarker = "-__READ__", "-__WRIT__"
 
-// isShared reports whether the contenders of a directory need not wait for everybody ahead, or not for them alone.
+// isShared reports whether the contenders of a directory need not wait for all, or not only for those, ahead.
 func isShared(dir string) bool {
 	return dir == readWritePath || path.Base(dir) == path.Base(turnsDir) || path.Base(dir) == path.Base(takenDir)
 }
@@ -18,7 +20,7 @@ func isShared(dir string) bool {
 func (l *Life) isReader() bool    { return strings.Contains(l.Path, readMarker) }
 func (hold *Hold) isReader() bool { return strings.Contains(hold.Znode, readMarker) }
 
-// readersApart: a writer holds the lock beside nobody but a reader under it. Readers may hold it together.
+// readersApart: the only lease beside a writer's is that of a reader under it. Readers may hold the lock together.
 func (v *Verdict) readersApart(h *History, path string, holds []*Hold) {
 	for i, next := range holds {
 		v.hasEnded(path, next)
@@ -29,12 +31,12 @@ func (v *Verdict) readersApart(h *History, path string, holds []*Hold) {
 			if before.Ended == 0 || next.Granted >= before.ended() {
 				continue
 			}
-			fault := h.excuse(before, next.Granted)
+			excuse := h.excuse(before, next.Granted)
 			if before.Granted > next.Granted {
-				fault = h.lateGrant(before, next)
+				excuse = h.excuseLateGrant(before, next)
 			}
-			if fault != "" {
-				v.Excused[fault]++
+			if excuse != judge.None {
+				v.Excused[excuse]++
 				continue
 			}
 			v.violation(next.Granted, path, "%s: %s, token %d, holds %s beside %s, token %d, %s (%s)", path, next.By, next.Token,
@@ -50,7 +52,7 @@ func kindOf(hold *Hold) string {
 	return "the write lock"
 }
 
-// hasEnded: the context of each lease has ended at the end of all.
+// hasEnded: the context of each lease is over at the end of the run.
 func (v *Verdict) hasEnded(path string, hold *Hold) {
 	if hold.Ended == 0 {
 		v.violation(hold.Granted, path, "%s: the context of %s, token %d, has not ended", path, hold.By, hold.Token)
@@ -70,8 +72,8 @@ func (v *Verdict) withinLimit(h *History, path string, holds []*Hold) {
 		}
 		held := 0
 		for _, hold := range standing {
-			if fault := h.excuse(hold, next.Granted); fault != "" {
-				v.Excused[fault]++
+			if excuse := h.excuse(hold, next.Granted); excuse != judge.None {
+				v.Excused[excuse]++
 			} else {
 				held++
 			}
@@ -101,8 +103,8 @@ func (v *Verdict) sharedLog(h *History, granted map[*Life]*Hold, procs map[int64
 	}
 }
 
-// readWriteLog: at the grant of a writer all znodes ahead were gone, at that of a reader those of writers, and whoever has none
-// of those ahead is told.
+// readWriteLog: at the grant of a writer, all znodes ahead were deleted; at that of a reader, those of writers. A contender
+// without such predecessors is notified.
 func (v *Verdict) readWriteLog(h *History, lives []*Life, granted map[*Life]*Hold, procs map[int64]int) {
 	place := placesOf(lives)
 	slices.SortStableFunc(lives, func(a, b *Life) int { return cmp.Compare(place[a], place[b]) })
@@ -129,8 +131,8 @@ func (v *Verdict) readWriteLog(h *History, lives []*Life, granted map[*Life]*Hol
 	}
 }
 
-// placesOf returns the places of znodes in the queue: the transaction that has made each, and for a reader under a writer that
-// of the writer, which was there and has the same number and session.
+// placesOf returns the places of znodes in the queue, given by the transaction of their creation. A reader under a writer has
+// the place of the writer with the same number and session that existed at that time.
 func placesOf(lives []*Life) map[*Life]int64 {
 	number := func(l *Life) string { return l.Path[max(0, len(l.Path)-10):] }
 	writers := make(map[string]*Life) // by number, the latest
@@ -166,7 +168,7 @@ func (v *Verdict) permitsLog(path string, limit int, lives []*Life, granted map[
 	}
 }
 
-// turnsLog: whoever has the turn while no permit is taken gets one, or leaves because he wants to.
+// turnsLog: the contender with the turn gets a permit while none is taken, or leaves by its own choice.
 func (v *Verdict) turnsLog(h *History, turns, permits []*Life, procs map[int64]int) {
 	var before *Life
 	for _, l := range turns {
@@ -188,8 +190,8 @@ func (v *Verdict) turnsLog(h *History, turns, permits []*Life, procs map[int64]i
 	}
 }
 
-// whenFree is the part of a span of time in which no permit was taken: behind the last that was taken before, and up to the
-// first that was taken in it, which is that of whoever has the turn.
+// whenFree is the part of a span in which no permit was taken: from the end of the last one taken before, to the first one
+// taken in the span, which is that of the contender with the turn.
 func (h *History) whenFree(permits []*Life, from, to int64) (freeFrom, freeTo int64) {
 	start := from
 	for _, l := range permits {

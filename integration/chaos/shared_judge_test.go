@@ -7,11 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// grant adds a lease of a lock that several may hold, and the life of its znode. Its token, and its number in the queue, are those
-// of the znode.
+// grant adds a lease of a shared lock, and the life of its znode. Its token, and its number in the queue, are those of the
+// znode.
 func (h *History) grant(proc int, path, znode string, token, from, to int64) *Life {
 	by := fmt.Sprintf("p%d%s", proc, path)
 	add := func(at int64, e Event) {
@@ -49,8 +50,8 @@ func turn(number int64) string {
 	return fmt.Sprintf("%s%s/_c_x-lock-%010d", permitsPath, turnsDir, number)
 }
 
-// sharing is a history of two readers, a writer that goes on as a reader, a later writer, and three permits of which one is taken
-// after a wait for its turn.
+// sharing is a history of two readers, a writer that continues as a reader, a later writer, and three permits, one of them
+// taken after a wait for the turn.
 func sharing() *History {
 	h := &History{}
 	h.grant(1, readWritePath, reader(100), 100, 1*second, 3*second)
@@ -86,7 +87,7 @@ func TestCheckersAcceptSharedLocks(t *testing.T) {
 	require.Empty(t, Linearize(sharing()))
 }
 
-// of returns an event of an attempt: each has the transaction of its znode as its number.
+// of returns an event of an attempt. The number of each event is the transaction of its znode.
 func (h *History) of(what What, try int64) *Event {
 	for i := range h.Events {
 		if h.Events[i].What == what && int64(h.Events[i].Try) == try {
@@ -105,7 +106,7 @@ func (h *History) life(token int64) *Life {
 	return nil
 }
 
-// Each rule of the locks that several may hold together is broken, and told.
+// Each violated rule of the shared locks is reported.
 func TestCheckersFindDefectsOfSharedLocks(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plant func(*History)
@@ -178,7 +179,7 @@ func TestCheckersFindDefectsOfSharedLocks(t *testing.T) {
 	}
 }
 
-// Readers share, a turn waits while a permit is taken, and a fault excuses what nobody could know.
+// Readers share, a turn waits while a permit is taken, and a fault excuses what a process could not know.
 func TestCheckersLeaveSharedLocksBe(t *testing.T) {
 	for name, plant := range map[string]func(*History){
 		"a turn that waits while a permit is taken": func(h *History) {
@@ -211,7 +212,7 @@ func TestCheckersLeaveSharedLocksBe(t *testing.T) {
 			v := Judge(h)
 			require.Empty(t, v.Violations)
 			if len(h.Faults) > 0 {
-				require.Positive(t, v.Excused[pauseClient])
+				require.Positive(t, v.Excused[judge.Paused])
 			}
 			require.Zero(t, v.Nearest)
 			require.Less(t, v.Quiet, time.Hour)

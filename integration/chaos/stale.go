@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// How a holder is found that is at its work, and for how long it is looked for.
+// Parameters of the search for a holder at work.
 const (
 	atWork    = 250 * time.Millisecond
 	staleSeen = 2 * time.Minute
 )
 
-// staleHolder sees to it that a holder of the past tries to write, and that the row and the
-// servers refuse him, lest that be left to chance: it stops a process in the midst of its
-// work until its session is over and others have had the lock.
+// staleHolder forces a write by a former holder, so that its refusal by the row and the servers is not left to
+// chance. It stops a process in the middle of its work until its session is over and others held the lock.
 func (n *Nemesis) staleHolder(ctx context.Context, clients []*client) error {
 	ctx, cancel := context.WithTimeout(ctx, staleSeen)
 	defer cancel()
@@ -36,7 +35,7 @@ func (n *Nemesis) staleHolder(ctx context.Context, clients []*client) error {
 	return nil
 }
 
-// refused reports whether the row and the servers have refused a stale holder.
+// refused reports whether the row and the servers refused a stale holder.
 func refused(clients []*client) bool {
 	row := slices.ContainsFunc(clients, func(c *client) bool { return c.refused.Load() > 0 })
 	znode := slices.ContainsFunc(clients, func(c *client) bool { return c.unmarked.Load() > 0 })
@@ -55,7 +54,7 @@ func (n *Nemesis) working(ctx context.Context, clients []*client) (*client, erro
 		}
 		id, _, err := n.admin.Get(first)
 		if err != nil {
-			continue // it has gone, or the servers have
+			continue // it is gone, or the servers are
 		}
 		proc := 0
 		if _, err := fmt.Sscanf(string(id), "p%d.", &proc); err != nil {
@@ -66,7 +65,7 @@ func (n *Nemesis) working(ctx context.Context, clients []*client) (*client, erro
 	return nil, errors.New("chaos: nobody was at work for long enough to be stopped")
 }
 
-// first is the znode that is first in a queue, if there is one.
+// first returns the first znode of a queue, if any.
 func (n *Nemesis) first(dir string) string {
 	names := n.queue(dir)
 	if len(names) == 0 {

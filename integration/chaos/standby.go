@@ -10,11 +10,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// standbysOfAProcess is how many sessions of each process stand by: with four processes there are fifty and two. Each waits for
-// minutes without a write, and has to prove itself when its turn comes.
+// standbysOfAProcess is the number of standby sessions per process: 52 in four processes. Each waits for minutes without a
+// write, and has to prove itself when its turn arrives.
 const standbysOfAProcess = 13
 
-// leads is how long a standby holds the lock at most when it has got it. Everybody's turn comes once in a minute.
+// leads bounds how long a standby holds the lock. Every standby has a turn once a minute.
 const leads = 2 * time.Second
 
 // firstStandby is the number of the first standby among the contenders of its process.

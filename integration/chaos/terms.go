@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// term leads for a moment. It reports whether that was the last term: one that began when
-// the finish had been asked for, and was not lost.
+// term leads for a moment. It reports whether that was the last term, which starts after the finish was requested,
+// and is not lost.
 func (c *contender) term(ctx context.Context, term *recipes.Lease) (last bool) {
 	last = c.finishing()
 	c.tries++

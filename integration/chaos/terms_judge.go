@@ -1,28 +1,28 @@
 package chaos
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// rivals is how many of the next leases a hold is compared with: a record may come late.
+// rivals is the number of subsequent leases that a hold is compared with, because a record may be late.
 const rivals = 50
 
-// handover is what the goroutine that records the end of a context may need. A release
-// took place between the call and that: recordedLate, if the next grant came before.
-const (
-	handover     = int64(150 * time.Millisecond)
-	recordedLate = "end recorded late"
-)
+// handover is the time that the goroutine that records the end of a context may need. A release took place between
+// the call and that record, which is late if it follows the next grant.
+const handover = int64(150 * time.Millisecond)
 
-// ended is when the hold's context had ended at the earliest. Where the holder's own
-// delete took the znode away, that was sent after the end.
+// ended is the earliest possible end of the hold's context. If the holder's own delete removed the znode, it was sent
+// after the end.
 func (hold *Hold) ended() int64 {
 	switch {
+	case hold.Cause == byShutdown && hold.Life != nil && hold.Life.End == Expired: // a function that winds down is not notified
+		return cmp.Or(hold.Releasing, hold.Ended)
 	case hold.Life != nil && hold.Life.End == Expired:
-	case hold.Cause == killClient && hold.Releasing != 0: // killed before it could tell
+	case hold.Cause == killClient && hold.Releasing != 0: // killed before its record
 		return min(hold.Releasing, hold.Ended)
 	case hold.Cause == recipes.ErrReleased.Error() && hold.Releasing != 0:
 		return max(hold.Releasing, hold.Ended-handover)
@@ -46,22 +46,22 @@ func (v *Verdict) terms(h *History, path string, holds []*Hold) {
 	}
 }
 
-// breach is a violation unless a fault of the nemesis excuses it.
+// breach is a violation without an excuse.
 func (v *Verdict) breach(h *History, path string, breach judge.Breach, before, next *Hold) {
-	fault := ""
+	excuse := judge.None
 	switch breach.Rule {
 	case judge.Order:
-		fault = h.lateGrant(next, before)
+		excuse = h.excuseLateGrant(next, before)
 	case judge.Exclusion:
 		if next.Token < before.Token {
 			return // a breach of the order
 		}
-		fault = h.excuse(before, next.Granted)
+		excuse = h.excuse(before, next.Granted)
 	default:
 	}
 	switch {
-	case fault != "":
-		v.Excused[fault]++
+	case excuse != judge.None:
+		v.Excused[excuse]++
 	case breach.Rule == judge.Ends:
 		v.violation(next.Granted, path, "%s: the context of %s, token %d, has not ended", path, next.By, next.Token)
 	case breach.Rule == judge.OneToken:
@@ -75,7 +75,7 @@ func (v *Verdict) breach(h *History, path string, breach judge.Breach, before, n
 	}
 }
 
-// ends notes how the leases ended. A lease has one token, also when it is acquired again.
+// ends records how the leases ended. A lease and its re-entries share one token.
 func (v *Verdict) ends(path string, holds []*Hold) {
 	for _, hold := range holds {
 		if hold.Ended == 0 {
@@ -100,7 +100,7 @@ func (v *Verdict) distances(h *History, holds []*Hold) {
 				continue // see terms
 			}
 			if next.Granted < hold.Ended {
-				v.Excused[recordedLate]++
+				v.Excused[judge.RecordedLate]++
 			}
 			v.near(h, hold, time.Duration(distance))
 		}
@@ -110,7 +110,7 @@ func (v *Verdict) distances(h *History, holds []*Hold) {
 // near notes how long before the next grant a context ended whose session expired.
 func (v *Verdict) near(h *History, hold *Hold, distance time.Duration) {
 	lost := hold.Life != nil && hold.Life.End == Expired && hold.Cause == recipes.ErrSessionLost.Error()
-	if lost && (v.Nearest == 0 || distance < v.Nearest) && h.excuse(hold, hold.Ended) == "" {
+	if lost && (v.Nearest == 0 || distance < v.Nearest) && h.excuse(hold, hold.Ended) == judge.None {
 		v.Nearest = distance
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/once"
 )
 
-// ticksPath is the job whose ticks package once runs. It is not among the locks: what counts is how often each tick was run, and a
-// table says that.
+// ticksPath is the job of package once. It is not among the locks, because a table counts the runs of each tick.
 const ticksPath = "/chaos/ticks"
 
-// tick is the time between two ticks. A process gives one up after tickPatience, which is less than servers take to come back from a
-// backup: their record of the latest tick is older, and only a process that has waited since before would run one again.
+// tick is the time between two ticks. A process abandons a tick after tickPatience, which is shorter than a restore: the
+// restored record of the latest tick is older, and only a process that waited since before would run a tick again.
 const tick, tickPatience = 500 * time.Millisecond, time.Second
 
 // ticks runs each tick at most once in all processes, until the process is to finish.

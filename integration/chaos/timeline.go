@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a picture shows around a moment, and its sizes in pixels.
+// The range of a picture around a moment, and its sizes in pixels.
 const (
 	pictureTime  = 20 * time.Second
 	pictureWidth = 1600
@@ -18,16 +18,14 @@ const (
 	nameWidth    = 180
 )
 
-// picture is a drawing of some time: a row for each name, in the order in which they
-// come, and bars in them.
+// picture is a drawing of some time, with a row for each name in order of appearance, and bars in the rows.
 type picture struct {
 	from, to int64
 	names    []string
 	bars     strings.Builder
 }
 
-// bar draws a span of time in somebody's row, at a height within it. Nothing is drawn of
-// what was at another time.
+// bar draws a span of time in a row, at a height within it. Spans at other times are not drawn.
 func (p *picture) bar(name string, from, to int64, y, height int, color, title string) {
 	if from >= p.to || to < p.from {
 		return
@@ -104,7 +102,7 @@ func Timeline(h *History, lock string, at int64) []byte {
 	return p.svg(fmt.Sprintf("%s, %v around %v", lock, pictureTime, time.Duration(at)), at)
 }
 
-// wait is one attempt, until it had a lease or was given up.
+// wait is one attempt until its lease or its end.
 type wait struct {
 	by       string
 	from, to int64

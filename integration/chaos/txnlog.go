@@ -18,19 +18,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Life is that of a znode, as the servers' transaction logs tell it.
+// Life is the life of a znode, according to the servers' transaction logs.
 type Life struct {
 	Path    string
 	Token   int64 // its czxid
 	Created int64 // milliseconds of the servers' wall clock
 	Gone    int64 // 0: never
-	GoneBy  int64 // the transaction that removed it
+	GoneBy  int64 // the transaction of its deletion
 	End     End
 	Session int64 // its owner
-	Heard   int64 // when its owner had the lock of it, on the monotonic clock; 0: never
+	Heard   int64 // when its owner got the lock, on the monotonic clock; 0: never
 }
 
-// End is how a znode went.
+// End is the way in which a znode ended.
 type End string
 
 // The ends.
@@ -38,7 +38,7 @@ const (
 	Stays   End = ""
 	Deleted End = "deleted"     // by its own session
 	Robbed  End = "robbed"      // by another one
-	Closed  End = "closed"      // with its session, by whoever has joined that
+	Closed  End = "closed"      // with its session, closed by a client that joined it
 	Expired End = "expired"     // as the leader gave its session up
 	Never   End = "never there" // by the logs of the majority
 )
@@ -50,9 +50,8 @@ type txn struct {
 	body              []byte
 }
 
-// The log format is that of FileTxnLog: a file header, and for each transaction its
-// checksum, its length, a TxnHeader, the record, and an end mark. Preallocated zeros, or a
-// torn entry of a killed server, end a file.
+// The log format is FileTxnLog's: a file header, and for each transaction its checksum, its length, a TxnHeader, the
+// record, and an end mark. Preallocated zeros, or a torn entry of a killed server, end a file.
 const (
 	logMagic      = 0x5a4b4c47 // "ZKLG"
 	logHeader     = 16
@@ -62,7 +61,7 @@ const (
 // readLog returns the transactions of one log file.
 func readLog(file []byte) (all []txn, err error) {
 	if len(file) < logHeader {
-		return nil, nil // its server was killed before it had written the header
+		return nil, nil // its server was killed before it wrote the header
 	}
 	if binary.BigEndian.Uint32(file) != logMagic {
 		return nil, errors.New("chaos: no transaction log")
@@ -85,13 +84,13 @@ func readLog(file []byte) (all []txn, err error) {
 	return all, nil
 }
 
-// ServerLogs are what one server has written.
+// ServerLogs are the logs of one server.
 type ServerLogs struct {
 	Transactions map[string][]byte // the files of its transaction log by name, compressed with gzip
 	Console      string
 }
 
-// fetchLogs copies what the servers have written: their transaction logs from a directory.
+// fetchLogs copies the servers' transaction logs from a directory.
 func fetchLogs(ctx context.Context, servers *ensemble.Ensemble, dir string) ([]ServerLogs, error) {
 	all := make([]ServerLogs, len(servers.Servers()))
 	for i := range all {
@@ -119,9 +118,9 @@ func fetchLogs(ctx context.Context, servers *ensemble.Ensemble, dir string) ([]S
 	return all, nil
 }
 
-// committed collects the transactions that were committed. Those are in the logs of a
-// majority: what one server alone has logged was never answered, and is still in its log
-// if it came back by way of a snapshot. A server that was sent a snapshot lacks some.
+// committed collects the committed transactions, which are in the logs of a majority. A transaction logged by a
+// single server was never answered, and is still in that log if the server later got a snapshot. A server that got a
+// snapshot lacks some transactions. See also withoutUndone.
 func committed(logs []ServerLogs) ([]txn, error) {
 	seen := make(map[int64]int)
 	byZxid := make(map[int64]txn)
@@ -137,15 +136,19 @@ func committed(logs []ServerLogs) ([]txn, error) {
 	}
 	var all []txn
 	for zxid, t := range byZxid {
-		if seen[zxid] > len(logs)/2 {
-			all = append(all, t)
+		if seen[zxid] <= len(logs)/2 {
+			continue
 		}
+		if _, err := partsOf(t); err != nil {
+			return nil, err
+		}
+		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b txn) int { return cmp.Compare(a.zxid, b.zxid) })
-	return all, nil
+	return withoutUndone(all), nil
 }
 
-// read returns what one server has logged, each transaction once.
+// read returns the log of one server, each transaction once.
 func (s ServerLogs) read() (all []txn, err error) {
 	for name, zipped := range s.Transactions {
 		r, err := gzip.NewReader(bytes.NewReader(zipped))
@@ -170,7 +173,7 @@ func (s ServerLogs) read() (all []txn, err error) {
 func lives(all []txn) []*Life {
 	there := make(map[string]*Life)
 	var told []*Life
-	for _, t := range all {
+	for _, t := range parts(all) {
 		switch t.op {
 		case proto.OpCreate, proto.OpCreate2:
 			d := proto.NewDecoder(t.body)

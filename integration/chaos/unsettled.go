@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// maxUnfinished is how many unfinished attempts are listed: the longest are those at the heads of the queues.
+// maxUnfinished bounds the list of unfinished attempts; the longest are at the heads of the queues.
 const maxUnfinished = 20
 
-// listUnfinished lists the attempts of these processes that were going on at a time, the longest first, and each process without any
-// event. A candidate of an election is missing until it leads, because it records nothing before.
+// listUnfinished lists these processes' unfinished attempts at a time, the longest first, and each process without any event. A
+// candidate of an election is missing until it leads, because it records nothing before.
 func listUnfinished(events []Event, at int64, processes []string) (all []string) {
 	hasBegun, latest := make(map[string]bool), make(map[string]Event) // by process, by contender
 	for _, e := range events {
@@ -59,7 +59,7 @@ func processOf(contender string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// listQueueHeads lists the first znode of each queue at a time, by the logs: a server may show others.
+// listQueueHeads lists the first znode of each queue at a time, by the logs; servers may show others.
 func (h *History) listQueueHeads(at int64) (all []string) {
 	heads, sizes := make(map[string]*Life), make(map[string]int)
 	for _, l := range h.Lives {

@@ -16,15 +16,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
-// View is what one server shows. While nothing is harmed, servers that have heard of each other for a
-// while agree, or ZooKeeper breaks its word: see Ghosts.
+// View is what one server shows. After some time without faults, connected servers must agree; ghosts are violations
+// by ZooKeeper.
 type View struct {
 	At         int64
 	AmidFaults bool // the server may be behind for as long as it likes
 	Server     int
 	Procs      []int               // whose lines lead there
 	Queues     map[string][]string // the names below each lock's path
-	Changed    map[string]int64    // the transaction that has changed each queue last, by the server's account
+	Changed    map[string]int64    // the last transaction that changed each queue, by the server's account
 }
 
 // viewIn is how long a server may take to show everything.
@@ -40,7 +40,7 @@ func (r *run) keepLooking(ctx context.Context, h *History) {
 	}
 }
 
-// look records what each server shows that answers in time.
+// look records the views of the servers that answer within its limit.
 func (r *run) look(ctx context.Context, h *History, amidFaults bool) {
 	ctx, cancel := context.WithTimeout(ctx, viewIn)
 	defer cancel()
@@ -72,7 +72,7 @@ func (r *run) connected(server int) (procs []int) {
 	return procs
 }
 
-// show lists the queues as a server has them, each with the transaction that has changed it last.
+// show lists the queues of a server, each with its last transaction.
 func show(ctx context.Context, server string) (queues map[string][]string, changed map[string]int64, err error) {
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
 		line, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
@@ -95,7 +95,7 @@ func show(ctx context.Context, server string) (queues map[string][]string, chang
 		switch {
 		case err == nil:
 			changed[dir] = stat.Pzxid
-		case !errors.Is(err, zk.ErrNoNode): // the container may have been reaped
+		case !errors.Is(err, zk.ErrNoNode): // the container may be reaped
 			return nil, nil, err
 		}
 		queues[dir] = names
@@ -103,21 +103,25 @@ func show(ctx context.Context, server string) (queues map[string][]string, chang
 	return queues, changed, nil
 }
 
-// Ghost is a znode that a server shows though it is gone, or though it was never there: a leader that died may have left it in the
-// snapshot of a server.
+// Ghost is a znode that a server shows although it was deleted or never created. A dead leader may have left it in a server's
+// snapshot.
 type Ghost struct {
 	*Life
 	View View
 }
 
-// ghostFoundIn is how long a waiter may wait for a ghost, because its client asks the leader no more often than that.
+// ghostFoundIn bounds how long a waiter waits for a ghost, because its client asks the leader at most that often.
 const ghostFoundIn = (trust.TimeoutsPerAudit + trust.TimeoutsOfJitter) * SessionTimeout
 
-// isBehindGhost reports whether a server to which the process had a line showed a ghost ahead of its znode while that waited.
-func (v *Verdict) isBehindGhost(l *Life, proc int, from, to int64) bool {
+// isBehindGhost reports whether a server connected to the process showed a ghost ahead of its znode during the wait. Views are
+// rare, so a ghost seen before the wait counts as well if the process left its server during the wait because of a ghost.
+func (v *Verdict) isBehindGhost(h *History, l *Life, proc int, from, to int64) bool {
+	hasLeft := slices.ContainsFunc(h.Events, func(e Event) bool {
+		return e.What == Haunted && e.Proc == proc && from <= e.At && e.At <= to
+	})
 	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool {
 		return g.isAheadOf(l) && directory(g.Path) == directory(l.Path) && slices.Contains(g.View.Procs, proc) &&
-			from <= g.View.At && g.View.At <= to
+			(from <= g.View.At || hasLeft) && g.View.At <= to
 	})
 }
 
@@ -129,12 +133,12 @@ func (g Ghost) isAheadOf(l *Life) bool {
 	return g.Token < l.Token
 }
 
-// HasStopped reports whether a server that some process had a line to has shown a ghost since a time.
-func (v *Verdict) HasStopped(server int, since int64) bool {
-	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.isInTheWay(since) && g.View.Server == server })
+// HasStopped reports whether a leader that some process had a line to has shown a ghost since a time.
+func (v *Verdict) HasStopped(leader int, since int64) bool {
+	return slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.isInTheWay(since) && g.View.Server == leader })
 }
 
-// SettlesIn is how long it may take from the last fault until everybody has had the lock once more.
+// SettlesIn bounds the time from the last fault until every contender gets the lock once more.
 func (v *Verdict) SettlesIn(healed int64) time.Duration {
 	if slices.ContainsFunc(v.Ghosts, func(g Ghost) bool { return g.isInTheWay(healed) }) {
 		return servedIn
@@ -145,8 +149,8 @@ func (v *Verdict) SettlesIn(healed int64) time.Duration {
 // isInTheWay reports whether a server that some process had a line to has shown the ghost since a time.
 func (g Ghost) isInTheWay(since int64) bool { return g.View.At >= since && len(g.View.Procs) > 0 }
 
-// Ghosts are the znodes that a server showed when they had been gone, by the logs of the
-// majority, for longer than a server may be behind without losing its place among the others, and those that were never there.
+// Ghosts returns the znodes that a server showed although they were never created, or were deleted, by the logs of the
+// majority, for longer than a server may lag without losing its place among the others.
 func (h *History) Ghosts() (all []Ghost) {
 	lives := h.byPath()
 	for _, view := range h.Views {
@@ -167,7 +171,7 @@ func (h *History) Ghosts() (all []Ghost) {
 	return all
 }
 
-// GoneFor is for how long the ghost's znode had been gone; 0: it was never there.
+// GoneFor is the time since the deletion of the ghost's znode; 0: it was never created.
 func (h *History) GoneFor(g Ghost) time.Duration {
 	if g.End == Never {
 		return 0
@@ -175,12 +179,12 @@ func (h *History) GoneFor(g Ghost) time.Duration {
 	return time.Duration(g.View.At - h.monotonic(g.Gone))
 }
 
-// Disputed are the znodes about which the servers contradict each other, and what shows it: by the logs
-// of the majority each was there, and yet a server that has to have it does not, or the leader refused a
-// check because it was gone. Nobody can say then who holds what it stands for.
+// Disputed returns the znodes with contradicting statements of the servers, and the evidence. By the logs of the majority
+// each existed, but a server that must have it does not show it, or the leader refused a check because it was deleted. In
+// that case, the holder of the lock is undecidable.
 //
-// What a server lacks amid faults counts only if a server shows the znode after that, because the logs lack transactions that
-// servers have got by a snapshot: one of them may have been its end.
+// A znode missing at a server amid faults counts only if a server shows the znode later. The logs lack transactions that
+// servers got by a snapshot, and one of these may be the deletion.
 func (h *History) Disputed() map[*Life]string {
 	all := h.refused()
 	views := slices.SortedFunc(slices.Values(h.Views), func(a, b View) int { return cmp.Compare(a.At, b.At) })
@@ -218,15 +222,15 @@ func (h *History) lackedBy(l *Life, views []View) *View {
 	return nil
 }
 
-// hasCreated reports whether the server has to have a znode, however far it is behind: by its own account it has executed
-// a later transaction of the same queue than the create, and none that is as late as the end.
+// hasCreated reports whether the server must have a znode, even if it lags: by its own account, it executed a later
+// transaction of the same queue than the create, and none as late as the deletion.
 func (v *View) hasCreated(l *Life) bool {
 	changed := v.Changed[directory(l.Path)]
 	return changed >= l.Token && (l.GoneBy == 0 || changed < l.GoneBy)
 }
 
-// refused are the znodes that were there by the logs when a client left its server because it showed
-// them, and that the leader, too, said were gone: by the same logs it refused a check of that client.
+// refused returns the znodes that existed, by the logs, when a client left its server for showing them, and that the
+// leader also reported as deleted: by the same logs it refused a check of that client.
 func (h *History) refused() map[*Life]string {
 	all, lives := make(map[*Life]string), h.byPath()
 	procs := make(map[int64]int) // of the sessions
@@ -254,7 +258,7 @@ func (h *History) isThere(l *Life, at int64) bool {
 	return l != nil && (l.Gone == 0 || h.monotonic(l.Gone) > at+clockError)
 }
 
-// views: nobody leaves a server that shows what is there.
+// views: no client leaves a server for showing an existing znode.
 func (v *Verdict) views(h *History) {
 	v.Ghosts, v.Disputed = h.Ghosts(), h.Disputed()
 	for _, view := range h.Views {

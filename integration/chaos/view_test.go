@@ -26,5 +26,5 @@ func TestLookAtASilentServer(t *testing.T) {
 	defer line.Close()
 	cancel()
 	require.Error(t, <-failed)
-	_, _ = io.Copy(io.Discard, line) // ends when the look has closed its end
+	_, _ = io.Copy(io.Discard, line) // ends when look closes its end
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Setup tells a client process what to be.
+// Setup configures a client process.
 type Setup struct {
 	Proc    int
 	Life    int // how many of this number were killed before
@@ -46,12 +46,17 @@ const (
 	cohortPath    = "/chaos/cohort"    // passed on inside each process, in SQL
 	burstsPath    = "/chaos/bursts"    // by one process many times in a row, then by another
 	standbyPath   = "/chaos/standby"   // by sessions of their own, that wait for long
-	registerPath  = "/register"        // the guarded znode
+	doPath        = "/chaos/do"        // in functions of Do, whose client is shut down now and then
+	termPath      = "/chaos/term"      // terms of a LeaderSelector of that client
+	basketPath1   = "/chaos/basket1"   // three mutexes that are acquired together, in SQL
+	basketPath2   = "/chaos/basket2"
+	basketPath3   = "/chaos/basket3"
+	registerPath  = "/register" // the guarded znode
 )
 
 var paths = []string{
 	fencedPath, mixedPath, revokedPath, latchPath, selectorPath, readWritePath, permitsPath, firstPath, secondPath, cohortPath,
-	burstsPath, standbyPath,
+	burstsPath, standbyPath, doPath, termPath, basketPath1, basketPath2, basketPath3,
 }
 
 // Paths are those of all locks.
@@ -67,25 +72,33 @@ type worker struct {
 	finish chan struct{}  // closed when each contender is to acquire once more and go
 	leave  chan struct{}  // closed when the session is no longer needed
 	ends   sync.WaitGroup // of the contexts of all leases
+
+	shutdown chan struct{} // gets each wish to shut a client down
 }
 
-// Work is a client process: it contends until its input says "finish", then lets every
-// contender acquire once more, and leaves when its input says so: until then its session
-// stands, so that what the contenders leave behind can be seen. Its input's end ends it
-// at once.
+// Work is a client process. It contends until its input says "finish", then makes every contender acquire once more,
+// and leaves on request. Until then its session stays open, so that leftovers of the contenders are visible. The end
+// of its input ends it at once.
 func Work(ctx context.Context, s Setup, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &worker{Setup: s, recorder: newRecorder(s.Proc, out), finish: make(chan struct{}), leave: make(chan struct{})}
-	go func() { // ends with the input, which nobody waits for: the process does not outlive it
+	w := &worker{Setup: s, recorder: newRecorder(s.Proc, out), finish: make(chan struct{}), leave: make(chan struct{}), shutdown: make(chan struct{}, 1)}
+	go func() { // ends with the input, and is not waited for: it can't outlive the process
 		defer cancel()
 		lines := bufio.NewScanner(in)
-		for _, wish := range []chan struct{}{w.finish, w.leave} {
-			if lines.Scan() {
-				close(wish)
+		for lines.Scan() {
+			switch lines.Text() {
+			case "shutdown":
+				select {
+				case w.shutdown <- struct{}{}:
+				default: // one is waited for
+				}
+			case "finish":
+				close(w.finish)
+			case "leave":
+				close(w.leave)
 			}
 		}
-		lines.Scan()
 	}()
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -158,15 +171,18 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 		{readWritePath, (*contender).readWrite},
 		{permitsPath, (*contender).permits},
 		{firstPath, (*contender).both},
+		{basketPath1, (*contender).basket},
+		{basketPath1, (*contender).basket},
 		{cohortPath, (*contender).inCohort},
 		{cohortPath, (*contender).inCohort},
 		{cohortPath, (*contender).inCohort},
 		{burstsPath, (*contender).inBursts},
 		{ticksPath, (*contender).ticks},
 	}
-	errs := make([]error, len(bodies)+1)
-	var closeStandbys func() error
+	errs := make([]error, len(bodies)+2)
+	var closeStandbys, closeServant func() error
 	all.Go(func() { closeStandbys, errs[len(bodies)] = w.standBy(ctx) })
+	all.Go(func() { closeServant, errs[len(bodies)+1] = w.serve(ctx) })
 	for i, body := range bodies {
 		c := w.contender(i, body.path)
 		all.Go(func() {
@@ -177,15 +193,31 @@ func (w *worker) contendAll(ctx context.Context) (err error) {
 	}
 	all.Wait()
 	w.rest(ctx)
-	err = errors.Join(append(errs, closeStandbys(), w.client.Close())...)
+	if ctx.Err() != nil { // Outcome.NotAll reports contenders without a last lease
+		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, context.Canceled) })
+	}
+	err = errors.Join(append(errs, closeStandbys(), closeServant(), w.client.Close())...)
 	w.ends.Wait()
 	return err
 }
 
-// connect goes on trying: a process that was killed may come back while no server is there.
+// options are those of all clients of the process. Each client logs in, over SASL or with a credential.
+func (w *worker) options() []recipes.Option {
+	switch {
+	case w.Peer != "":
+		return slices.Clone(w.named)
+	case w.Proc%2 == 0:
+		return append(slices.Clone(w.named), recipes.WithAuth("digest", []byte(loginUser+":"+loginPassword)))
+	default:
+		return append(slices.Clone(w.named), recipes.WithSASL(recipes.DigestMD5(loginUser, loginPassword)))
+	}
+}
+
+// connect keeps trying, because a killed process may restart while no server is up.
 func (w *worker) connect(ctx context.Context) (client *recipes.Client, err error) {
 	for client == nil && ctx.Err() == nil {
-		client, err = recipes.Connect(ctx, w.Servers, append(slices.Clone(w.named), recipes.WithSessionTimeout(w.Timeout), recipes.WithLogger(slog.New(listener{slog.DiscardHandler, w})))...)
+		client, err = recipes.Connect(ctx, w.Servers, append(w.options(), recipes.WithSessionTimeout(w.Timeout), recipes.WithLogger(slog.New(listener{slog.DiscardHandler, w})),
+			recipes.WithTrace(&recipes.Trace{AcquireEnd: tracePart}))...)
 	}
 	return client, err
 }
@@ -208,7 +240,7 @@ func (w *worker) finishing() bool {
 	}
 }
 
-// contender is one of those who want a lock. Its attempts come one after another.
+// contender competes for a lock. Its attempts are sequential.
 type contender struct {
 	*worker
 	name  string
@@ -231,14 +263,13 @@ const (
 	byTry      = "one try"
 )
 
-// call records that an attempt begins, and what ends it without a lease: not before a time
-// is over.
+// call records the start of an attempt, and its limit, which does not end it before a certain time.
 func (c *contender) call(limit string, after time.Duration) {
 	c.tries++
 	c.note(Event{What: Called, Try: c.tries, Text: limit, Value: int64(after)})
 }
 
-// acquire records how the attempt goes that was called. Without a lease it returns nil.
+// acquire records the result of the current attempt. Without a lease it returns nil.
 func (c *contender) acquire(ctx context.Context, acquire func(context.Context) (*recipes.Lease, error)) *recipes.Lease {
 	lease, err := acquire(ctx)
 	if err != nil {
@@ -249,7 +280,7 @@ func (c *contender) acquire(ctx context.Context, acquire func(context.Context) (
 	return lease
 }
 
-// took records that the current attempt was granted, and later that the lease's context ends.
+// took records that the current attempt was granted, and later the end of the lease's context.
 func (c *contender) took(lease *recipes.Lease) {
 	c.note(Event{What: Granted, Try: c.tries, Token: lease.FencingToken(), Znode: lease.Path()})
 	c.observe(lease)

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the real server's answers into th
 
 var kinds = []string{conformance.Extended, conformance.Plain, conformance.Reaping}
 
-// The suite holds what a real server answered, and a real server still answers that.
+// The suite contains a real server's answers, and a real server still gives the same answers.
 func TestCasesOnARealServer(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {

@@ -32,7 +32,7 @@ func firstSeed(t *testing.T) uint64 {
 	return first
 }
 
-// zktest answers as a real server does, whatever is asked.
+// zktest answers every request like a real server.
 func TestRandomRequestsToZktestAndARealServer(t *testing.T) {
 	first := firstSeed(t)
 	server, fake := start(t, conformance.Extended), startFake(t)

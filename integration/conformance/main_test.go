@@ -15,13 +15,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
 
-// start starts a real server of a kind, which nobody has used yet.
+// start starts a fresh real server of a kind.
 func start(t *testing.T, kind string) conformance.Dial {
 	t.Helper()
 	flags := []string{
 		"-Dzookeeper.forceSync=no",
-		// It is answering that matters here, and how soon: no compiler and no hand-over
-		// between threads may be in the way.
+		// Only answers matter here, and their latency, so the compiler and handovers between threads must not
+		// interfere.
 		"-XX:TieredStopAtLevel=1",
 		"-Dzookeeper.nio.numSelectorThreads=1",
 		"-Dzookeeper.nio.numWorkerThreads=0",

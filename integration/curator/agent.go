@@ -19,8 +19,7 @@ import (
 // debian is the folder of the machine's own libraries.
 const debian = "/usr/share/java"
 
-// folder returns the folder of Curator's libraries: those of the machine, or those of the Debian suite that the environment variable
-// ZK names.
+// folder returns the folder of Curator's libraries: the machine's, or those of the Debian suite in the environment variable ZK.
 func folder(ctx context.Context) (string, error) {
 	clients, err := image.Clients(ctx, os.Stderr)
 	if err != nil {
@@ -62,7 +61,8 @@ func New(tb testing.TB, servers []string, sessionTimeout time.Duration) *Agent {
 	return agent.Start(tb, cmd)
 }
 
-// Open is New for a process that outlives a test, with its classes in a folder that has to last as long. It has to be closed.
+// Open is New for a process that outlives a test, with its classes in a folder of the same lifetime. The caller has to close
+// it.
 func Open(ctx context.Context, dir string, servers []string, sessionTimeout time.Duration) (*Agent, error) {
 	cmd, err := command(ctx, dir, servers, sessionTimeout)
 	if err != nil {

@@ -11,12 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aloneVariable tells a test that it is in a process of its own, and where the server is.
+// aloneVariable marks the separate process of a test, and holds the server's address.
 const aloneVariable = "ZKRECIPES_TEST_ALONE"
 
-// alone runs a test that counts what its process has (heap, goroutines, sockets) in a
-// process of its own, beside the other tests, and returns "" when that has passed. In
-// that process it returns the server's address.
+// alone runs a test that counts resources of its process (heap, goroutines, sockets) in a separate process, beside
+// the other tests, and returns "" when that test passed. In the separate process it returns the server's address.
 func alone(t *testing.T, args ...string) (server string) {
 	t.Helper()
 	if server := os.Getenv(aloneVariable); server != "" {
@@ -33,15 +32,15 @@ func alone(t *testing.T, args ...string) (server string) {
 	return ""
 }
 
-// footprint is what a process has of things that must not grow.
+// footprint has the resources of a process that must not grow.
 type footprint struct {
 	heap       int // bytes that are reachable
 	goroutines int
 	sockets    int
 }
 
-// weigh collects garbage twice, for what one collection frees the next one may return,
-// and looks.
+// weigh collects garbage twice, because memory freed by one collection may be returned by the next, and then
+// measures.
 func weigh(t *testing.T) footprint {
 	t.Helper()
 	runtime.GC()
@@ -51,7 +50,7 @@ func weigh(t *testing.T) footprint {
 	return footprint{heap: int(stats.HeapAlloc), goroutines: runtime.NumGoroutine(), sockets: sockets(t)}
 }
 
-// sockets counts those that the process has open.
+// sockets counts the open sockets of the process.
 func sockets(t *testing.T) int {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")

@@ -69,7 +69,7 @@ func certificateFor(name string, valid time.Duration) *x509.Certificate {
 	}
 }
 
-// pool trusts what the authority has signed.
+// pool trusts certificates signed by the authority.
 func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)

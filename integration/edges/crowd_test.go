@@ -21,8 +21,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// A client with 50,000 waiters, whose session is full besides, is closed: the ensemble serves on, and starts again. The session has
-// as many bytes of ephemeral paths as it may have, and no more.
+// A client with 50,000 waiters and a full session is closed. The ensemble keeps serving, and can restart. The session has
+// exactly as many bytes of ephemeral paths as allowed.
 func TestCrowdedClientIsClosed(t *testing.T) {
 	t.Parallel()
 	const waiters, limit, path = 50_000, 512 << 10, "/locks/of-one-client"
@@ -124,8 +124,8 @@ func ephemeralBytes(t *testing.T, conn *zk.Conn, path string) (bytes, inQueue in
 	return bytes, inQueue
 }
 
-// children lists a directory, on another connection if one is lost: on a busy machine a server that deletes thousands of znodes may
-// not answer its leader in time. A container that was reaped has none.
+// children lists a directory, on another connection after a disconnect: on a busy machine, a server that deletes thousands of
+// znodes may not answer its leader in time. A reaped container has no children.
 func children(t *testing.T, conn *zk.Conn, path string) (names []string) {
 	t.Helper()
 	for ctx := testkit.Context(t); ; zkutil.Pause(ctx, 10*time.Millisecond) {

@@ -84,7 +84,7 @@ func TestDocumentLinksExist(t *testing.T) {
 func TestEachPromiseNamesItsTest(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/evidence/guarantees-tests.md")
 	require.NoError(t, err)
-	promises, _, found := strings.Cut(string(text), "\n## What nobody can promise")
+	promises, _, found := strings.Cut(string(text), "\n## Limits")
 	require.True(t, found)
 	starts := guarantee.FindAllStringSubmatchIndex(promises, -1)
 	require.Len(t, starts, 12)

@@ -44,10 +44,10 @@ func TestBadInputIsRefusedAtTheCall(t *testing.T) {
 		refused(t, err, "revoke: attempt", path, recipes.ErrInvalidPath, recipes.ErrInvalidArgument)
 	}
 	for op, create := range constructors() {
-		for _, none := range []*recipes.Client{nil, {}} {
+		for what, none := range map[string]*recipes.Client{"the client is nil": nil, "the client is a zero value": {}} {
 			err := create(none, "/locks/a", 1)
 			refused(t, err, op, "/locks/a", recipes.ErrInvalidArgument)
-			require.ErrorContains(t, err, "the client is nil")
+			require.ErrorContains(t, err, what)
 		}
 		err := create(client, "/locks/a", 64<<10+1)
 		refused(t, err, op, "/locks/a", recipes.ErrInvalidArgument)
@@ -60,7 +60,7 @@ func TestBadInputIsRefusedAtTheCall(t *testing.T) {
 	check(t, "bad input")
 }
 
-// refused expects an error of a call that says what was attempted where, and matches.
+// refused requires a matching error that names the operation and the path.
 func refused(t *testing.T, err error, op, path string, matches ...error) {
 	t.Helper()
 	var failed *recipes.OpError
@@ -85,7 +85,7 @@ func TestTheLargestID(t *testing.T) {
 	require.NoError(t, lease.Release())
 }
 
-// What the server forbids is told at once, and leaves no trace.
+// An operation forbidden by the server fails at once, and leaves no trace.
 func TestForbidden(t *testing.T) {
 	server := shared(t)
 	path := testkit.Path(t)

@@ -18,8 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// settled waits until the process has no more goroutines and sockets than before, and
-// returns what it has.
+// settled waits until the process has no more goroutines and sockets than before, and returns its footprint.
 func settled(t *testing.T, before footprint) footprint {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -36,8 +35,7 @@ func settled(t *testing.T, before footprint) footprint {
 	}
 }
 
-// Attempts that time out behind a held lock leave nothing: no goroutine, and less than 64
-// bytes of heap each.
+// Attempts that time out behind a held lock leave no goroutine, and less than 64 bytes of heap each.
 func TestTimedOutAttempts(t *testing.T) {
 	server := alone(t)
 	if server == "" {
@@ -64,7 +62,7 @@ func TestTimedOutAttempts(t *testing.T) {
 		workers.Wait()
 		testkit.Eventually(t, func() bool { children, _, err := conn.Children(path); return err == nil && len(children) == 1 }, "ghosts")
 	}
-	several() // buffers, and goroutines that come with the first use
+	several() // buffers and goroutines of the first use
 	several()
 	before := weigh(t)
 	began := time.Now()
@@ -111,7 +109,7 @@ type survivor struct {
 	t      *testing.T
 	server string
 	root   string
-	conn   *zk.Conn // somebody else's
+	conn   *zk.Conn // of another client
 	client *recipes.Client
 	lease  *recipes.Lease
 	latch  *latch.LeaderLatch
@@ -146,7 +144,7 @@ func newSurvivor(t *testing.T, server string) *survivor {
 	return w
 }
 
-// expire ends the session, and waits until all is as it was, in a new one.
+// expire ends the session, and waits for the same state in a new one.
 func (w *survivor) expire() {
 	w.t.Helper()
 	id := w.client.Conn().SessionID()

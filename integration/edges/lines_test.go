@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// lines are the sockets that a client has opened through its dialer, for a test to cut, and
-// what was sent on them.
+// lines are the sockets that a client opened through its dialer, for a test to cut, with the data sent on them.
 type lines struct {
 	mu   sync.Mutex // protects what is below
 	open []net.Conn
@@ -37,7 +36,7 @@ func (l *lines) cut() {
 	l.open = nil
 }
 
-// sent is what the network has seen.
+// sent is the data that the network saw.
 func (l *lines) sent() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,7 +25,7 @@ type worker struct {
 	work   func(random *rand.Rand) error
 }
 
-// opTimeout bounds an operation that has to succeed unless a fault comes in between.
+// opTimeout bounds an operation that has to succeed unless it meets a fault.
 const opTimeout = 10 * time.Second
 
 func (l *load) kinds() map[string]worker {
@@ -144,7 +144,7 @@ func (l *load) observe(random *rand.Rand) error {
 	return err
 }
 
-// revoke asks whoever holds a lock for it.
+// revoke asks the holder of a lock to release.
 func (l *load) revoke(random *rand.Rand) error {
 	client := l.client(random)
 	m, err := mutex.New(client, fmt.Sprintf("%s/lock-%d", l.root, random.IntN(4)))

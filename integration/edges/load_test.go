@@ -56,7 +56,7 @@ func TestMixedLoad(t *testing.T) {
 	flat(t, samples)
 }
 
-// sample is what there is while the load rests.
+// sample has the resources while the load rests.
 type sample struct {
 	at      time.Duration
 	has     footprint
@@ -110,7 +110,7 @@ type load struct {
 	clients []*recipes.Client // their lines are cut, their sessions expire
 	holder  *recipes.Lease    // held for as long as the load lasts
 	workers sync.WaitGroup
-	gate    sync.RWMutex // a worker reads it for one operation; a sample writes it
+	gate    sync.RWMutex // read-locked for an operation of a worker; write-locked for a sample
 	counts  map[string]*atomic.Int64
 	steady  footprint // of the latest rest
 }
@@ -161,8 +161,7 @@ func (l *load) step(kind string, w worker, random *rand.Rand) {
 	}
 }
 
-// expected are the errors of calls whose line was cut or whose session has expired in
-// the middle.
+// expected has the errors of calls that are interrupted by a cut connection or an expired session.
 func expected(err error) bool {
 	for _, target := range []error{
 		context.DeadlineExceeded, recipes.ErrSessionLost, recipes.ErrNotAcquired, recipes.ErrNodeDeleted,
@@ -187,8 +186,8 @@ func (l *load) rest(began time.Time) sample {
 		}
 		s.watches = watches(l.t, l.server, l.root)
 		s.has = weigh(l.t)
-		// A watch can't be taken back. So there are the holder's on its own znode, and for each
-		// client, however many have waited, one on that znode.
+		// A watch can't be removed. So the holder's own znode has its watch, and one per client, for any number of
+		// former waiters.
 		return s.watches <= 1+loadClients && (l.steady.goroutines == 0 || s.has.goroutines <= l.steady.goroutines && s.has.sockets <= l.steady.sockets)
 	}
 	deadline := time.Now().Add(patience)
@@ -199,7 +198,7 @@ func (l *load) rest(began time.Time) sample {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-	l.steady = s.has // never more than before: the first rest may come before a closed connection has gone
+	l.steady = s.has // never more than before: a closed connection may linger in the first rest
 	return s
 }
 

@@ -41,8 +41,7 @@ func shared(t *testing.T) string {
 	return ensemble.Shared(t).Server(0)
 }
 
-// stranger is a plain connection with no rights but everybody's: what an attacker has,
-// and what tests look at the server with.
+// stranger is a plain connection with only the world's rights, for attacks and for inspection of the server.
 func stranger(t *testing.T, server string) *zk.Conn {
 	t.Helper()
 	return testkit.Conn(t, []string{server}, sessionTimeout)
@@ -64,7 +63,7 @@ func acquire(t *testing.T, m *mutex.InterProcessMutex) *recipes.Lease {
 	return lease
 }
 
-// result is what an Acquire has returned.
+// result is the result of an Acquire.
 type result struct {
 	lease *recipes.Lease
 	err   error

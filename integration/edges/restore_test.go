@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 )
 
-// loss is how servers lose what their clients have seen.
+// loss is a way in which servers lose the data that their clients saw.
 type loss struct {
 	nodes   int
 	prepare func(e *ensemble.Ensemble, ctx context.Context) error // before the clients have what is lost
@@ -31,7 +31,7 @@ var losses = map[string]loss{
 		if err := e.Backup(ctx); err != nil {
 			return err
 		}
-		for range 2 { // or the epoch after the restore would be ahead of what the clients have seen
+		for range 2 { // otherwise the epoch after the restore would be ahead of the clients
 			for i := range e.Servers() {
 				if err := e.Kill(ctx, i); err != nil {
 					return err
@@ -54,8 +54,8 @@ func restore(e *ensemble.Ensemble, ctx context.Context) error { return e.Restore
 
 func nothing(*ensemble.Ensemble, context.Context) error { return nil } //nolint:revive // as the methods
 
-// Real servers that were emptied, or restored from an older backup, hang up on clients that have seen more. The clients come
-// back by themselves, with new sessions.
+// Real servers that were emptied, or restored from an older backup, disconnect clients that saw more. The clients reconnect
+// by themselves, with new sessions.
 func TestClientsComeBackToServersThatHaveForgotten(t *testing.T) {
 	t.Parallel()
 	for name, c := range losses {
@@ -104,7 +104,7 @@ func TestClientsComeBackToServersThatHaveForgotten(t *testing.T) {
 			}
 			given := 0
 			for _, line := range log.Take() {
-				if strings.Contains(line, "session given up") {
+				if strings.Contains(line, "session abandoned") {
 					given++
 				}
 			}

@@ -40,8 +40,8 @@ func TestObserver(t *testing.T) {
 	require.NoError(t, next.Release())
 }
 
-// Servers that make local sessions serve locks if they upgrade such a session at its first ephemeral znode. Otherwise Acquire fails
-// at once, and says which setting to change.
+// Servers that create local sessions serve locks if they upgrade such a session at its first ephemeral znode. Otherwise Acquire
+// fails at once, and names the setting to change.
 func TestLocalSessions(t *testing.T) {
 	t.Parallel()
 	for name, upgrades := range map[string]bool{"upgraded": true, "not upgraded": false} {

@@ -18,7 +18,7 @@ import (
 
 // These are the lines of SECURITY.md. What an attacker can do, these tests do.
 
-// protected is a client of the owner's whose znodes nobody else may touch.
+// protected is a client of the owner whose znodes no other user may touch.
 func protected(t *testing.T, server string) *recipes.Client {
 	t.Helper()
 	return connect(t, server, credential(owner), recipes.WithACL(ownersOnly()...))
@@ -45,7 +45,8 @@ func TestSessionFollowsFromItsID(t *testing.T) {
 	}
 
 	require.NoError(t, zkadmin.Expire(testkit.Context(t), server, ownerInDump(t, dump, lease.Path())))
-	// If the client comes back at the moment of the attack, the server lets it in, and the client sees its znode go.
+	// If the client reconnects at the moment of the attack, the server admits it, and the client sees the deletion of
+	// its znode.
 	cause := ended(t, lease)
 	require.True(t, errors.Is(cause, recipes.ErrSessionLost) || errors.Is(cause, recipes.ErrNodeDeleted), cause)
 	next := acquire(t, newMutex(t, protected(t, server), path))
@@ -72,8 +73,8 @@ func ownerInDump(t *testing.T, dump, path string) (id int64) {
 	return 0
 }
 
-// The right to delete a znode is the parent's to give. WithACL closes every parent that it
-// makes, and none that exists.
+// The parent's ACL decides who may delete a znode. WithACL protects every parent that the client creates, and no
+// existing one.
 func TestDeleteIsCheckedOnTheParent(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -88,7 +89,7 @@ func TestDeleteIsCheckedOnTheParent(t *testing.T) {
 	require.NoError(t, attacker.Delete(stolen.Path(), -1))
 	require.ErrorIs(t, ended(t, stolen), recipes.ErrNodeDeleted)
 
-	// Below parents of its own nothing of that works, nor standing in its way.
+	// Below the owner's own parents, none of these attacks work.
 	lease := acquire(t, newMutex(t, client, open+"-own/shop/lock"))
 	require.ErrorIs(t, attacker.Delete(lease.Path(), -1), zk.ErrNoAuth)
 	_, err = attacker.Create(open+"-own/shop/lock/lock-0000000000", nil, 0, zk.WorldACL(zk.PermAll))
@@ -101,7 +102,7 @@ func TestDeleteIsCheckedOnTheParent(t *testing.T) {
 	require.NoError(t, lease.Release())
 }
 
-// Without WithACL everybody may do everything, as in Curator.
+// Without WithACL every user may do everything, as in Curator.
 func TestOpenByDefault(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -129,8 +130,7 @@ func TestDigestInClearText(t *testing.T) {
 	}
 }
 
-// Revoking is writing: the right to write into the znode is the right to ask, and no more
-// than asking.
+// A revocation is a write, so the permission to write the znode is the permission to ask, and only to ask.
 func TestRevocationIsAWrite(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -146,7 +146,7 @@ func TestRevocationIsAWrite(t *testing.T) {
 	require.NoError(t, context.Cause(lease.Context()), "the holder decides")
 	require.NoError(t, lease.Release())
 
-	// Others may look at this one and not ask.
+	// Other users may read this one, but not ask.
 	readable := append(ownersOnly(), zk.WorldACL(zk.PermRead)...)
 	lease = acquire(t, newMutex(t, connect(t, server, credential(owner), recipes.WithACL(readable...)), testkit.Path(t)))
 	_, _, err = asker.Get(lease.Path())

@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// output is a log that may be read while it is written.
+// output is a log that may be read during writes.
 type output struct {
 	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
@@ -84,7 +84,7 @@ func TestSequenceSaturationOnARealServer(t *testing.T) {
 	require.NoError(t, second.lease.Release())
 	testkit.Eventually(t, func() bool { children, _, _ := conn.Children("/last"); return len(children) == 1 }, "nothing is left")
 
-	// The way out: nobody uses it, and the server removes it.
+	// The remedy: no client uses the directory, and the server removes it.
 	require.NoError(t, conn.Delete("/last/config", -1))
 	testkit.Eventually(t, func() bool { found, _, err := conn.Exists("/last"); return err == nil && !found }, "the container is reaped")
 	lease = acquire(t, last)

@@ -22,8 +22,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// witness is a client whose every word is kept: its log from the lowest level up, its
-// errors, and its values as anybody would print them.
+// witness is a client whose output is recorded: its log from the lowest level up, its errors, and its values in all
+// print formats.
 type witness struct {
 	t      *testing.T
 	server string
@@ -64,8 +64,8 @@ func (w *witness) cut() {
 	}
 }
 
-// No log line, no error and no value shows a session id, whatever happens to the mutex (see also TestSessionIDsAreNotLogged of recipes/mutex), the
-// latch and the selector.
+// No log line, error or value shows a session id, in any use of the mutex (also tested by TestSessionIDsAreNotLogged of
+// recipes/mutex), the latch and the selector.
 func TestSessionIDsAreNeverShown(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(*output, *slog.HandlerOptions) slog.Handler{
@@ -87,7 +87,7 @@ func TestSessionIDsAreNeverShown(t *testing.T) {
 	}
 }
 
-// live goes through everything that is logged.
+// live exercises everything that logs.
 func (w *witness) live() {
 	t, root := w.t, testkit.Path(w.t)
 	m := newMutex(t, w.client, root+"/lock", mutex.WithRevocationListener(func(*recipes.Lease) { panic("in a listener") }))
@@ -134,10 +134,10 @@ func (w *witness) live() {
 	w.say(err)
 	w.proxy.Refuse(false)
 	w.say(s.Close(), election.Close(), w.client.Close())
-	w.say(s, election) // not before: package fmt reads what they are working with
+	w.say(s, election) // not earlier, because package fmt reads the fields in use
 }
 
-// check looks for each id in every form that it could have.
+// check looks for each id in every possible format.
 func (w *witness) check() {
 	t, logged := w.t, w.log.String()
 	for _, event := range []string{"connected", "leading", "lease lost", "session lost", "panic in a callback", "suspended"} {

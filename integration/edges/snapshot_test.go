@@ -14,8 +14,8 @@ type counted struct {
 	next int32
 }
 
-// snapshot is what a server reads at its start, in the format of FileSnap.java: a header,
-// no sessions, no lists of rights but the open one, the znodes, a checksum.
+// snapshot is a server's initial snapshot, in the format of FileSnap.java: a header, no sessions, only the open ACL,
+// the znodes, a checksum.
 func snapshot(dirs ...counted) []byte {
 	e := proto.NewEncoder().
 		Raw([]byte("ZKSN")).Int32(2).Int64(-1). // magic, version, database
@@ -25,7 +25,7 @@ func snapshot(dirs ...counted) []byte {
 	znode(e, "/zookeeper", 0, 1)
 	znode(e, "/zookeeper/quota", 0, 0)
 	for _, dir := range dirs {
-		znode(e, dir.path, math.MinInt64, dir.next) // that owner makes it a container
+		znode(e, dir.path, math.MinInt64, dir.next) // this owner marks a container
 		znode(e, dir.path+"/config", 0, 0)
 	}
 	e.String("/") // the end of the znodes

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// One client holds a lock for 20 T, and 99 stand by: counted by the servers' transaction ids, they cost a twentieth of a
-// transaction in a session timeout at the most. The lock goes to the first of them when it is released.
+// One client holds a lock for 20 T, and 99 stand by. Counted by the servers' transaction ids, they cost a twentieth of a
+// transaction per session timeout at most. The first of them gets the lock when it is released.
 func TestStandbysCostNoCommits(t *testing.T) {
 	t.Parallel()
 	const clients, timeouts, timeout = 100, 20, 6 * time.Second
@@ -42,7 +42,7 @@ func TestStandbysCostNoCommits(t *testing.T) {
 		return err == nil && len(children) == clients
 	}, "all stand by")
 	before := transactionID(t, conn, "/before")
-	time.Sleep(timeouts * timeout) //nolint:forbidigo // the subject is what goes on in that time
+	time.Sleep(timeouts * timeout) //nolint:forbidigo // the subject is the traffic in this time
 	count := int(transactionID(t, conn, "/after")-before) - 1
 	t.Logf("%d transactions in %d T, of which the holder makes %d", count, timeouts, 6*timeouts)
 	require.NoError(t, lease.Context().Err())

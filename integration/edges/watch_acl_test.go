@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// A server with the mend of CVE-2024-23944 tells of a znode only whoever may read it: a
-// watch that was set by exists, which needs no right, is used up in silence. From 3.9 on exists needs the right to read.
+// A server with the fix of CVE-2024-23944 sends events of a znode only to clients that may read it. A watch set by
+// exists, which needs no permission, is silently used up. Since 3.9, exists needs the permission to read.
 func TestWatchEventNeedsRead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -35,12 +35,12 @@ func TestWatchEventNeedsRead(t *testing.T) {
 	require.NoError(t, conn.Delete(path, -1))
 	_, err = conn.Create(path+"-after", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	require.Equal(t, zk.EventNodeCreated, (<-after).Type) // events come in order
+	require.Equal(t, zk.EventNodeCreated, (<-after).Type) // events arrive in order
 	require.Empty(t, silent)
 }
 
-// A waiter watches by reading. One who may not read the znode ahead is told so at once, because the
-// server would not tell of its end.
+// A waiter watches by reading. A waiter that may not read the znode ahead fails at once, because the server would not
+// report the znode's end.
 func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -66,8 +66,8 @@ func TestWaiterThatMayNotReadTheZnodeAhead(t *testing.T) {
 	require.NoError(t, lease.Release())
 }
 
-// A latch and a selector that may not read the znode ahead have no caller to tell. They list the queue
-// by the clock, keep their place, and lead once the one ahead has gone.
+// A latch and a selector that may not read the znode ahead have no caller to report to. They list the queue
+// periodically, keep their position, and lead once the one ahead is deleted.
 func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	server := shared(t)
@@ -76,7 +76,11 @@ func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	other := connect(t, server)
 
-	lease := acquire(t, newMutex(t, protected(t, server), path))
+	leader, err := latch.New(protected(t, server), path)
+	require.NoError(t, err)
+	require.NoError(t, leader.Start())
+	_, err = leader.Await(testkit.Context(t))
+	require.NoError(t, err)
 	l, err := latch.New(other, path, latch.WithErrorHandler(func(err error) { t.Error(err) }))
 	require.NoError(t, err)
 	require.NoError(t, l.Start())
@@ -85,13 +89,13 @@ func TestElectionBehindAZnodeThatMayNotBeRead(t *testing.T) {
 	require.NotEmpty(t, place)
 	require.False(t, l.HasLeadership())
 	require.NoError(t, l.Err())
-	require.NoError(t, lease.Release())
+	require.NoError(t, leader.Close())
 	term, err := l.Await(testkit.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, place, term.Path(), "it has kept its place")
 	require.NoError(t, l.Close())
 
-	lease = acquire(t, newMutex(t, protected(t, server), path))
+	lease := acquire(t, newMutex(t, protected(t, server), path))
 	led := make(chan struct{})
 	s, err := selector.New(other, path, func(context.Context, *recipes.Lease) error { close(led); return nil },
 		selector.WithErrorHandler(func(err error) { t.Error(err) }))
@@ -113,8 +117,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Whoever administers a znode can take the right to read it away from those who wait for
-// it already. They hear nothing when it goes, and find out within the session timeout.
+// The administrator of a znode can revoke the read permission of existing waiters. They get no event of its deletion,
+// and find out within the session timeout.
 func TestRightToReadIsTakenFromAWaiter(t *testing.T) {
 	t.Parallel()
 	server := shared(t)

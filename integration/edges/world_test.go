@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// The user who owns what is protected, and one who only claims to be that user.
+// The owner of the protected znodes, and a user who only claims to be the owner.
 const (
 	owner    = "shop:right"
 	impostor = "shop:wrong"
@@ -31,7 +31,7 @@ func ownersOnly() []zk.ACL { return zk.DigestACL(zk.PermAll, "shop", "right") }
 // credential presents a user to the server.
 func credential(user string) recipes.Option { return recipes.WithAuth("digest", []byte(user)) }
 
-// ownersConn is a plain connection that sees what the owner may see.
+// ownersConn is a plain connection with the owner's permissions.
 func ownersConn(t *testing.T, server string) *zk.Conn {
 	t.Helper()
 	conn := stranger(t, server)
@@ -51,7 +51,7 @@ func tree(t *testing.T, conn *zk.Conn) map[string]struct{} {
 	var walk func(path string)
 	walk = func(path string) {
 		children, _, err := conn.Children(path)
-		if err == zk.ErrNoNode { //nolint:errorlint // zk.Conn returns the value itself; it has gone meanwhile
+		if err == zk.ErrNoNode { //nolint:errorlint // zk.Conn returns the value itself; deleted meanwhile
 			return
 		}
 		found[path] = struct{}{}
@@ -69,9 +69,9 @@ func tree(t *testing.T, conn *zk.Conn) map[string]struct{} {
 	return found
 }
 
-// unchanged returns a function that expects no znode that is not there now, but for empty
-// containers that had a child: the server removes those. What is being deleted gets its time. Below a path that the owner may
-// not read, only ephemeral znodes count on a ZooKeeper 3.9.
+// unchanged returns a function that requires that no new znode exists, except empty containers that had a child, because the
+// server removes those. Pending deletions get time. Below a path that the owner may not read, only ephemeral znodes count on
+// a ZooKeeper 3.9.
 func unchanged(t *testing.T, server string) (check func(t *testing.T, after string)) {
 	t.Helper()
 	conn := ownersConn(t, server)
@@ -130,7 +130,7 @@ func constructors() map[string]func(c *recipes.Client, path string, id int) erro
 	}
 }
 
-// situation is what a call finds: a client, a path, and the holder's znode there.
+// situation is the state at a call: a client, a path, and the holder's znode there.
 type situation struct {
 	t           *testing.T
 	ctx         context.Context
@@ -138,7 +138,7 @@ type situation struct {
 	path, znode string
 }
 
-// call is one that asks the server.
+// call is a call that sends a request to the server.
 type call func(s situation) error
 
 // acquisitions are the calls that make a znode of their own.
@@ -187,8 +187,7 @@ func acquisitions() map[string]call {
 	}
 }
 
-// refusalIn waits for what a latch or selector, which go on when the server refuses them, tells its
-// error handler.
+// refusalIn waits for the error that a refused latch or selector, which keeps trying, passes to its error handler.
 func refusalIn(s situation, told <-chan error) error {
 	s.t.Helper()
 	select {
@@ -242,7 +241,7 @@ func all() map[string]call {
 	return calls
 }
 
-// watches counts those of all sessions on a znode and what is below it.
+// watches counts all sessions' watches on a znode and below.
 func watches(t *testing.T, server, root string) (count int) {
 	t.Helper()
 	watches, err := zkadmin.Watches(t.Context(), server)

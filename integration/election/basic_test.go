@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// Leadership goes round in the order of arrival; the one who has stepped down stands again at the tail.
+// Candidates lead in the order of arrival. A leader that steps down joins again at the tail.
 func TestLeadershipRotates(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
@@ -72,8 +72,8 @@ func TestZnodes(t *testing.T) {
 	})
 }
 
-// What an election costs: the requests of a candidate that finds somebody ahead, and that a change of the leader is one
-// delete and nothing more.
+// The cost of an election: the requests of a candidate behind another one, and exactly one delete for a change of the
+// leader.
 func TestRequests(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
@@ -100,14 +100,14 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// requests returns what a proxy has counted since its last reset, by operation, without handshakes.
+// requests returns a proxy's counts since its last reset, by operation, without handshakes.
 func requests(proxy *faultproxy.Proxy) map[string]int {
 	counted := proxy.Counts().Requests
 	delete(counted, "connect")
 	return counted
 }
 
-// A latch tells who leads to those who take no part.
+// A latch shows the leader to clients that take no part.
 func TestObserve(t *testing.T) {
 	path, r := testkit.Path(t), both[0]
 	onlooker, err := latch.New(direct(t), path)

@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// judge looks at everything that was recorded. By now every term has ended.
+// judge checks all records, after the end of every term.
 func (f *fixture) judge(t *testing.T) {
 	t.Helper()
 	f.judgeTerms(t)
@@ -24,13 +24,13 @@ func (f *fixture) judge(t *testing.T) {
 	f.report(t)
 }
 
-// blind reports whether somebody else has ended a term at the server.
-func (f *fixture) blind(r *seenTerm) bool {
-	_, _, isHarmed := f.log.harm(r)
-	return isHarmed
+// excuse returns the excuse of a term.
+func (f *fixture) excuse(r *seenTerm) judge.Excuse {
+	excuse, _, _ := f.log.harmTo(r)
+	return excuse
 }
 
-// judgeTerms: no two at once, and tokens grow.
+// judgeTerms: no two terms overlap, and tokens grow.
 func (f *fixture) judgeTerms(t *testing.T) {
 	t.Helper()
 	terms := f.log.terms // in the order in which they began
@@ -41,20 +41,24 @@ func (f *fixture) judgeTerms(t *testing.T) {
 			record[i].To = judge.Open
 		}
 		for _, rival := range r.rivals {
-			require.True(t, f.isBlind(rival) || f.harmedBefore(r, rival.answered), "%s says that it leads beside %s", rival.who.id, r)
+			require.True(t, f.isExcused(rival) || f.harmedBefore(r, rival.answered), "%s says that it leads beside %s", rival.who.id, r)
 		}
 	}
 	for _, breach := range judge.Terms(record, 0) {
 		before, next := terms[breach.Before], terms[breach.Next]
-		excused := f.blind(before)
-		if breach.Rule != judge.Exclusion {
-			excused = f.blind(next) && breach.Rule != judge.Ends
+		excuse := judge.None
+		switch breach.Rule {
+		case judge.Exclusion:
+			excuse = f.excuse(before)
+		case judge.Order, judge.OneToken:
+			excuse = f.excuse(next)
+		case judge.Ends:
 		}
-		require.True(t, excused, "%v: %s, ended as %v, and %s; meanwhile: %v", breach, before, before.cause, next, f.changesBetween(before.began, next.began))
+		require.NotEqual(t, judge.None, excuse, "%v: %s, ended as %v, and %s; meanwhile: %v", breach, before, before.cause, next, f.changesBetween(before.began, next.began))
 	}
 }
 
-// changesBetween are those that were forced in a span of time, and the one before them.
+// changesBetween returns the forced changes in a span of time, and the previous one.
 func (f *fixture) changesBetween(from, to time.Time) []change {
 	after := func(at time.Time) int {
 		i := slices.IndexFunc(f.changes, func(c change) bool { return c.began.After(at) })
@@ -66,21 +70,21 @@ func (f *fixture) changesBetween(from, to time.Time) []change {
 	return f.changes[max(after(from)-1, 0):after(to)]
 }
 
-// isBlind reports whether a sighting is that of a term that somebody else has ended: of the first one of the contender that had
-// not ended before. Its work may have begun a little later than it was seen.
-func (f *fixture) isBlind(s sighting) bool {
+// isExcused reports whether a sighting belongs to an excused term: the contender's first term that was not over
+// before. Its work may begin a little after the sighting.
+func (f *fixture) isExcused(s sighting) bool {
 	i := slices.IndexFunc(f.log.terms, func(r *seenTerm) bool { return r.by == s.who && !r.ended.Before(s.asked) })
-	return i >= 0 && f.blind(f.log.terms[i]) && f.log.terms[i].began.Before(s.answered.Add(slack))
+	return i >= 0 && f.excuse(f.log.terms[i]) != judge.None && f.log.terms[i].began.Before(s.answered.Add(slack))
 }
 
-// harmedBefore reports whether somebody else had begun to end the term itself before an instant: then the next leader may be
-// there already.
+// harmedBefore reports whether a third party began to end the term before an instant, so that the next leader may already
+// lead.
 func (f *fixture) harmedBefore(r *seenTerm, at time.Time) bool {
-	from, _, isHarmed := f.log.harm(r)
-	return isHarmed && from.Before(at)
+	excuse, from, _ := f.log.harmTo(r)
+	return excuse != judge.None && from.Before(at)
 }
 
-// judgeWrites: ZooKeeper has taken none with a lower token than the one before, and refused those of whoever had lost.
+// judgeWrites: ZooKeeper accepted no write with a lower token than the previous one, and refused writes after a loss.
 func (f *fixture) judgeWrites(t *testing.T) {
 	t.Helper()
 	slices.SortFunc(f.store.written, func(x, y inZxid) int { return cmp.Compare(x.zxid, y.zxid) })
@@ -89,10 +93,10 @@ func (f *fixture) judgeWrites(t *testing.T) {
 		require.True(t, inOrder.Write(write.token), "ZooKeeper has taken token %#x after %#x", write.token, inOrder.Highest())
 	}
 	for _, c := range f.changes {
-		// A term of the session that followed an expired one counts as harmed, too, if it began before the attacker had its answer.
-		// Its znode still stood at the last write, so it is judged like all other terms.
-		_, gone, blind := f.log.harm(c.old)
-		if blind && (c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode)) { // by this change, or just before it
+		// A term of the session after an expired one counts as harmed, too, if it began before the attacker got its answer. Its
+		// znode still existed at the last write, so it is judged like all other terms.
+		excuse, _, gone := f.log.harmTo(c.old)
+		if excuse != judge.None && (c.old.ended.Before(gone) || errors.Is(c.old.last.err, zk.ErrNoNode)) { // by this change, or just before
 			continue
 		}
 		require.True(t, c.old.last.claimed, "%s: the last write of %s, ended as %v", c.kind.name, c.old, c.old.cause)
@@ -102,7 +106,7 @@ func (f *fixture) judgeWrites(t *testing.T) {
 	}
 }
 
-// report says how long there was no leader, and how long there were two, by the kind of change.
+// report prints how long there was no leader, and how long there were two, by the kind of change.
 func (f *fixture) report(t *testing.T) {
 	t.Helper()
 	for _, k := range kinds {
@@ -120,9 +124,9 @@ func (f *fixture) report(t *testing.T) {
 				other[c.old.cause.Error()]++
 			}
 		}
-		line := []string{fmt.Sprintf("%-21s %3d times, next leader after %v", k.name, len(took), spread(took))}
-		if k.blind {
-			line = append(line, fmt.Sprintf("%d overlaps of %v", len(overlaps), spread(overlaps)))
+		line := []string{fmt.Sprintf("%-21s %3d times, next leader after %v", k.name, len(took), medianAndMost(took))}
+		if k.excuse != judge.None {
+			line = append(line, fmt.Sprintf("%d overlaps of %v", len(overlaps), medianAndMost(overlaps)))
 		}
 		if len(other) > 0 {
 			line = append(line, fmt.Sprint("ended for another reason: ", other))
@@ -131,8 +135,8 @@ func (f *fixture) report(t *testing.T) {
 	}
 }
 
-// spread says median and maximum.
-func spread(times []time.Duration) string {
+// medianAndMost returns the median and the maximum as text.
+func medianAndMost(times []time.Duration) string {
 	if len(times) == 0 {
 		return "-"
 	}

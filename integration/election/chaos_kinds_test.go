@@ -11,28 +11,28 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
+	"github.com/zkrecipes/zkrecipes/internal/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // kind is a way to force a change of leadership.
 type kind struct {
-	name  string
-	times int
-	cause error // of the old term's end, unless the machine was too busy
-	// blind: somebody else ends the term at the server, and no client can know in time.
-	blind bool
-	force func(ctx context.Context, t *testing.T, f *fixture, old *seenTerm)
+	name   string
+	times  int
+	cause  error // of the old term's end, unless the machine was too busy
+	excuse judge.Excuse
+	force  func(ctx context.Context, t *testing.T, f *fixture, old *seenTerm)
 }
 
 var kinds = []kind{
-	{"closed", 105, recipes.ErrReleased, false, closeLeader},
-	{"client closed", 25, recipes.ErrClosed, false, closeClient},
-	{"released", 130, recipes.ErrReleased, false, release},
-	{"partitioned", 14, recipes.ErrSessionLost, false, partition},
-	{"successor partitioned", 6, recipes.ErrReleased, false, partitionSuccessor},
-	{"session expired", 85, recipes.ErrSessionLost, true, expire}, // or ErrNodeDeleted, if that was told before
-	{"znode deleted", 90, recipes.ErrNodeDeleted, true, deleteZnode},
-	{"parent wiped", 45, recipes.ErrNodeDeleted, true, wipe},
+	{"closed", 105, recipes.ErrReleased, judge.None, closeLeader},
+	{"client closed", 25, recipes.ErrClosed, judge.None, closeClient},
+	{"released", 130, recipes.ErrReleased, judge.None, release},
+	{"partitioned", 14, recipes.ErrSessionLost, judge.None, partition},
+	{"successor partitioned", 6, recipes.ErrReleased, judge.None, partitionSuccessor},
+	{"session expired", 85, recipes.ErrSessionLost, judge.SessionExpired, expire}, // or ErrNodeDeleted, if that event was first
+	{"znode deleted", 90, recipes.ErrNodeDeleted, judge.ZnodeDeleted, deleteZnode},
+	{"parent wiped", 45, recipes.ErrNodeDeleted, judge.ZnodeDeleted, wipe},
 }
 
 // closeLeader puts another participant into the leader's place.
@@ -55,13 +55,13 @@ func release(_ context.Context, _ *testing.T, f *fixture, old *seenTerm) {
 		interrupted.InterruptLeadership()
 		return
 	}
-	_ = old.lease.Release() // may have ended by itself
+	_ = old.lease.Release() // may be over already
 }
 
 // cuts are the ways to take a line away.
 var cuts = []struct {
 	cut func(*faultproxy.Proxy)
-	// The server still hears of the session, and would let nobody else lead.
+	// The server still gets the session's pings, and would grant the lock to no other client.
 	heard bool
 }{
 	{(*faultproxy.Proxy).Hold, false},
@@ -88,7 +88,7 @@ func (f *fixture) heal(p *group) {
 	})
 }
 
-// partition cuts the leader off until it has given up, or another one leads.
+// partition cuts the leader off until it gives up, or another one leads.
 func partition(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
 	way := cuts[f.random.IntN(len(cuts))]
@@ -104,8 +104,8 @@ func partition(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	}
 }
 
-// partitionSuccessor cuts the next one in the queue off, and has the leader step down: the next but one has to lead, or
-// the line comes back in time for the successor.
+// partitionSuccessor cuts the next candidate off, and makes the leader step down. Either the candidate after the next
+// leads, or the connection is restored in time for the successor.
 func partitionSuccessor(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
 	queue, err := old.by.Participants(ctx)
@@ -130,7 +130,7 @@ func partitionSuccessor(ctx context.Context, t *testing.T, f *fixture, old *seen
 func expire(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
 	session := old.by.group.client.Conn().SessionID()
-	defer f.log.expire(old.by.group)()
+	defer f.log.harmSession(old.by.group)()
 	if err := zkadmin.Expire(ctx, f.server, session); !errors.Is(err, zkadmin.ErrNoSession) { // ended before, which the leader has yet to learn
 		require.NoError(t, err)
 	}
@@ -138,7 +138,7 @@ func expire(ctx context.Context, t *testing.T, f *fixture, old *seenTerm) {
 
 func deleteZnode(_ context.Context, t *testing.T, f *fixture, old *seenTerm) {
 	t.Helper()
-	defer f.log.excuse(old.lease.Path())()
+	defer f.log.harmZnode(old.lease.Path())()
 	if err := f.conn.Delete(old.lease.Path(), -1); err != nil {
 		require.ErrorIs(t, err, zk.ErrNoNode)
 	}
@@ -150,7 +150,7 @@ func wipe(ctx context.Context, t *testing.T, f *fixture, _ *seenTerm) {
 	for ctx.Err() == nil {
 		var deletes []any
 		for _, name := range children(t, f.conn, f.path) {
-			defer f.log.excuse(f.path + "/" + name)()
+			defer f.log.harmZnode(f.path + "/" + name)()
 			deletes = append(deletes, &zk.DeleteRequest{Path: f.path + "/" + name, Version: -1})
 		}
 		if f.random.IntN(2) == 0 {

@@ -16,12 +16,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// seenTerm is one term as its leader has seen it.
+// seenTerm is one term as seen by its leader.
 type seenTerm struct {
 	lease  *recipes.Lease
 	by     *contender
 	began  time.Time
-	rivals []sighting // who else said then that they lead
+	rivals []sighting // other claims to lead at that time
 	first  receipt    // of the write when it began
 
 	// Set when the work returns; guarded by the journal.
@@ -33,7 +33,7 @@ type seenTerm struct {
 
 const instant = "15:04:05.000" // a layout
 
-// over is when the next term may begin: a leader that takes part in the end is waited for.
+// over is when the next term may begin. A leader that takes part in the end is waited for.
 func (r *seenTerm) over() time.Time {
 	if errors.Is(r.cause, recipes.ErrReleased) || errors.Is(r.cause, recipes.ErrClosed) {
 		return r.returned
@@ -41,7 +41,7 @@ func (r *seenTerm) over() time.Time {
 	return r.ended
 }
 
-// sighting is somebody who said at some time that they lead. On a busy machine a question may take milliseconds.
+// sighting is a claim to lead at some time. On a busy machine, a question may take milliseconds.
 type sighting struct {
 	who             *contender
 	asked, answered time.Time
@@ -54,21 +54,23 @@ func (r *seenTerm) String() string {
 // journal records the terms in the order in which they began.
 type journal struct {
 	mu      sync.Mutex
-	terms   []*seenTerm          // guarded by mu
-	excused map[string]time.Time // guarded by mu; see excuse
-	harmed  map[string]time.Time // guarded by mu; when that began
-	expired []expiry             // guarded by mu
-	changed chan struct{}        // guarded by mu; closed and replaced when terms change
+	terms   []*seenTerm     // guarded by mu
+	harmed  map[string]span // guarded by mu; the deletions of znodes by third parties
+	expired []expiry        // guarded by mu
+	changed chan struct{}   // guarded by mu; closed and replaced when terms change
 }
 
-// expiry is the end of a session by somebody else.
+// span is the time of an action of a third party: from before the request until after its answer.
+type span struct{ from, to time.Time }
+
+// expiry is the end of a session by a third party.
 type expiry struct {
-	of       *group
-	from, to time.Time // while it was under way
+	of *group
+	span
 }
 
 func newJournal() *journal {
-	return &journal{excused: map[string]time.Time{}, harmed: map[string]time.Time{}, changed: make(chan struct{})}
+	return &journal{harmed: map[string]span{}, changed: make(chan struct{})}
 }
 
 func (j *journal) begin(r *seenTerm) {
@@ -91,49 +93,52 @@ func (j *journal) announce() {
 	j.changed = make(chan struct{})
 }
 
-// excuse notes that somebody else deletes a znode, with or without its session, so that a term on it may overlap with the
-// next. The result notes that it is gone.
-func (j *journal) excuse(path string) (gone func()) {
+// harmZnode records that a third party deletes a znode, so that a term on it may overlap with the next. The result records the
+// deletion.
+func (j *journal) harmZnode(path string) (gone func()) {
 	note := func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.excused[path] = time.Now()
-		if j.harmed[path].IsZero() {
-			j.harmed[path] = j.excused[path]
+		now := time.Now()
+		harm, isKnown := j.harmed[path]
+		if !isKnown {
+			harm.from = now
 		}
+		harm.to = now
+		j.harmed[path] = harm
 	}
 	note()
 	return note
 }
 
-// expire notes that somebody else ends the session of a group. All znodes of the session go, not only that of the term that is to
-// end: by the time the server acts, another contender of the group may lead. The result notes that the session is gone.
-func (j *journal) expire(g *group) (gone func()) {
+// harmSession records that a third party ends the session of a group. All znodes of the session are deleted, not only that of the
+// term: by the time the server acts, another contender of the group may lead. The result records the end of the session.
+func (j *journal) harmSession(g *group) (gone func()) {
 	from := time.Now()
 	return func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.expired = append(j.expired, expiry{g, from, time.Now()})
+		j.expired = append(j.expired, expiry{g, span{from, time.Now()}})
 	}
 }
 
-// harm returns when somebody else has begun to delete the znode of a term, and when it was gone.
-func (j *journal) harm(r *seenTerm) (from, gone time.Time, isHarmed bool) {
+// harmTo returns the excuse of a term, when the third party began to delete its znode, and when the znode was deleted.
+func (j *journal) harmTo(r *seenTerm) (excuse judge.Excuse, from, gone time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if gone, isHarmed = j.excused[r.lease.Path()]; isHarmed {
-		return j.harmed[r.lease.Path()], gone, true
+	if harm, isHarmed := j.harmed[r.lease.Path()]; isHarmed {
+		return judge.ZnodeDeleted, harm.from, harm.to
 	}
 	for _, e := range j.expired {
 		if e.of == r.by.group && r.began.Before(e.to) && r.ended.After(e.from) {
-			return e.from, e.to, true
+			return judge.SessionExpired, e.from, e.to
 		}
 	}
-	return time.Time{}, time.Time{}, false
+	return judge.None, time.Time{}, time.Time{}
 }
 
-// leader waits for a term that stands, and returns the one with the highest token. It need not be recorded last: one that ended at
-// once may follow its successor.
+// leader waits for a valid term, and returns the one with the highest token. Its record need not be the last, because a term
+// that ended at once may be recorded after its successor.
 func (j *journal) leader(ctx context.Context) (*seenTerm, error) {
 	return j.find(ctx, func(terms []*seenTerm) (latest *seenTerm) {
 		for _, r := range terms {
@@ -173,7 +178,7 @@ func (j *journal) find(ctx context.Context, search func([]*seenTerm) *seenTerm) 
 	}
 }
 
-// store is what leaders write to. It takes a write in memory by the highest token it has seen, and one into ZooKeeper in a
+// store accepts the leaders' writes. It accepts a write in memory by the highest token so far, and one into ZooKeeper in a
 // transaction with the lease's check.
 type store struct {
 	conn *zk.Conn
@@ -184,12 +189,12 @@ type store struct {
 	written []inZxid    // guarded by mu
 }
 
-// inZxid is a write that ZooKeeper has taken.
+// inZxid is the transaction of a write in ZooKeeper.
 type inZxid struct{ zxid, token int64 }
 
 // receipt says what became of a write.
 type receipt struct {
-	claimed bool  // the store in memory has taken it
+	claimed bool  // the store in memory accepted the claim
 	err     error // of the transaction
 }
 

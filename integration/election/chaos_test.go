@@ -30,9 +30,9 @@ const (
 )
 
 // TestAtNoInstantTwoLeaders forces 500 changes of leadership on 20 latches, and as many on 20 selectors beside them, and
-// looks at every term. Where the leader takes part in the end of its term, or is cut off, the term is over before the next
-// one begins. Where somebody else ends it at the server no client can know in time: there terms may overlap, and what the
-// old leader writes then is refused.
+// checks every term. If the leader takes part in the end of its term, or is cut off, the term ends before the next one
+// begins. If a third party ends it at the server, no client can know in time: terms may overlap, and the old leader's
+// writes are refused.
 func TestAtNoInstantTwoLeaders(t *testing.T) {
 	server := ensemble.New(t, ensemble.Config{Private: true, TickTime: chaosTick})
 	for _, r := range both {
@@ -63,13 +63,13 @@ type fixture struct {
 	log     *journal
 	slow    int // changes after which there was no leader for longer than interregnum
 	changes []change
-	healed  time.Time // when a line came back
+	healed  time.Time // the last repair of a connection
 
 	groups []*group
 	mu     sync.Mutex // protects their participants
 }
 
-// group is a session and its contenders. It has two lines to the server, as to an ensemble.
+// group is a session and its contenders. It has two proxies to the server, as to an ensemble.
 type group struct {
 	lines      [2]*faultproxy.Proxy
 	client     *recipes.Client
@@ -150,7 +150,7 @@ func (f *fixture) close(t *testing.T) {
 	require.Empty(t, children(t, f.conn, f.path))
 }
 
-// lead is the leader's work. It writes when it begins, and once more when it learns that its term is over.
+// lead is the leader's work. It writes at the beginning, and once more at the end of its term.
 func (f *fixture) lead(c *contender, lease *recipes.Lease) {
 	r := &seenTerm{lease: lease, by: c, began: time.Now()}
 	r.rivals = f.rivals(r)
@@ -161,7 +161,7 @@ func (f *fixture) lead(c *contender, lease *recipes.Lease) {
 	f.log.end(r, ended, context.Cause(lease.Context()), f.store.write(lease))
 }
 
-// rivals are those who say that they lead, at a time when the term in question stands.
+// rivals are the other claims to lead while the term in question is valid.
 func (f *fixture) rivals(r *seenTerm) []sighting {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Before there is a session, Close has nothing to wait for, and what was started never enters.
+// Before there is a session, Close need not wait, and started candidates never join.
 func TestCloseBeforeTheSession(t *testing.T) {
 	eachRecipe(t, func(t *testing.T, r recipe) {
 		t.Helper()
 		proxy, path := faultproxy.New(t, ensemble.Shared(t).Server(0)), testkit.Path(t)
 		proxy.Refuse(true)
-		client := adopted(t, proxy.Addr())
+		client := opened(t, proxy.Addr())
 		m := r.join(t, client, path, "early")
 		require.NoError(t, m.Start())
 		began := time.Now()
@@ -34,7 +34,7 @@ func TestCloseBeforeTheSession(t *testing.T) {
 	})
 }
 
-// From inside the leader's work, Close and Release only ask: the znode goes when the work has returned, and not before.
+// Inside the leader's work, Close and Release only ask. The znode is deleted after the work returns, and not before.
 func TestEndFromInside(t *testing.T) {
 	for _, way := range []struct {
 		name string

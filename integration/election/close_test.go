@@ -28,12 +28,12 @@ type stage struct {
 	path    string
 	proxy   *faultproxy.Proxy
 	client  *recipes.Client
-	rival   *member // leads, in a session of its own, if there is one
+	rival   *member // leads in another session, if present
 	subject *member
 }
 
-// phases are the moments at which Close may come. Each starts the member and takes it there; where the line is held then,
-// the result lets it flow.
+// phases are the moments at which Close may be called. Each starts the member and takes it there. If the line is held
+// then, the result releases it.
 var phases = []struct {
 	name  string
 	rival bool
@@ -52,7 +52,7 @@ var phases = []struct {
 	}},
 	{"queue read", false, true, func(t *testing.T, s *stage) func() {
 		t.Helper()
-		var n atomic.Int32 // the first tells that the directory is missing
+		var n atomic.Int32 // the first answer reports that the directory is missing
 		return holding(func(r faultproxy.Request) bool { return r.Op == "getChildren2" && n.Add(1) == 2 }, (*faultproxy.Proxy).HoldReply)(t, s)
 	}},
 	{"own znode read, leading", false, true, holding(faultproxy.Op("getData"), (*faultproxy.Proxy).HoldReply)},
@@ -142,8 +142,8 @@ func arrival(t *testing.T, arrived <-chan struct{}) {
 	}
 }
 
-// Close in each phase returns in time, and leaves no znode and no goroutine. It tells when it could not make sure of the
-// znode.
+// Close in each phase returns in time, and leaves no znode and no goroutine. It reports an error if it could not confirm
+// the deletion.
 func TestClose(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(phase.name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestClose(t *testing.T) {
 				if !phase.held {
 					require.NoError(t, err)
 				} else {
-					require.ErrorContains(t, err, "deletion goes on")
+					require.ErrorContains(t, err, "still retrying")
 					release()
 					testkit.Eventually(t, func() bool { return len(children(t, conn, path)) == len(others) }, "the znode is gone")
 					testkit.Eventually(t, func() bool { return s.subject.Close() == nil }, "Close knows")
@@ -194,7 +194,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// leaveAgain has another member of the same session enter, lead if nobody else does, and leave.
+// leaveAgain makes another member of the same session join, lead if no other member does, and leave.
 func (s *stage) leaveAgain(t *testing.T) {
 	t.Helper()
 	next := s.join(t, s.client, s.path, "next")

@@ -18,8 +18,8 @@ const (
 	slack = time.Second
 )
 
-// TestCluster takes three servers through what an operator does to them: the cases of Curator's TestLeaderLatchCluster
-// and TestLeaderSelectorCluster, and some more.
+// TestCluster performs an operator's actions on three servers: the cases of Curator's TestLeaderLatchCluster and
+// TestLeaderSelectorCluster, and some more.
 func TestCluster(t *testing.T) {
 	servers := ensemble.New(t, ensemble.Config{Nodes: 3})
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func back(ctx context.Context, t *testing.T, e *ensemble.Ensemble, node int) {
 	require.NoError(t, e.WaitServing(ctx))
 }
 
-// The leader keeps its term: its session lives on another server.
+// The leader keeps its term, because its session lives on another server.
 func leaderMoves(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long := recipes.WithSessionTimeout(calm)
@@ -62,12 +62,12 @@ func leaderMoves(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	c.finish(t)
 }
 
-// One new leader, once the session is over. The old one stands at the tail when its server is back.
+// One new leader, once the session is over. The old one is at the tail when its server is back.
 func leaderStranded(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	first, err := e.Leader(ctx)
 	require.NoError(t, err)
-	node := (first + 1) % 3 // a follower, so that the sessions' time goes on
+	node := (first + 1) % 3 // a follower, so that the sessions keep aging
 	stranded := testclient.Dial(t, []string{e.Server(node)}, recipes.WithSessionTimeout(sessionTimeout))
 	c := newContest(t, e, stranded, testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(calm)))
 	began := time.Now()
@@ -80,8 +80,8 @@ func leaderStranded(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	c.finish(t)
 }
 
-// Under Curator's default policy the connection's end is the term's end. The latch leads again on the znode that it had; the
-// selector's goes as soon as the client is back.
+// Under Curator's default policy, a disconnect ends the term. The latch leads again with the same znode; the selector's
+// znode is deleted after the reconnect.
 func leaderSuspended(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long, standard := recipes.WithSessionTimeout(calm), recipes.WithErrorPolicy(recipes.StandardErrorPolicy)
@@ -100,7 +100,7 @@ func leaderSuspended(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	c.finish(t)
 }
 
-// Every server is stopped and started in turn, and nobody loses anything.
+// Every server is restarted in turn, and no lease is lost.
 func rollingRestart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	long := recipes.WithSessionTimeout(calm)
@@ -115,7 +115,8 @@ func rollingRestart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	c.finish(t)
 }
 
-// Without a quorum the leaders' terms end by their own clock, and nobody leads. With it one of each election does.
+// Without a quorum the leaders' terms end by their own clock, and no candidate leads. With a quorum one of each
+// election does.
 func quorumLost(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	c := newContest(t, e, testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout)), testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout)))
@@ -133,7 +134,7 @@ func quorumLost(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	}
 	require.NoError(t, e.WaitServing(ctx))
 	for _, e := range c.elections {
-		select { // whose session has outlived the outage is the servers' to say
+		select { // the servers decide which session survived the outage
 		case began := <-e.follower.began:
 			e.leader, e.follower, e.term = e.follower, e.leader, began
 		case began := <-e.leader.began:

@@ -47,7 +47,7 @@ func newContest(t *testing.T, e *ensemble.Ensemble, leading, following *recipes.
 	return c
 }
 
-// complete waits until leader and follower stand in this order, and nobody else.
+// complete waits until leader and follower, and no other candidates, are in this order.
 func (c *contest) complete(t *testing.T) {
 	t.Helper()
 	for _, e := range c.elections {
@@ -68,8 +68,8 @@ func (c *contest) children(path string) []string {
 	return names
 }
 
-// proven waits until the leaders' session has been proven alive by a write made after the call, and checks that nothing
-// has changed.
+// proven waits until a write after the call proves that the leaders' sessions are alive, and checks that nothing
+// changed.
 func (c *contest) proven(t *testing.T) {
 	t.Helper()
 	from := time.Now().Add(c.leading.SessionTimeout() * 2 / 3)
@@ -82,8 +82,8 @@ func (c *contest) proven(t *testing.T) {
 	}
 }
 
-// succeeded waits until the followers lead in place of the leaders, whose terms have ended for this cause, and returns
-// when the last of them began.
+// succeeded waits until the followers lead in place of the leaders, whose terms ended for this cause, and returns when
+// the last of them began.
 func (c *contest) succeeded(t *testing.T, cause error) (last time.Time) {
 	t.Helper()
 	for _, e := range c.elections {
@@ -102,7 +102,7 @@ func (e *election) succeeded(t *testing.T, cause error) time.Time {
 	return next.at
 }
 
-// resumed waits until the leader leads again, on the znode of the term that has ended for this cause.
+// resumed waits until the leader leads again, with the znode of the term that ended for this cause.
 func (e *election) resumed(t *testing.T, cause error) {
 	t.Helper()
 	require.ErrorIs(t, ended(t, e.term), cause)
@@ -113,7 +113,7 @@ func (e *election) resumed(t *testing.T, cause error) {
 	e.term = next
 }
 
-// finish has the leaders hand over in order, and everybody leave.
+// finish makes the leaders hand over in order, and all candidates leave.
 func (c *contest) finish(t *testing.T) {
 	t.Helper()
 	for _, e := range c.elections {

@@ -19,12 +19,12 @@ import (
 const (
 	handoverWarmup = 1000 // rounds, most of all for the JVM
 	handoverRounds = 400
-	handoverLimit  = 2400 // rounds; a noisy machine needs more of them to tell the two apart
+	handoverLimit  = 2400 // rounds; a noisy machine needs more of them to distinguish the two
 )
 
-// TestSpeedOfHandover measures how long it takes from the Close of a leader to the next IsLeader, side by side with Curator's
-// latch: two sessions each, round by round, on one server that does not wait for its disk, which takes the same from both.
-// Ours is the faster one.
+// TestSpeedOfHandover measures the time from the Close of a leader to the next IsLeader, beside Curator's latch: two sessions
+// each, round by round, on one server that does not wait for its disk, so that both have the same conditions. This library is
+// faster.
 func TestSpeedOfHandover(t *testing.T) {
 	server := ensemble.New(t, ensemble.Config{JVMFlags: []string{"-Dzookeeper.forceSync=no"}, Private: true})
 	conn := testkit.Conn(t, server.Servers(), 10*time.Second)

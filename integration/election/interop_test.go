@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// Go and Java take turns in one election: everybody sees the same participants in the same order, one of them leads, and
-// leadership goes from one language to the other.
+// Go and Java take turns in one election. All clients see the same participants in the same order, one of them leads,
+// and leadership moves between the languages.
 func TestTogetherWithCurator(t *testing.T) {
 	agent := curator.New(t, ensemble.Shared(t).Servers(), sessionTimeout)
 	agent.Do(t, "connect", "client")
@@ -36,7 +36,7 @@ func TestTogetherWithCurator(t *testing.T) {
 	})
 }
 
-// mixed is an election of Go and Java. An id tells the language.
+// mixed is an election of Go and Java. The id shows the language.
 type mixed struct {
 	r       recipe
 	agent   *curator.Agent
@@ -63,7 +63,7 @@ func (e *mixed) complete(t *testing.T) {
 	testkit.Eventually(t, func() bool { return len(children(t, observer(t), e.path)) == len(e.order) }, "the znodes")
 }
 
-// leads asks somebody whether they lead.
+// leads asks a candidate whether it leads.
 func (e *mixed) leads(t *testing.T, id string) bool {
 	t.Helper()
 	if isJava(id) {

@@ -22,8 +22,8 @@ const (
 	killedTimeout = 2 * time.Second
 )
 
-// A process that is killed leaves its sessions to the server, which ends them within the session timeout and a tick. Then
-// the followers lead.
+// A killed process leaves its sessions to the server, which ends them within the session timeout and a tick. Then the
+// followers lead.
 func TestKilledProcess(t *testing.T) {
 	var doomed []*leadingProcess
 	for range killed { // their sessions are at different points of the server's clock
@@ -35,7 +35,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 	var times []time.Duration
 	for _, p := range doomed {
-		_ = p.cmd.Wait() // says that it was killed
+		_ = p.cmd.Wait() // returns the kill
 		for i, follower := range p.followers {
 			next := follower.lead(t)
 			require.Greater(t, next.FencingToken(), p.tokens[i])
@@ -48,7 +48,7 @@ func TestKilledProcess(t *testing.T) {
 	require.Less(t, times[len(times)-1], killedTimeout+tick+slack)
 }
 
-// leadingProcess is a process that leads an election of each recipe, and the followers in this process.
+// leadingProcess is a process that leads an election of each recipe, with the followers in this process.
 type leadingProcess struct {
 	cmd       *exec.Cmd
 	killed    time.Time
@@ -81,9 +81,9 @@ func newLeadingProcess(t *testing.T) *leadingProcess {
 }
 
 const (
-	// workerVariable makes this binary, run again as a process of its own, the leader that will be killed.
+	// workerVariable makes this binary, run again, the process that will be killed.
 	workerVariable = "ZKRECIPES_TEST_WORKER"
-	// workerLife bounds a process whose test has died.
+	// workerLife bounds a process whose test died.
 	workerLife = 2 * time.Minute
 )
 
@@ -91,7 +91,11 @@ const (
 func runWorker() int {
 	ctx, cancel := context.WithTimeout(context.Background(), workerLife)
 	defer cancel()
-	if err := leadAll(ctx, os.Args[1], os.Args[2]); err != nil {
+	work := leadAll
+	if os.Getenv(workerVariable) == spreadWork {
+		work = spreadUntilKilled
+	}
+	if err := work(ctx, os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		return 1
 	}

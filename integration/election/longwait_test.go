@@ -16,9 +16,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// TestSpeedOfALongWait measures how long it takes from a Release to the grant of the one behind: one that came just now, whose
-// create proves its session, and one that has waited for so long that it has to prove it at its grant. What an hour changes, three
-// quarters of the session timeout change as well.
+// TestSpeedOfALongWait measures the time from a Release to the grant of the next contender. One just arrived, so that its
+// create proves its session, and one waited for so long that it has to prove the session at its grant. Three quarters of the
+// session timeout have the same effect as an hour.
 func TestSpeedOfALongWait(t *testing.T) {
 	const pairs, timeout = 10, 12 * time.Second
 	e := ensemble.New(t, ensemble.Config{Nodes: 3, Private: true})
@@ -41,7 +41,8 @@ func TestSpeedOfALongWait(t *testing.T) {
 	t.Logf("%d handovers each, ratio of the medians %.2f", len(long.times), float64(long.median())/float64(justNow.median()))
 }
 
-// handovers has one of each pair hold its lock and the other one wait for a time, and returns how long each handover takes.
+// handovers makes one of each pair hold its lock while the other one waits for a time, and returns the duration of each
+// handover.
 func handovers(t *testing.T, locks [][2]*mutex.InterProcessMutex, wait time.Duration) (times []time.Duration) {
 	t.Helper()
 	ctx := testkit.Context(t)
@@ -66,7 +67,7 @@ func handovers(t *testing.T, locks [][2]*mutex.InterProcessMutex, wait time.Dura
 		}
 	}
 	if !isShort {
-		time.Sleep(wait) //nolint:forbidigo // the subject is what has happened by then
+		time.Sleep(wait) //nolint:forbidigo // the subject is the state after this time
 	}
 	for i := range locks {
 		if isShort {

@@ -22,7 +22,7 @@ type participant interface {
 	Participants(ctx context.Context) ([]recipes.Participant, error)
 }
 
-// recipe makes participants that call work when a term begins; it has to return when the term ends.
+// recipe makes participants that call work when a term begins. work has to return when the term ends.
 type recipe struct {
 	name   string
 	prefix string // of the znodes, between uuid and number
@@ -58,7 +58,7 @@ type member struct {
 	began chan term
 }
 
-// term is one term as its leader has seen it begin.
+// term is one term, as its leader saw it begin.
 type term struct {
 	*recipes.Lease
 	at time.Time
@@ -98,7 +98,7 @@ func (m *member) lead(t *testing.T) term {
 	}
 }
 
-// follows asserts that no term of the member has begun that the test has not seen.
+// follows requires that no unseen term of the member began.
 func (m *member) follows(t *testing.T) {
 	t.Helper()
 	require.Empty(t, m.began, m.id+" leads")

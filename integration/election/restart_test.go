@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
@@ -14,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// TestRestart is about elections on the only server, which goes and comes back.
+// TestRestart is about elections on a single server that restarts.
 func TestRestart(t *testing.T) {
 	server := ensemble.New(t, ensemble.Config{Private: true})
 	for _, c := range []struct {
@@ -34,13 +33,10 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// adopted returns a client of a connection of the test's own, which need not stand.
-func adopted(t *testing.T, server string) *recipes.Client {
+// opened returns a client whose server need not be there yet.
+func opened(t *testing.T, server string) *recipes.Client {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{server}, sessionTimeout, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	client, err := recipes.NewClient(conn, events, recipes.WithSessionTimeout(sessionTimeout))
+	client, err := recipes.Open([]string{server}, recipes.WithSessionTimeout(sessionTimeout))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
@@ -56,11 +52,11 @@ func enterBoth(t *testing.T, client *recipes.Client, path, id string) []*member 
 	return members
 }
 
-// Whoever enters before there is a server is elected once it appears.
+// Candidates started without a server are elected once one is up.
 func noServerAtStart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	require.NoError(t, e.Kill(ctx, 0))
-	members := enterBoth(t, adopted(t, e.Server(0)), testkit.Path(t), "early")
+	members := enterBoth(t, opened(t, e.Server(0)), testkit.Path(t), "early")
 	for _, m := range members {
 		m.follows(t)
 	}
@@ -72,7 +68,7 @@ func noServerAtStart(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	}
 }
 
-// So is whoever enters while the server is away.
+// So are candidates started during an outage.
 func noServerOnEntering(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	client := testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout))
@@ -104,7 +100,7 @@ func backInTime(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	c.finish(t)
 }
 
-// After a longer one the selector has requeued and the latch has entered again, by themselves.
+// After a longer outage the selector has requeued and the latch has joined again, by themselves.
 func backTooLate(ctx context.Context, t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	client := testclient.Dial(t, e.Servers(), recipes.WithSessionTimeout(sessionTimeout))

@@ -45,7 +45,7 @@ func (e *Ensemble) Arm(ctx context.Context, i int, script string) (fire func() e
 	return fire, err
 }
 
-// hears waits until a shell says a word at the end of a line. What else it says is the error when it ends without that.
+// hears waits until a shell prints a word at the end of a line. If the shell ends first, its other output is the error.
 func hears(ctx context.Context, shell client.HijackedResponse, word string) error {
 	stop := context.AfterFunc(ctx, shell.Close)
 	defer stop()

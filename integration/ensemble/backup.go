@@ -11,7 +11,7 @@ const (
 	historyDir = dataDir + "/version-2" // transaction logs, snapshots and epochs
 	backupDir  = dataDir + "/backup"
 	freshDir   = dataDir + "/next"
-	// FormerDir holds what Restore and Wipe have replaced, one directory each time: 1, 2, ….
+	// FormerDir holds the directories replaced by Restore and Wipe: 1, 2, ….
 	FormerDir = dataDir + "/former"
 )
 
@@ -31,9 +31,9 @@ func (e *Ensemble) Wipe(ctx context.Context) error {
 	return e.replace(ctx, "mkdir "+freshDir, nil)
 }
 
-// replace has all nodes start again with the data directories that a command makes. The servers run until the new
-// directories are in place, because no command runs inside a node that is down. What a server writes until it is killed goes
-// to the files that it has open, which are in the former directory.
+// replace restarts all nodes with data directories created by a command. The servers run until the new directories are in
+// place, because no command runs inside a stopped node. Until a server is killed, it writes to its open files, which are in
+// the former directory.
 func (e *Ensemble) replace(ctx context.Context, makeFresh string, whileDown func(context.Context) error) error {
 	if err := e.everywhere(ctx, "rm -rf "+freshDir+" && "+makeFresh); err != nil {
 		return err

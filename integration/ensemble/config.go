@@ -35,11 +35,11 @@ type Config struct {
 	Properties map[string]string
 	// Files are put into every node before it starts, by absolute path; for example a key store.
 	Files map[string][]byte
-	// Env are environment variables of every server, beside those that the image needs.
+	// Env are environment variables of every server, in addition to those of the image.
 	Env map[string]string
-	// Suite is the Debian suite whose ZooKeeper runs, whatever the environment says; "" leaves that to the environment.
+	// Suite is the Debian suite of the ZooKeeper, regardless of the environment; "" means the environment's.
 	Suite string
-	// Private asks for containers of its own even where ZKRECIPES_SERVERS is set: for tests that inject faults.
+	// Private asks for separate containers even if ZKRECIPES_SERVERS is set, for tests that inject faults.
 	Private bool
 }
 
@@ -72,7 +72,7 @@ func (c Config) zooCfg() []byte {
 		"4lw.commands.whitelist": "*",
 	}
 	if c.Nodes > 1 {
-		// A node that starts again may have another address than the one it knew.
+		// The address of a restarted node may differ from the one in its configuration.
 		properties["quorumListenOnAllIPs"] = "true"
 		for i := range c.Nodes {
 			properties[fmt.Sprintf("server.%d", i+1)] = fmt.Sprintf("%s:%d:%d", alias(i), quorumPort, electionPort)
@@ -88,9 +88,9 @@ func (c Config) zooCfg() []byte {
 
 // jvmFlags returns the value of JVMFLAGS.
 //
-// Addresses are looked up afresh each time, found or not: nodes start side by side, and the cache of a failed look-up
-// would hold up the first quorum for ten seconds. An election waits for each silent peer as long as connecting may take,
-// 5 s unless told otherwise, before it asks the next one.
+// Addresses are not cached, found or not: nodes start concurrently, and a cached failure would delay the first quorum by
+// ten seconds. An election waits for each silent peer for the connect timeout, 5 s by default, before it asks the next
+// one.
 func (c Config) jvmFlags() string {
 	flags := []string{
 		"-Xmx256m", "-XX:+UseSerialGC",

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Configure changes lines of node i's zoo.cfg, which has to be running; "" removes one. The server reads them when it is
-// started the next time: Stop or Kill, and StartNode.
+// Configure changes lines of the zoo.cfg of node i, which has to be running; "" removes a line. The server reads the
+// file at its next start: Stop or Kill, then StartNode.
 func (e *Ensemble) Configure(ctx context.Context, i int, properties map[string]string) error {
 	var script strings.Builder
 	script.WriteString("set -e\n")
@@ -23,8 +23,8 @@ func (e *Ensemble) Configure(ctx context.Context, i int, properties map[string]s
 	return err
 }
 
-// RollingRestart stops each of the nodes in order and starts it again, one after the other, all of them when none is
-// given. What between does when a node serves again may be nil.
+// RollingRestart restarts the given nodes, or all of them, one after the other. between runs after each node serves
+// again; it may be nil.
 func (e *Ensemble) RollingRestart(ctx context.Context, between func(node int) error, nodes ...int) error {
 	if len(nodes) == 0 {
 		for i := range e.Servers() {

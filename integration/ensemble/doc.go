@@ -4,16 +4,16 @@
 //	e := ensemble.New(t, ensemble.Config{Nodes: 3})
 //	conn, events, err := zk.Connect(e.Servers(), 4*time.Second)
 //
-// A package that needs one plain server takes [Shared], which starts one for the whole test binary, with
+// A package that needs one plain server uses [Shared], which starts one for the whole test binary, with
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
 //
 // # Image
 //
-// The official image (OfficialImage) is used when it is present or can be pulled; otherwise package image builds one from
-// Debian packages, once. ZK names the Debian suite, and so the release of ZooKeeper: see package image. ZKRECIPES_IMAGE
-// names an image to use instead of both. Any image with the official one's paths will do:
-// /conf/zoo.cfg, /data/myid and JVMFLAGS. The official image holds no iptables; tests of partitions need the built one.
+// The official image (OfficialImage) is used if it is present or can be pulled. Otherwise package image builds one from
+// Debian packages, once. ZK names the Debian suite, and with it the release of ZooKeeper. ZKRECIPES_IMAGE names an image
+// to use instead of both. Any image with the official one's paths works: /conf/zoo.cfg, /data/myid and JVMFLAGS. The
+// official image has no iptables; tests of partitions need the built one.
 //
 // # Environment
 //
@@ -27,8 +27,9 @@
 //
 // # Leftovers
 //
-// Containers and networks are labelled with the process that started them. Before the first start in a process, those of
-// processes that no longer run on this host are removed; test binaries running side by side do not touch each other's.
+// Labels of containers and networks name the process that started them. Before the first start in a process, the
+// containers and networks of dead processes of this host are removed. Test binaries that run side by side do not touch
+// each other's.
 //
 // # Concurrency
 //

@@ -31,11 +31,11 @@ const (
 
 	loopback = "127.0.0.1"
 
-	// pullSilence ends a pull that shows no progress: an engine without a way out may take minutes to say so.
+	// pullSilence ends a pull without progress, because an engine without a network may take minutes to report that.
 	pullSilence = 20 * time.Second
 )
 
-// engine is what the process needs of Docker; there is one, made at the first start.
+// engine is the process's connection to Docker, made once at the first start.
 type engine struct {
 	docker *client.Client
 	image  string
@@ -77,7 +77,8 @@ func connect(ctx context.Context) (*engine, error) {
 	return e, nil
 }
 
-// prepareEnvironment sets what testcontainers reads once, at its first use; hence a client of its own.
+// prepareEnvironment sets variables that testcontainers reads once, at its first use, so this package has its own
+// client.
 func prepareEnvironment(ctx context.Context) error {
 	docker, err := client.New(client.FromEnv)
 	if err != nil {
@@ -125,7 +126,7 @@ func publishedHost(ctx context.Context) (string, error) {
 	return host, nil
 }
 
-// publishOn is the address to publish ports on: nobody but this machine needs them, unless the engine is elsewhere.
+// publishOn is the address on which ports are published: this machine only, unless the engine is remote.
 func (e *engine) publishOn() netip.Addr {
 	if e.host == loopback {
 		return netip.MustParseAddr(loopback)
@@ -133,7 +134,7 @@ func (e *engine) publishOn() netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
-// chooseImage returns the image to run: the one asked for, the official one, or the one built here.
+// chooseImage returns the image to run: the requested one, the official one, or the local build.
 func chooseImage(ctx context.Context, docker *client.Client) (string, error) {
 	if name := os.Getenv(envImage); name != "" {
 		return name, nil
@@ -198,7 +199,7 @@ func havePulled(ctx context.Context, docker *client.Client, name string) error {
 	return nil
 }
 
-// ignoreMissing drops the error of removing what is gone, or on its way out.
+// ignoreMissing drops the error about the removal of something that does not exist, or is being removed.
 func ignoreMissing(err error) error {
 	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
 		return nil

@@ -17,7 +17,7 @@ import (
 // startTimeout bounds Start, apart from building or pulling an image.
 const startTimeout = 90 * time.Second
 
-// ErrExternal is returned by every fault on servers that ZKRECIPES_SERVERS named: they are not ours to harm.
+// ErrExternal is returned by every fault on servers named by ZKRECIPES_SERVERS, because they belong to others.
 var ErrExternal = errors.New("servers are external")
 
 // Ensemble is a running set of ZooKeeper servers.
@@ -80,7 +80,7 @@ func (e *Ensemble) start(ctx context.Context, cfg Config) error {
 	return e.WaitServing(ctx)
 }
 
-// Servers returns the addresses of the client ports, one a node. They stay the same when a node starts again.
+// Servers returns the addresses of the client ports, one per node. They stay the same after a restart of a node.
 func (e *Ensemble) Servers() []string {
 	if e.external != nil {
 		return append([]string(nil), e.external...)

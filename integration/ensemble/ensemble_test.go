@@ -69,7 +69,7 @@ func TestShortSessionsAreGranted(t *testing.T) {
 	require.Contains(t, answer, "to=1000,")
 }
 
-func TestKilledNodeComesBackWithItsDataAndAddress(t *testing.T) {
+func TestKilledNodeRestartsWithItsDataAndAddress(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Private: true})
 	ctx := testkit.Context(t)
 	conn := testkit.Conn(t, e.Servers(), sessionTimeout)
@@ -121,7 +121,7 @@ func TestThreeNodesElectAnotherLeader(t *testing.T) {
 	require.NotEqual(t, third, fourth)
 }
 
-func TestIsolatedLeaderStepsDownAndComesBack(t *testing.T) {
+func TestIsolatedLeaderStepsDownAndRejoins(t *testing.T) {
 	e := ensemble.New(t, ensemble.Config{Nodes: 3})
 	ctx := testkit.Context(t)
 	leader, err := e.Leader(ctx)
@@ -166,7 +166,7 @@ func TestNamedServersAreUsedAndNotHarmed(t *testing.T) {
 	require.Equal(t, "192.0.2.1:2181,192.0.2.2:2181", os.Getenv("ZKRECIPES_SERVERS"))
 }
 
-func TestNodeThatCannotStartTellsWhy(t *testing.T) {
+func TestNodeThatCannotStartReportsWhy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, err := ensemble.Start(ctx, ensemble.Config{Properties: map[string]string{"tickTime": "never"}})

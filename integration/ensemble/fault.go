@@ -58,7 +58,7 @@ func (e *Ensemble) Pause(ctx context.Context, i int) error {
 			return err
 		}
 		err := pause()
-		// On a busy machine runc gives up on threads that do not come to a stop soon.
+		// On a busy machine, runc fails for threads that do not stop soon.
 		for tries := 1; tries < 40 && err != nil && strings.Contains(err.Error(), "unable to freeze"); tries++ {
 			select {
 			case <-time.After(250 * time.Millisecond):
@@ -75,7 +75,7 @@ func (e *Ensemble) Pause(ctx context.Context, i int) error {
 	})
 }
 
-// Unpause lets a paused node go on.
+// Unpause continues a paused node.
 func (e *Ensemble) Unpause(ctx context.Context, i int) error {
 	return e.fault("unpause", i, func(n *node) error {
 		if _, err := e.engine.docker.ContainerUnpause(ctx, n.container.ID, client.ContainerUnpauseOptions{}); err != nil {

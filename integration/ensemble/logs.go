@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Logs returns what node i has written since it was made. Session ids are blacked out.
+// Logs returns the output of node i since its creation. Session ids are blacked out.
 func (e *Ensemble) Logs(ctx context.Context, i int) (string, error) {
 	var output string
 	err := e.fault("logs", i, func(n *node) (err error) {
@@ -30,7 +30,7 @@ func (n *node) logs(ctx context.Context) (string, error) {
 	return longHex.ReplaceAllString(string(all), "0x…"), err
 }
 
-// logEnd returns the end of the log for the message of a start that failed, whose context may have ended.
+// logEnd returns the end of the log for the message of a failed start, whose context may be over.
 func (n *node) logEnd() string {
 	const lines = 15
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)

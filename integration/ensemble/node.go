@@ -22,7 +22,7 @@ import (
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 )
 
-// node is one server in its container. Its addresses never change, so that a client finds it again after a restart.
+// node is one server in its container. Its addresses never change, so that a client finds it after a restart.
 type node struct {
 	container *testcontainers.DockerContainer
 	server    string // client port on this host
@@ -48,7 +48,8 @@ const (
 const (
 	firstPort = 20000
 	lastPort  = 30000
-	// portTries is how often a start is tried again with another port; the engine finds out late that one is taken.
+	// portTries bounds the attempts to start with another port, because the engine finds out late that a port is
+	// taken.
 	portTries = 5
 )
 
@@ -118,7 +119,7 @@ func tryNode(ctx context.Context, e *engine, cfg Config, i int, nw *testcontaine
 	}
 	c, err := testcontainers.Run(ctx, name, options...)
 	if err != nil {
-		// Not ctx: what was made must go even if the caller has stopped waiting.
+		// Not ctx, because the container must be removed even if the caller no longer waits.
 		return nil, errors.Join(fmt.Errorf("node %d: %w", i, err), testcontainers.TerminateContainer(c, testcontainers.StopTimeout(0)))
 	}
 	n := &node{container: c, server: net.JoinHostPort(e.host, outside[0]), cfg: cfg, ports: outside}
@@ -132,7 +133,7 @@ func file(path string, content []byte) testcontainers.ContainerFile {
 	return testcontainers.ContainerFile{Reader: bytes.NewReader(content), ContainerFilePath: path, FileMode: 0o644}
 }
 
-// freePort returns a port that nobody listens on at the moment.
+// freePort returns a port without a listener at the moment.
 func freePort() string {
 	for {
 		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))

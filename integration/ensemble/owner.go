@@ -12,10 +12,10 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// ownerLabel marks what this package made in Docker with the process that made it.
+// ownerLabel marks this package's objects in Docker with the process that created them.
 const ownerLabel = "com.github.zkrecipes.owner"
 
-// owner names a process for as long as its host is up: pids come back, a pid with the time it started at does not.
+// owner identifies a process while its host is up, by its pid and start time, because pids are reused.
 type owner struct {
 	host    string
 	pid     int
@@ -38,7 +38,7 @@ func parseOwner(label string) (owner, bool) {
 	return owner{host: parts[0], pid: pid, started: parts[2]}, err == nil
 }
 
-// gone reports whether the process is known to have ended: it was one of this host and runs no more.
+// gone reports whether the process is known to be dead: it was on this host and does not run.
 func (o owner) gone() bool {
 	if host, _ := os.Hostname(); host != o.host {
 		return false
@@ -68,7 +68,7 @@ func startTime(pid int) string {
 	return fields[19]
 }
 
-// removeLeftovers removes the containers and networks of processes that have ended without removing them.
+// removeLeftovers removes the containers and networks of dead processes.
 func removeLeftovers(ctx context.Context, docker *client.Client) error {
 	filters := make(client.Filters).Add("label", ownerLabel)
 	containers, err := docker.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})

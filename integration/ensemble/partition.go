@@ -7,8 +7,8 @@ import (
 )
 
 // Isolate cuts node i off from the other nodes, in both directions; clients still reach it. It needs iptables in the
-// image. Cutting one direction alone (Exec with iptables) is another fault: votes of the node then still arrive at the
-// others, which elect it in vain until initLimit has passed.
+// image. Cutting only one direction (Exec with iptables) is another fault: votes of the node then still arrive at the
+// others, which elect it in vain until initLimit is over.
 func (e *Ensemble) Isolate(ctx context.Context, i int) error {
 	var script strings.Builder
 	script.WriteString("set -e\n")
@@ -23,8 +23,8 @@ func (e *Ensemble) Isolate(ctx context.Context, i int) error {
 	return err
 }
 
-// Mute drops what one node sends to another, while the other direction stays as it is; clients reach both. Heal of the
-// node that does not hear ends it. Both have to be running.
+// Mute drops packets from one node to another, but not in the other direction; clients reach both. Heal of the
+// receiving node ends it. Both have to be running.
 func (e *Ensemble) Mute(ctx context.Context, from, to int) error {
 	_, err := e.Exec(ctx, to, "iptables", "-A", "INPUT", "-s", alias(from), "-j", "DROP")
 	return err

@@ -12,20 +12,20 @@ import (
 
 const (
 	pollInterval = 50 * time.Millisecond
-	// askTimeout bounds one question to one node: a paused one never answers.
+	// askTimeout bounds one question to one node, because a paused node never answers.
 	askTimeout = time.Second
 )
 
-// Mode returns what node i says it is: "leader", "follower" or "standalone". The error is zkadmin.ErrNotServing, or one
-// of the network, while it takes no clients.
+// Mode returns node i's own mode: "leader", "follower" or "standalone". While it serves no clients, the error is
+// zkadmin.ErrNotServing or a network error.
 func (e *Ensemble) Mode(ctx context.Context, i int) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return zkadmin.Mode(ctx, e.Server(i))
 }
 
-// Leader waits until exactly one node leads and, with it, a majority serves; it returns the leader's number. A node that
-// has lost its followers calls itself leader until it notices; Leader may return it when that majority still counts it.
+// Leader waits until exactly one node leads and, with it, a majority serves. It returns the leader's number. A node that
+// lost its followers calls itself leader until it notices, so Leader may return it while that majority still counts it.
 func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	leader := -1
 	err := poll(ctx, func() error {
@@ -54,8 +54,8 @@ func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	return leader, nil
 }
 
-// WaitServing waits until each of the given nodes, or each node that was not killed, stopped or paused when none is
-// given, takes clients and has committed the opening and closing of a session.
+// WaitServing waits until each of the given nodes, or by default each running node, serves clients and committed the
+// opening and closing of a session.
 func (e *Ensemble) WaitServing(ctx context.Context, nodes ...int) error {
 	if len(nodes) == 0 {
 		for i := range e.Servers() {
@@ -90,7 +90,7 @@ func (e *Ensemble) waitNode(ctx context.Context, i int) error {
 	return err
 }
 
-// modes asks all nodes at once; "" stands for one that takes no clients.
+// modes asks all nodes at once; "" means that a node serves no clients.
 func (e *Ensemble) modes(ctx context.Context) []string {
 	modes := make([]string, len(e.Servers()))
 	var asks sync.WaitGroup // bounded by askTimeout, joined here
@@ -101,7 +101,7 @@ func (e *Ensemble) modes(ctx context.Context) []string {
 	return modes
 }
 
-// poll repeats try until it succeeds; when ctx ends first, the error is that of the last try and of ctx.
+// poll repeats try until it succeeds. If ctx ends first, the error is that of the last try and of ctx.
 func poll(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

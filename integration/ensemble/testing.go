@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// New is Start for a test: a failure to start is fatal, and the servers go at the test's end.
+// New is Start for a test: a failure to start is fatal, and the servers are removed at the test's end.
 func New(tb testing.TB, cfg Config) *Ensemble {
 	tb.Helper()
 	e, err := Start(tb.Context(), cfg)
@@ -28,14 +28,14 @@ var shared struct {
 	ensemble *Ensemble
 }
 
-// Shared returns the test binary's one ordinary node, started by the first call. Tests share its data, so each works
-// below a path of its own, and none injects faults. The package's TestMain must use Main, which removes it.
+// Shared returns the test binary's common node, started by the first call. Tests share its data, so each works below
+// its own path, and none injects faults. The package's TestMain must use Main, which removes the node.
 func Shared(tb testing.TB) *Ensemble {
 	tb.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.ensemble == nil {
-		// Not the test's context: the node outlives the test.
+		// Not the test's context, because the node outlives the test.
 		e, err := Start(context.Background(), Config{})
 		if err != nil {
 			tb.Fatal(err)

@@ -41,7 +41,7 @@ func (l *link) writeUp(server net.Conn, queue <-chan frame) {
 }
 
 // applyRequest runs the hooks and the rules about requests, and returns those that wait for the reply. It returns false
-// when the request was dropped and the link with it.
+// if the request was dropped together with the link.
 func (l *link) applyRequest(request Request) ([]*Rule, bool) {
 	var waiting []*Rule
 	for _, rule := range append(l.proxy.hooks.all(), l.proxy.rules.all()...) {
@@ -64,8 +64,8 @@ func (l *link) applyRequest(request Request) ([]*Rule, bool) {
 	return waiting, true
 }
 
-// writeDown forwards replies until the server has hung up or the link is cut. A client that reads no more does not end
-// it: what that client had sent before must still reach the server.
+// writeDown forwards replies until the server hangs up or the link is cut. A client that stops reading does not end
+// it, because that client's earlier requests must still reach the server.
 func (l *link) writeDown(queue <-chan frame) {
 	first, listening := true, true
 	for f := range queue {
@@ -96,7 +96,7 @@ func (l *link) writeDown(queue <-chan frame) {
 	}
 }
 
-// applyReply runs the rules that wait for this reply. It returns false when the reply was dropped and the link with it.
+// applyReply runs the rules that wait for this reply. It returns false if the reply was dropped together with the link.
 func (l *link) applyReply(e *exchange, reply Reply) bool {
 	for i, rule := range e.rules {
 		if rule.onReply(e.request, reply, l.done) == drop {

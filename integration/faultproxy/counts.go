@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Counts says what has passed since the start or the last ResetCounts. Requests that a rule dropped are among them.
+// Counts is the traffic since the start or the last ResetCounts. It includes requests dropped by a rule.
 type Counts struct {
 	Conns     int            // connections accepted, refused ones included
 	Requests  map[string]int // by operation; handshakes are "connect", pings are not here

@@ -45,7 +45,7 @@ func TestCountsTellRequestsEventsAndBytes(t *testing.T) {
 	require.Empty(t, l.proxy.Counts().Requests)
 }
 
-func TestLogTellsWhatWasAskedInOrder(t *testing.T) {
+func TestLogHasTheRequestsInOrder(t *testing.T) {
 	l := newLine(t)
 	path := newPath()
 	require.NoError(t, l.create(newPath()))

@@ -12,7 +12,7 @@ import (
 
 const cuts = 200 // with the defect, one cut in eight let something through
 
-// A held answer is lost with its connection, because a test that has cut it goes on as if nobody had heard of it.
+// A held answer is lost with its connection, because a test that cut the connection relies on that.
 func TestHeldReplyIsLostWithItsConnection(t *testing.T) {
 	for range cuts {
 		answered := answerAll(t)
@@ -44,10 +44,10 @@ func TestHeldRequestIsLostWithItsConnection(t *testing.T) {
 	}
 }
 
-// fakeServer answers whatever comes on one connection.
+// fakeServer answers every frame on one connection.
 type fakeServer struct {
 	address string
-	frames  chan int // gets how many frames have come, at the end
+	frames  chan int // gets the number of frames at the end
 }
 
 func answerAll(t *testing.T) fakeServer {

@@ -5,8 +5,8 @@
 //	conn, _, err := zk.Connect([]string{p.Addr()}, 4*time.Second)
 //	lost := p.DropReply(faultproxy.Op("create"), 1) // the next create is applied and its answer lost
 //
-// A server answers everything on a connection in order or the connection dies. The proxy keeps to that: a request or
-// a reply that it drops takes its connection along, and whatever is held back holds back all that follows it.
+// A server answers everything on a connection in order or the connection dies. The proxy preserves that: dropping a
+// request or a reply ends its connection, and delaying a frame delays all later frames.
 //
 // # Faults
 //
@@ -17,13 +17,13 @@
 //   - DelayReply: the answers to some requests arrive later.
 //   - OnRequest, BeforeReply, HoldRequest, HoldReply: a test acts, or takes its time, at one exact step.
 //
-// A request meets, in this order: the delay, the line's hold, the log and the counts, the OnRequest hooks, the rules
-// (oldest first), and once more the hold, so that a hook may close the line before the very request that it saw.
+// A request passes, in this order, the delay, the line's hold, the log and the counts, the OnRequest hooks, the rules
+// (oldest first), and the hold again, so that a hook may close the line before the very request that it saw.
 //
 // # Limits
 //
-// Frames must be readable: no TLS between client and proxy or proxy and server, and no four-letter words. SASL and other
-// exchanges after the handshake pass through.
+// Frames must be readable, so TLS and four-letter words are not supported. SASL and other exchanges after the handshake
+// pass through.
 //
 // # Concurrency
 //

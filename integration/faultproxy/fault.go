@@ -9,14 +9,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/zkadmin"
 )
 
-// DropRequest loses the next n matching requests: the server never sees them, and their connection is cut. A negative n
-// means all of them until Remove; so it does for DropReply.
+// DropRequest loses the next n matching requests. The server never sees them, and their connection is cut. A negative n
+// means all of them until Remove, here and in DropReply.
 func (p *Proxy) DropRequest(match Match, n int) *Rule {
 	return p.rules.add(&Rule{match: match, n: n, onRequest: func(Request, <-chan struct{}) verdict { return drop }})
 }
 
-// DropReply loses the answers to the next n matching requests: the server has carried each out, and its connection is cut
-// in place of the answer. A request whose connection ends for another reason before the answer does not count.
+// DropReply loses the answers to the next n matching requests. The server executes each request, and its connection is
+// cut in place of the answer. A request whose connection ends for another reason before the answer does not count.
 func (p *Proxy) DropReply(match Match, n int) *Rule {
 	return p.rules.add(&Rule{match: match, n: n, onReply: func(Request, Reply, <-chan struct{}) verdict { return drop }})
 }
@@ -33,7 +33,7 @@ func (p *Proxy) OnRequest(fn func(Request)) *Rule {
 	})
 }
 
-// BeforeReply calls fn when the answer to a matching request has come and before it is forwarded.
+// BeforeReply calls fn between the arrival of the answer to a matching request and its forwarding.
 func (p *Proxy) BeforeReply(match Match, fn func(Request, Reply)) *Rule {
 	return p.rules.add(&Rule{
 		match: match, n: unlimited,
@@ -57,8 +57,8 @@ func (p *Proxy) HoldRequest(match Match) (arrived <-chan struct{}, release func(
 }
 
 // HoldReply holds the answer to the next matching request, and all that the server sends after it on that connection,
-// until release is called or the connection ends. arrived is closed when the answer is held: the server has carried the
-// request out by then.
+// until release is called or the connection ends. arrived is closed when the answer is held, which is after the server
+// executed the request.
 func (p *Proxy) HoldReply(match Match) (arrived <-chan struct{}, release func()) {
 	here, freed, free := latch()
 	p.rules.add(&Rule{match: match, n: 1, onReply: func(_ Request, _ Reply, done <-chan struct{}) verdict {
@@ -69,8 +69,8 @@ func (p *Proxy) HoldReply(match Match) (arrived <-chan struct{}, release func())
 	return here, free
 }
 
-// DelayReply holds back the answer to every matching request, and all that the server sends after it on that connection,
-// for some time. Op("connect") makes handshakes slow.
+// DelayReply delays the answer to every matching request, and all that the server sends after it on that connection.
+// Op("connect") makes handshakes slow.
 func (p *Proxy) DelayReply(match Match, d time.Duration) *Rule {
 	return p.rules.add(&Rule{
 		match: match, n: unlimited,
@@ -97,7 +97,7 @@ func (p *Proxy) ExpireSessions(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// latch returns a channel to be closed on arrival, one that free closes, and free, which may be called more than once.
+// latch returns a channel to close on arrival, a channel closed by free, and free, which may be called more than once.
 func latch() (here, freed chan struct{}, free func()) {
 	here, freed = make(chan struct{}), make(chan struct{})
 	return here, freed, sync.OnceFunc(func() { close(freed) })

@@ -2,7 +2,7 @@ package faultproxy
 
 import "sync"
 
-// gate is a point on the line that can be shut: whoever passes waits until it is open again.
+// gate is a point on the line that can be closed; frames wait until it is open again.
 type gate struct {
 	mu   sync.Mutex
 	shut chan struct{} // guarded by mu; nil while open, closed on opening

@@ -12,21 +12,21 @@ const (
 	// queueLength is how many frames a direction keeps while it is delayed or held; more stay with their sender.
 	queueLength = 1024
 	dialTimeout = 5 * time.Second
-	// lastWords is how long the server may go on after the client has hung up.
+	// lastWords bounds how long the server may continue after the client hangs up.
 	lastWords = time.Second
 )
 
 // link is one client's connection and the proxy's own to the server.
 //
-// Each direction has a reader that queues frames and a writer that forwards them. The sender's hanging up is seen by the
-// writer after the frames before it. All four goroutines end when the link is cut.
+// Each direction has a reader that queues frames and a writer that forwards them. The writer sees the sender's hang-up
+// after the frames before it. All four goroutines end when the link is cut.
 type link struct {
 	proxy  *Proxy
 	number int
 	client net.Conn
 	done   chan struct{} // closed by cut
 	once   sync.Once
-	hungUp atomic.Bool // the client has closed its end
+	hungUp atomic.Bool // the client closed its end
 
 	mu        sync.Mutex
 	server    net.Conn    // guarded by mu; nil until dialled
@@ -34,7 +34,7 @@ type link struct {
 	exchanges []*exchange // guarded by mu; requests forwarded and not answered, oldest first
 }
 
-// exchange is a request on its way, with the rules that wait for its answer.
+// exchange is a pending request, with the rules that wait for its answer.
 type exchange struct {
 	request Request
 	rules   []*Rule
@@ -57,7 +57,7 @@ func (l *link) cut() {
 	})
 }
 
-// run carries the link until it is cut, and joins what it starts.
+// run carries the link until it is cut, and joins its goroutines.
 func (l *link) run() {
 	var work sync.WaitGroup
 	defer func() {
@@ -105,7 +105,7 @@ func (l *link) dial() (net.Conn, bool) {
 	l.server = server
 	l.mu.Unlock()
 	select {
-	case <-l.done: // cut may have been too early to see the server
+	case <-l.done: // cut may have run before the server was known
 		server.Close()
 		return nil, false
 	default:

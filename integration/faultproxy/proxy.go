@@ -28,7 +28,7 @@ type Proxy struct {
 	links  map[*link]bool // guarded by mu; the live ones
 }
 
-// New is Start for a test: the proxy is closed at the test's end.
+// New is Start for a test. The proxy is closed at the test's end.
 func New(tb testing.TB, upstream string) *Proxy {
 	tb.Helper()
 	p, err := Start(upstream)
@@ -53,8 +53,8 @@ func Start(upstream string) (*Proxy, error) {
 // Addr returns the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close cuts every connection, stops listening and returns when every goroutine of the proxy has ended. It may be called
-// more than once, but not from a hook.
+// Close cuts every connection, stops listening and returns after all goroutines of the proxy end. It may be called more
+// than once, but not from a hook.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -64,19 +64,19 @@ func (p *Proxy) Close() {
 	p.work.Wait()
 }
 
-// Cut closes the live connections, both ends of them. New ones can be made at once.
+// Cut closes both ends of the live connections. New ones can be made at once.
 func (p *Proxy) Cut() {
 	for _, l := range p.live() {
 		l.cut()
 	}
 }
 
-// Refuse says whether new connections are closed as soon as they are made. Live ones are not touched.
+// Refuse sets whether new connections are closed at once. Live ones are not affected.
 func (p *Proxy) Refuse(on bool) { p.refuse.Store(on) }
 
-// Hold silences the line in both directions, on live connections and on those made from now on, and closes none: what is
-// sent waits until Release and then flows on in order, even if its sender has closed the connection in the meantime. A
-// connection that was made and given up again during the hold never reaches the server.
+// Hold silences the line in both directions, on live and new connections, and closes none. Data waits until Release and
+// is then delivered in order, even if its sender closed the connection meanwhile. A connection that is made and
+// abandoned during the hold never reaches the server.
 func (p *Proxy) Hold() {
 	p.up.close()
 	p.down.close()
@@ -94,11 +94,11 @@ func (p *Proxy) Release() {
 	p.down.open()
 }
 
-// Delay makes each frame arrive d later, in each direction: a latency, not a limit on throughput. It counts for frames
-// not yet forwarded.
+// Delay makes each frame arrive d later, in each direction. It is a latency, not a limit on throughput, and applies to
+// frames not yet forwarded.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Counts returns what has passed since the start or ResetCounts.
+// Counts returns the traffic since the start or ResetCounts.
 func (p *Proxy) Counts() Counts { return p.tally.snapshot() }
 
 // ResetCounts starts counting afresh.
@@ -107,7 +107,7 @@ func (p *Proxy) ResetCounts() { p.tally.reset() }
 // Record starts a new log of requests, or ends it.
 func (p *Proxy) Record(on bool) { p.tally.setRecord(on) }
 
-// Requests returns the log since Record(true): what clients sent, in the order of arrival, pings and handshakes included.
+// Requests returns the log since Record(true): the clients' requests in order of arrival, pings and handshakes included.
 func (p *Proxy) Requests() []Request { return p.tally.recorded() }
 
 // Live returns the number of connections that clients have open.
@@ -148,7 +148,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// admit makes the link and lists it, unless the proxy has been closed: Close must find every link.
+// admit makes the link and lists it, unless the proxy is closed, because Close must find every link.
 func (p *Proxy) admit(client net.Conn) (*link, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Request is what a client sent. A Multi has its operations in Parts and the path of the first of them as its own.
+// Request is a client's request. A Multi has its operations in Parts and the path of the first of them as its own.
 type Request struct {
 	Time    time.Time
 	Conn    int    // numbers the proxy's connections from 1
@@ -22,7 +22,7 @@ type Request struct {
 // Part is one operation of a Multi.
 type Part struct{ Op, Path string }
 
-// String tells all but the session.
+// String formats everything but the session.
 func (r Request) String() string {
 	s := fmt.Sprintf("#%d %s", r.Conn, r.Op)
 	if len(r.Parts) > 0 {
@@ -87,7 +87,7 @@ const (
 
 // operations names the codes of a request header (ZooDefs.OpCode) that package proto does not.
 var operations = map[int32]string{
-	proto.OpAuth: "setAuth", // there it is called as the client's packet is
+	proto.OpAuth: "setAuth", // named like the client's packet
 
 	16:  "reconfig",
 	17:  "checkWatches",
@@ -125,7 +125,7 @@ func parseRequest(body []byte) Request {
 	return r
 }
 
-// parseParts reads the operations of a Multi up to its end mark, or up to one whose fields are not known here.
+// parseParts reads the operations of a Multi up to its end mark, or up to one with unknown fields.
 func parseParts(d *proto.Decoder) []Part {
 	var parts []Part
 	for d.Len() > 0 {

@@ -14,7 +14,7 @@ func request(xid, code int32, path string) []byte {
 	return proto.NewEncoder().Int32(xid).Int32(code).String(path).Body()
 }
 
-func TestWaysToCreateAreToldApart(t *testing.T) {
+func TestWaysToCreateAreDistinguished(t *testing.T) {
 	for code, name := range map[int32]string{1: "create", 15: "create2", 19: "createContainer", 21: "createTTL"} {
 		r := parseRequest(request(7, code, "/a"))
 		require.Equal(t, Request{Xid: 7, Op: name, Path: "/a"}, r)

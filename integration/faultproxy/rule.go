@@ -8,18 +8,18 @@ import (
 // unlimited is the number of a rule that never ends by itself.
 const unlimited = -1
 
-// Rule is a hook or a fault that waits for its requests. It acts on the request itself or on the reply to it.
+// Rule is a hook or a fault that waits for its requests. It acts on the request or on its reply.
 type Rule struct {
 	match Match
 	n     int
-	// Exactly one of the two is set. done is closed when the connection has ended.
+	// Exactly one of the two is set. done is closed at the end of the connection.
 	onRequest func(r Request, done <-chan struct{}) verdict
 	onReply   func(r Request, reply Reply, done <-chan struct{}) verdict
 	spent     chan struct{}
 
 	mu      sync.Mutex
-	taken   int  // guarded by mu; requests the rule has acted on or will act on
-	hits    int  // guarded by mu; those it has acted on
+	taken   int  // guarded by mu; requests that the rule acts on
+	hits    int  // guarded by mu; finished actions
 	settled int  // guarded by mu; those of which the consequences are done too
 	ended   bool // guarded by mu
 }
@@ -32,18 +32,17 @@ const (
 	drop            // and the connection with it
 )
 
-// Hits returns how many requests or replies the rule has acted on.
+// Hits returns the number of requests or replies that the rule acted on.
 func (r *Rule) Hits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hits
 }
 
-// Done is closed when the rule has acted as often as it was made for. Where it cuts connections, the last one is cut by
-// then.
+// Done is closed after the rule's last action. If the rule cuts connections, the last one is cut by then.
 func (r *Rule) Done() <-chan struct{} { return r.spent }
 
-// Remove ends the rule: it takes no further request, and still acts on the reply to one taken before.
+// Remove ends the rule. It takes no further request, and still acts on the reply to one taken before.
 func (r *Rule) Remove() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,14 +64,14 @@ func (r *Rule) take(request Request) bool {
 	return true
 }
 
-// giveBack undoes take: the connection ended before the reply came.
+// giveBack undoes take, because the connection ended before the reply.
 func (r *Rule) giveBack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken--
 }
 
-// hit counts an action. It comes before the client can notice: a test that has seen the fault finds it counted.
+// hit counts an action before the client can notice it, so that a test that saw the fault finds it counted.
 func (r *Rule) hit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

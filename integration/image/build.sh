@@ -8,7 +8,8 @@
 #
 # Prints the image's tag on stdout and everything else on stderr. The tag is the suite, and a hash of the files in this
 # folder: an image that exists is not built again. Needs docker, root, and Debian's packages; installs mmdebstrap when it
-# is missing. The mirror is the machine's own; APT_MIRROR names another.
+# is missing. The mirror is that of a Debian machine, and otherwise the one that mmdebstrap
+# knows. APT_MIRROR names another.
 set -eu
 
 cd "$(dirname "$0")"

@@ -25,8 +25,8 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return BuildSuite(ctx, "", progress)
 }
 
-// BuildSuite runs build.sh for a Debian suite and returns the tag of the image, which it makes first unless it is there
-// already. The script's progress goes to progress. Making an image takes some minutes, most of them for the download.
+// BuildSuite runs build.sh for a Debian suite and returns the tag of the image, which is built unless it exists. The
+// script's progress is written to progress. Building an image takes some minutes, most of them for the download.
 func BuildSuite(ctx context.Context, suite string, progress io.Writer) (string, error) {
 	return run(ctx, "build.sh", suite, progress)
 }
@@ -41,7 +41,7 @@ func Clients(ctx context.Context, progress io.Writer) (string, error) {
 	return run(ctx, "clients.sh", suite, progress)
 }
 
-// run runs a script, and returns what it prints.
+// run runs a script, and returns its output.
 func run(ctx context.Context, script, suite string, progress io.Writer) (string, error) {
 	dir, err := os.MkdirTemp("", "zkrecipes-image-")
 	if err != nil {

@@ -46,7 +46,8 @@ func (a *attempt) pending(t *testing.T, who string) {
 	}
 }
 
-// behind begins to wait, and returns once the contender watches the znode before its own: by then it has seen who is there.
+// behind starts to wait, and returns once the contender watches the znode before its own, which shows that it read the
+// queue.
 func behind(t *testing.T, c contender, path, who string) *attempt {
 	t.Helper()
 	before := queue(t, path)
@@ -59,8 +60,8 @@ func behind(t *testing.T, c contender, path, who string) *attempt {
 	return a
 }
 
-// chain has contenders of one lock queue up, one behind the other, and then passes the lock on from the first to the last. The
-// path is the one on the server; check is called with everybody in the queue.
+// chain makes contenders of one lock queue up, one behind the other, and then passes the lock on from the first to the last.
+// The path is the one on the server; check is called with all contenders in the queue.
 func chain(t *testing.T, path string, members []contender, check func(nodes []string)) {
 	t.Helper()
 	var attempts []*attempt

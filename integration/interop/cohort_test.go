@@ -22,7 +22,7 @@ type insiders struct {
 	overlap atomic.Bool
 }
 
-// hold is what each of them does with the lock.
+// hold is the work of each holder.
 func (in *insiders) hold(_ context.Context, lease *recipes.Lease) error {
 	if in.inside++; in.inside != 1 || lease.FencingToken() < in.token {
 		in.overlap.Store(true)
@@ -70,7 +70,7 @@ func TestCohortLetsOthersIn(t *testing.T) {
 				wait.granted(t, other.name)
 				require.LessOrEqual(t, in.passes.Load()-before, int64(maxPasses+unheard))
 				held := in.passes.Load()
-				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // for a pass that must not come
+				time.Sleep(50 * time.Millisecond) //nolint:forbidigo // for a pass that must not happen
 				require.Equal(t, held, in.passes.Load())
 				require.NoError(t, outsider.unlock())
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
 
-// TestCompressingCurator shows what a Curator client that compresses everything can't do together with others, ours as well as
-// Curator's own that don't. The lock is exclusive all the same.
+// TestCompressingCurator shows the limits of a Curator client that compresses everything, together with other clients,
+// including Curator's own that don't. The lock is exclusive even so.
 func TestCompressingCurator(t *testing.T) {
 	t.Parallel()
 	java := theWorld(t).java
@@ -33,7 +33,7 @@ func TestCompressingCurator(t *testing.T) {
 	t.Run("revocation", func(t *testing.T) { t.Parallel(); compressedRevocation(t, compressing) })
 }
 
-// Others see the bytes of gzip for its id. They wait for it as for anybody.
+// Other clients see gzip bytes as its id. They wait for it as for any contender.
 func compressedIDs(t *testing.T, compressing agentSession, plain session) {
 	t.Helper()
 	path := testkit.Path(t)
@@ -51,7 +51,8 @@ func compressedIDs(t *testing.T, compressing agentSession, plain session) {
 	})
 }
 
-// It fails when it has to wait for somebody whose data is not compressed, because it reads that; and it leaves nothing behind.
+// It fails when it has to wait for a contender whose data is not compressed, because it reads that data. It leaves nothing
+// behind.
 func compressedWait(t *testing.T, compressing agentSession, plain session) {
 	t.Helper()
 	path := testkit.Path(t)
@@ -65,7 +66,7 @@ func compressedWait(t *testing.T, compressing agentSession, plain session) {
 	require.NoError(t, waiter.unlock())
 }
 
-// Its requests to release are not understood, and it does not understand others'.
+// Its requests to release are not understood, nor does it understand others'.
 func compressedRevocation(t *testing.T, compressing agentSession) {
 	t.Helper()
 	path := testkit.Path(t)
@@ -76,7 +77,7 @@ func compressedRevocation(t *testing.T, compressing agentSession) {
 	require.NoError(t, err)
 	compressing.process.Call(t, "revoke", compressing.client, lease.Path())
 	reread(t, lease.Path())
-	_, _, err = client.Conn().Get(lease.Path()) // answered after what the lease has read
+	_, _, err = client.Conn().Get(lease.Path()) // answered after the reads of the lease
 	require.NoError(t, err)
 	select {
 	case <-lease.Revoked():
@@ -100,7 +101,7 @@ func compressedRevocation(t *testing.T, compressing agentSession) {
 	require.NoError(t, theirs.unlock())
 }
 
-// reread waits until the holder watches its znode again, after the watch it had was used up.
+// reread waits until the holder watches its znode again, after its earlier watch was used up.
 func reread(t *testing.T, node string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool { return watchers(t, node) == 1 }, "the holder reads its znode again")

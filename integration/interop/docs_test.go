@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,14 @@ func TestDocs(t *testing.T) {
 	version := regexp.MustCompile(`go-zookeeper/zk v(\S+)`).FindSubmatch(modules)
 	require.NotNil(t, version)
 	require.Contains(t, string(text), "of go-zookeeper/zk | "+string(version[1])+" |")
+
+	agent, err := os.ReadFile("../kazoo/agent.py")
+	require.NoError(t, err)
+	class := regexp.MustCompile("(?ms)^```python\n(.*?)^```$").FindStringSubmatch(string(text))
+	require.NotNil(t, class)
+	for line := range strings.Lines(class[1]) {
+		require.Contains(t, string(agent), "\n"+line, "a line that the tests with kazoo do not run")
+	}
 
 	index, err := os.ReadFile(filepath.Join(folder, "evidence", "interop-tests.md"))
 	require.NoError(t, err)

@@ -48,14 +48,14 @@ func election(t *testing.T, recipe, first, second string, ids [3]string) {
 	queued(t, path, 2)
 	agreed(t, []candidate{follower, again}, ids[1], ids[2])
 
-	follower.close(t) // one that waits may leave too
+	follower.close(t) // a waiting candidate may leave, too
 	agreed(t, []candidate{again}, ids[2])
 	again.close(t)
 	queued(t, path, 0)
 }
 
-// TestPriorityBesideCurator has a candidate with a priority between two of Curator's latch or selector, which take part as equals:
-// each side sees the other's ids, nobody asks Curator's leader to yield, and Curator leads when its turn has come.
+// TestPriorityBesideCurator puts a candidate with a priority between two of Curator's latch or selector, which take part as
+// equals: each side sees the other's ids, no client asks Curator's leader to yield, and Curator leads in its turn.
 func TestPriorityBesideCurator(t *testing.T) {
 	t.Parallel()
 	for _, recipe := range []string{"latch", "selector"} {
@@ -94,7 +94,7 @@ func TestPriorityBesideCurator(t *testing.T) {
 	}
 }
 
-// agreed waits until the first one leads, and asks everybody about everything. Their servers may be a moment behind.
+// agreed waits until the first one leads, and asks all clients about everything. Their servers may lag for a moment.
 func agreed(t *testing.T, all []candidate, ids ...string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool { return all[0].leads(t) }, "the first one leads")

@@ -31,7 +31,7 @@ var faults = []fault{
 	{"killed", (*victim).kill, short + slack, false},
 }
 
-// TestFaults takes the lock from a process in each language, and looks how those who wait for it in other languages fare.
+// TestFaults takes the lock from a process in each language, and checks the effect on waiters in other languages.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, servers []string) *agent.Process{
@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// victim is a process that holds a lock for each language that waits.
+// victim is a process that holds a lock for each waiting language.
 type victim struct {
 	language string
 	process  *agent.Process
@@ -91,11 +91,11 @@ func (v *victim) kill(t *testing.T) {
 	require.NoError(t, v.process.Kill())
 }
 
-// hearsOfIt waits until the victim knows what happened to it.
+// hearsOfIt waits until the victim knows about its loss.
 func (v *victim) hearsOfIt(t *testing.T, holder *agentContender) {
 	t.Helper()
 	if v.language == golang.name {
-		// The news of the znode, which went with the session, may come first.
+		// The event of the znode, which was deleted with the session, may be first.
 		require.Contains(t, []string{recipes.ErrSessionLost.Error(), recipes.ErrNodeDeleted.Error()}, v.process.Do(t, "ended", holder.name))
 		return
 	}
@@ -142,12 +142,12 @@ func takeover(t *testing.T, v *victim, f fault) {
 	}
 }
 
-// comeback has a victim that lives wait for the lock that it has lost.
+// comeback makes a surviving victim wait for the lock that it lost.
 func comeback(t *testing.T, v *victim, holders []*agentContender, paths []string, waiters []contender) {
 	t.Helper()
 	for i, l := range languages {
 		v.hearsOfIt(t, holders[i])
-		_ = holders[i].unlock() // what a program does then; it may say that the lock was lost
+		_ = holders[i].unlock() // the usual reaction of a program; it may return the loss
 		require.Len(t, queue(t, paths[i]), 1, "the next one's znode")
 		again := behind(t, holders[i], paths[i], v.language)
 		require.NoError(t, waiters[i].unlock(), l.name)

@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// Curator sorts a name without "lock-" in it by the whole name, which begins with random hex digits: an older znode of kazoo is
-// no hindrance to it. Ours, and zk.Lock's, know kazoo's names, but that helps nobody if a Curator client comes along.
+// Curator sorts a name without "lock-" by the whole name, which begins with random hex digits, so it does not wait for an older
+// znode of kazoo. Our locks, and zk.Lock's, know kazoo's names, but that does not help with a Curator client in the queue.
 func TestCuratorPassesOverKazoosNames(t *testing.T) {
 	t.Parallel()
 	path := testkit.Path(t)
@@ -28,7 +28,7 @@ func TestCuratorPassesOverKazoosNames(t *testing.T) {
 	require.Len(t, queue(t, path), 2)
 	require.NoError(t, kazoo.unlock())
 
-	// The other way round kazoo waits, as it was told of Curator's names.
+	// In the other direction kazoo waits, because it is configured with Curator's names.
 	wait := behind(t, kazoo, path, "kazoo")
 	require.NoError(t, curator.unlock())
 	wait.granted(t, "kazoo")
@@ -36,8 +36,8 @@ func TestCuratorPassesOverKazoosNames(t *testing.T) {
 	require.Empty(t, queue(t, path))
 }
 
-// kazoo that is told nothing waits for its own names alone, and kazoo with Curator's for those.
-func TestKazooAsItComesSeesNobodyElse(t *testing.T) {
+// kazoo waits only for its own names by default, and with Curator's names configured for those, too.
+func TestKazooByDefaultSeesNoOtherContender(t *testing.T) {
 	t.Parallel()
 	path := plainPath(t)
 	kazoo := kazooAlone.open(t, options{}).contender(t, path, "kazoo")
@@ -60,8 +60,8 @@ func TestKazooAsItComesSeesNobodyElse(t *testing.T) {
 	}
 }
 
-// A lock object of kazoo makes the parents once. If they are containers, as Go and Curator make them, the server removes them when
-// nobody has used them for a while; then the object fails, and a new one works.
+// A lock object of kazoo creates the parents once. If they are containers, as from Go and Curator, the server removes them
+// after a time without use. Then the object fails, and a new one works.
 func TestKazooNeedsItsParents(t *testing.T) {
 	t.Parallel()
 	path := testkit.Path(t)
@@ -75,7 +75,7 @@ func TestKazooNeedsItsParents(t *testing.T) {
 	require.NoError(t, again.unlock())
 }
 
-// reaped waits until the server has removed an empty container.
+// reaped waits until the server removes an empty container.
 func reaped(t *testing.T, path string) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {

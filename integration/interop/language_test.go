@@ -21,7 +21,7 @@ type language struct {
 	name string
 	// open opens a session, which ends with the test.
 	open func(t *testing.T, o options) session
-	// tries says that it can ask for the lock without waiting.
+	// tries reports that the language can ask for the lock without waiting.
 	tries bool
 }
 
@@ -48,9 +48,9 @@ var (
 	javaLang   = language{name: "Curator", tries: true, open: openJava}
 	pythonLang = language{name: "kazoo", tries: true, open: openPython("curator")}
 	zkLock     = language{name: "zk.Lock", open: openZkLock}
-	// kazooOwn has kazoo's own znode names, and is told of Curator's.
+	// kazooOwn has kazoo's own znode names, and knows Curator's.
 	kazooOwn = language{name: "kazoo with its own names", tries: true, open: openPython("own")}
-	// kazooAlone is kazoo as it comes.
+	// kazooAlone is kazoo with default settings.
 	kazooAlone = language{name: "kazoo as it comes", tries: true, open: openPython("alone")}
 
 	// languages get on with each other.
@@ -115,7 +115,7 @@ func (c *goContender) unlock() error { return c.lease.Release() }
 type agentSession struct {
 	process *agent.Process
 	client  string
-	nodes   []string // what kazoo calls its znodes
+	nodes   []string // kazoo's names of znodes
 }
 
 func openJava(t *testing.T, o options) session {

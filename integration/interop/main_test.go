@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// short is the session of those who are to lose it.
+	// short is the session timeout of contenders that are to lose it.
 	short = 4 * time.Second
-	// calm is the session of everybody else: it survives a busy machine.
+	// calm is the session timeout of all others. It survives a busy machine.
 	calm = 30 * time.Second
 	// secret protects what TestACLs makes.
 	secret = "user:secret"
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(runner{m})
 }
 
-// runner runs the tests, then takes down what they have shared.
+// runner runs the tests, then removes shared resources.
 type runner struct{ m *testing.M }
 
 func (r runner) Run() int {
@@ -80,11 +80,12 @@ func theWorld(t *testing.T) *world {
 }
 
 func (w *world) open() error {
-	ctx := context.Background() // what it starts outlives the test
+	ctx := context.Background() // its processes outlive the test
 	var err error
 	w.servers, err = ensemble.Start(ctx, ensemble.Config{
 		Nodes: 3,
-		// Disks are no subject here. Containers are: the server looks for empty ones once a minute, unless told otherwise.
+		// Disks are irrelevant here. Containers are relevant, and the server looks for empty ones once a minute by
+		// default.
 		JVMFlags: []string{"-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=1000"},
 	})
 	if err != nil {
@@ -124,11 +125,11 @@ func (w *world) close() error {
 
 var names atomic.Int64
 
-// unique is a name that nobody else has.
+// unique is a unique name.
 func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, names.Add(1)) }
 
-// plainPath is a path of the test's own that is there already and stays: no container, which the server would remove in a moment when nobody uses
-// it. A server that has not heard of that removal yet, or of a new container, would mislead a client that asks it for the parents.
+// plainPath is an existing, permanent path of the test. It is no container, which the server would remove without users. A
+// server that lags behind that removal, or behind a new container, would mislead a client that asks it for the parents.
 func plainPath(t *testing.T) string {
 	t.Helper()
 	path := testkit.Path(t)
@@ -163,7 +164,7 @@ func queued(t *testing.T, path string, n int) []string {
 	return nodes
 }
 
-// number is what the server has appended to a name.
+// number is the number that the server appended to a name.
 func number(name string) string { return name[max(0, len(name)-10):] }
 
 // stat looks at a znode, up to date.

@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// TestMutexMatrix has each implementation hold the lock and each one wait for it.
+// TestMutexMatrix makes each implementation hold the lock while each other one waits for it.
 func TestMutexMatrix(t *testing.T) {
 	t.Parallel()
 	everybody := side(t, append([]language{kazooOwn}, languages...))
@@ -24,7 +24,7 @@ func TestMutexMatrix(t *testing.T) {
 					require.NoError(t, err, other.name)
 					require.False(t, got, "%s gets in", other.name)
 				}
-				// The newcomers' znodes are gone, whoever had made them.
+				// The newcomers' znodes are deleted, whichever client created them.
 			}
 			first := holders[holder.name].contender(t, path, "holder")
 			second := waiters[waiter.name].contender(t, path, "waiter")
@@ -49,7 +49,7 @@ func TestMutexMatrix(t *testing.T) {
 			pair(holder, waiter, []language{golang, javaLang, pythonLang})
 		}
 	}
-	// Curator does not heed kazoo's own names: see TestCuratorPassesOverKazoosNames.
+	// Curator ignores kazoo's own names, as TestCuratorPassesOverKazoosNames shows.
 	for _, other := range []language{golang, zkLock} {
 		pair(kazooOwn, other, []language{golang, kazooOwn})
 		pair(other, kazooOwn, []language{golang, kazooOwn})

@@ -21,8 +21,8 @@ func others(first language) []language {
 	return all
 }
 
-// Whoever comes first makes the parents; all others work below them. Go and Curator make containers, which the server removes when
-// nobody uses them any more; then all begins anew.
+// The first client creates the parents, and all others work below them. Go and Curator create containers, which the server
+// removes without users; then the same repeats.
 func TestParents(t *testing.T) {
 	t.Parallel()
 	for _, maker := range languages {
@@ -49,7 +49,7 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// A namespace is the same as a path before all paths, also where another language has made it. zk.Lock has none.
+// A namespace is a prefix of all paths, also if another language created it. zk.Lock has none.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, maker := range languages {
@@ -75,7 +75,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// What one side has protected with a password the others can use who know it, and nobody else.
+// Clients that know the password can use znodes that another side protected, and no other clients can.
 func TestACLs(t *testing.T) {
 	t.Parallel()
 	o := options{auth: secret}

@@ -13,7 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// TestParticipants has everybody in one queue, with ids of all sorts, and asks everybody who is there.
+// TestParticipants puts contenders of all languages in one queue, with ids of all sorts, and asks each for the
+// participants.
 func TestParticipants(t *testing.T) {
 	t.Parallel()
 	path := testkit.Path(t)
@@ -50,7 +51,8 @@ func TestParticipants(t *testing.T) {
 	})
 }
 
-// participants returns the contenders that a recipe of Go sees, once it sees as many as there are: its server may be a moment behind.
+// participants returns the contenders that a recipe of Go sees, once their number is right, because its server may lag for a
+// moment.
 func participants(t *testing.T, recipe interface {
 	Participants(ctx context.Context) ([]recipes.Participant, error)
 }, number int,

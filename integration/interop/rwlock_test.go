@@ -115,7 +115,7 @@ func TestReadWriteLock(t *testing.T) {
 	require.Empty(t, queue(t, path))
 }
 
-// Our downgrade keeps a writer of Java out that has queued before.
+// Our downgrade keeps out a Java writer that queued before.
 func TestDowngradeBesideJavasWriter(t *testing.T) {
 	t.Parallel()
 	path := testkit.Path(t)
@@ -129,7 +129,7 @@ func TestDowngradeBesideJavasWriter(t *testing.T) {
 	shared := goLock(t, path)
 	_, err = shared.ReadLock().TryAcquire(testkit.Context(t))
 	require.ErrorIs(t, err, recipes.ErrNotAcquired, "it is behind Java's writer")
-	// Java looks at the queue again when the writer is gone, and then watches our reader.
+	// Java reads the queue again after the end of the writer, and then watches our reader.
 	testkit.Eventually(t, func() bool { return watchers(t, reader.Path()) == 2 }, "Java waits for our reader")
 	select {
 	case <-writing:
@@ -142,8 +142,8 @@ func TestDowngradeBesideJavasWriter(t *testing.T) {
 	java.do(t, "unwrite")
 }
 
-// Curator 5.4 gives the read lock under the write lock a number of its own. A writer of ours that has queued before gets in when the
-// write lock is released, and is alone among those with lower numbers. From 5.5 on it stays out.
+// Curator 5.4 gives the read lock under the write lock its own number. Our writer that queued before gets in when the write
+// lock is released, and is alone among those with lower numbers. From 5.5 on it stays out.
 func TestDowngradeOfCurator(t *testing.T) {
 	t.Parallel()
 	path := testkit.Path(t)

@@ -58,8 +58,8 @@ func TestSemaphore(t *testing.T) {
 	require.Empty(t, queue(t, path+"/locks"))
 }
 
-// Curator takes several permits one by one, and gives its turn away in between: it holds a part, and waits behind one of ours that
-// waits for all. The one of ours gives up when its context ends, and has held nothing meanwhile.
+// Curator takes several permits one by one, and releases its turn in between. It holds a part, and waits behind our request for
+// all. Ours gives up when its context ends, and never held a permit.
 func TestCuratorTakesPermitsOneByOne(t *testing.T) {
 	t.Parallel()
 	path := testkit.Path(t)
@@ -87,7 +87,7 @@ func TestCuratorTakesPermitsOneByOne(t *testing.T) {
 	other.do(t, "give")
 }
 
-// A limit that is shared by both languages wakes those who wait in either.
+// A limit shared by both languages wakes waiters in both.
 func TestSharedLimit(t *testing.T) {
 	t.Parallel()
 	path, limit := testkit.Path(t), testkit.Path(t)

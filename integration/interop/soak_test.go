@@ -16,7 +16,7 @@ import (
 const (
 	// acquisitions are those of the soak, of all contenders together.
 	acquisitions = 2000
-	// soakTime is what they may take.
+	// soakTime bounds the duration.
 	soakTime = 4 * time.Minute
 )
 

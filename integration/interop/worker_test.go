@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// workerVariable makes this binary, run again, a peer in Go: a process that can be killed and paused.
+// workerVariable makes this binary, run again, a peer in Go that can be killed and paused.
 const workerVariable = "ZKRECIPES_TEST_WORKER"
 
 func startWorker(t *testing.T, servers []string, sessionTimeout time.Duration) *agent.Process {

@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 )
 
-// pythons are tried in this order: the first that can import kazoo is taken.
+// pythons are tried in this order, and the first that can import kazoo is used.
 var pythons = []string{"python3", "/usr/bin/python3"}
 
 //go:embed agent.py
@@ -36,7 +36,8 @@ func New(tb testing.TB, servers []string, sessionTimeout time.Duration) *Agent {
 	return agent.Start(tb, cmd)
 }
 
-// Open is New for a process that outlives a test, with its program in a folder that has to last as long. It has to be closed.
+// Open is New for a process that outlives a test, with its program in a folder of the same lifetime. The caller has to close
+// it.
 func Open(ctx context.Context, dir string, servers []string, sessionTimeout time.Duration) (*Agent, error) {
 	cmd, err := command(ctx, dir, servers, sessionTimeout)
 	if err != nil {
@@ -55,7 +56,8 @@ func Version(ctx context.Context) (string, error) {
 	return version, err
 }
 
-// environment returns that of the agent: with the kazoo of the Debian suite that ZK names, if it is not the machine's.
+// environment returns the agent's environment, with the kazoo of the Debian suite named by ZK if it is not the
+// machine's.
 func environment(ctx context.Context) ([]string, error) {
 	clients, err := image.Clients(ctx, os.Stderr)
 	switch {

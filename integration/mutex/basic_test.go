@@ -44,7 +44,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	require.Empty(t, children(t, path))
 }
 
-// One of each on a real server: what these do in every case is shown in virtual time, in recipes/mutex.
+// One of each on a real server. The tests of recipes/mutex cover all cases in virtual time.
 func TestSmoke(t *testing.T) {
 	path, client := testkit.Path(t), direct(t)
 	revocations := make(chan *recipes.Lease, 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// locker is what is compared: one contender's lock and unlock.
+// locker is the compared operation: one contender's lock and unlock.
 type locker struct{ lock, unlock func() error }
 
 // peers makes a contender on a path, for each library. The machine is noisy: compare
@@ -93,8 +93,8 @@ func benchConns(b *testing.B) []*zk.Conn {
 	return peerPool[b]
 }
 
-// BenchmarkAcquireRelease has n contenders on eight sessions take turns; n=1 is
-// uncontended. An op is one acquisition and its release.
+// BenchmarkAcquireRelease makes n contenders on eight sessions take turns; n=1 is uncontended. An op is one
+// acquisition and its release.
 func BenchmarkAcquireRelease(b *testing.B) {
 	for _, n := range []int{1, 2, 8, 64} {
 		for _, peer := range peers {

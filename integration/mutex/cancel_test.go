@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// atOnce is how long Acquire may take to notice the end of its context, and
-// undone how long its znode may outlive it.
+// atOnce bounds the time in which Acquire notices the end of its context, and undone the life of its znode after
+// that.
 const (
 	atOnce = time.Second
 	undone = time.Second
@@ -27,8 +27,8 @@ const (
 type step struct {
 	name string
 	held bool // another client holds the lock meanwhile
-	// stop makes the line stop there; reached is closed when it has, and heal lets
-	// it go on. holder is the path of the holder's znode, if there is one.
+	// stop makes the line stop there. reached is closed when it stops, and heal continues it. holder is the path of
+	// the holder's znode, if any.
 	stop stopper
 }
 
@@ -43,7 +43,7 @@ func atReply(match faultproxy.Match) stopper {
 	return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) { return p.HoldReply(match) }
 }
 
-// atRead stops at a read of the holder's znode, or of another one: the own.
+// atRead stops at a read of the holder's znode or, with own, of another one.
 func atRead(ofHolder bool, hold func(*faultproxy.Proxy, faultproxy.Match) (<-chan struct{}, func())) stopper {
 	return func(p *faultproxy.Proxy, holder string) (<-chan struct{}, func()) {
 		return hold(p, func(r faultproxy.Request) bool {
@@ -52,7 +52,7 @@ func atRead(ofHolder bool, hold func(*faultproxy.Proxy, faultproxy.Match) (<-cha
 	}
 }
 
-// atSecond stops at the second answer of its kind: in a directory that was missing, the first tells that.
+// atSecond stops at the second answer of its kind. In a missing directory, the first one reports that.
 func atSecond(op string) stopper {
 	return func(p *faultproxy.Proxy, _ string) (<-chan struct{}, func()) {
 		var n atomic.Int32
@@ -67,8 +67,8 @@ func afterLostCreate(stop stopper) stopper {
 	}
 }
 
-// stepsOfTry are the requests of TryAcquire in their order, each before and after the server has carried it out. An
-// answer that is held back keeps all that follow it.
+// stepsOfTry are the requests of TryAcquire in order, each before and after its execution by the server. A held
+// answer delays all later ones.
 func stepsOfTry() []step {
 	return []step{
 		{"create in a missing directory, request", false, atRequest(faultproxy.Op("create2"))},
@@ -216,8 +216,7 @@ func (a *attempt) cancel(t *testing.T, acquire func(context.Context) (*recipes.L
 func (a *attempt) requireUndone(t *testing.T) {
 	t.Helper()
 	a.heal()
-	// The line keeps the order: after this answer the server has carried out all that
-	// the attempt had sent before.
+	// The line keeps the order, so this answer shows that the server executed all earlier requests of the attempt.
 	testkit.Eventually(t, func() bool {
 		_, _, err := a.client.Conn().Exists("/")
 		return err == nil

@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// With a context that has ended nothing is sent.
+// With an ended context nothing is sent.
 func TestCancelBeforeAcquire(t *testing.T) {
 	client, proxy := proxied(t)
 	path := testkit.Path(t)
@@ -35,8 +35,7 @@ func TestCancelBeforeAcquire(t *testing.T) {
 	require.Nil(t, children(t, path))
 }
 
-// A waiter whose context ends leaves the queue, from whatever place in it; those
-// behind keep theirs.
+// A waiter whose context ends leaves the queue from any place, and those behind keep theirs.
 func TestCancelWhileWaiting(t *testing.T) {
 	path := testkit.Path(t)
 	m := newMutex(t, direct(t), path)
@@ -66,8 +65,8 @@ func TestCancelWhileWaiting(t *testing.T) {
 	require.Empty(t, children(t, path))
 }
 
-// The end of the context races with the grant: either a lease or an error comes
-// out, never both or neither, and no znode stays.
+// The end of the context races with the grant. The result is either a lease or an error, never both or neither, and
+// no znode stays.
 func TestCancelRacesWithTheGrant(t *testing.T) {
 	path := testkit.Path(t)
 	holders, waiters := newMutex(t, direct(t), path), newMutex(t, direct(t), path)
@@ -80,7 +79,7 @@ func TestCancelRacesWithTheGrant(t *testing.T) {
 		require.NoError(t, err)
 		released := make(chan error, 1)
 		go func() { released <- holder.Release() }() // joined below
-		<-gone                                       // the waiter is told at the same moment
+		<-gone                                       // the waiter is notified at the same moment
 		for spin := time.Now().Add(time.Duration(i%10) * 50 * time.Microsecond); time.Now().Before(spin); {
 			runtime.Gosched() // a busy wait of up to half a millisecond
 		}

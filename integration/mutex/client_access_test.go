@@ -59,7 +59,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestNamespacesExclude: the same znode by two ways is the same lock.
+// TestNamespacesExclude addresses one znode in two ways, which is one lock.
 func TestNamespacesExclude(t *testing.T) {
 	root := testkit.Path(t)
 	outside := acquire(t, newMutex(t, direct(t), root+"/lock"))
@@ -157,7 +157,7 @@ func TestACL(t *testing.T) {
 	require.ErrorIs(t, err, recipes.ErrNotAcquired)
 }
 
-// TestACLWithoutCredential: what we have created and may not touch ourselves.
+// TestACLWithoutCredential creates znodes that the client itself may not touch.
 func TestACLWithoutCredential(t *testing.T) {
 	client := direct(t, digest())
 	path := testkit.Path(t)

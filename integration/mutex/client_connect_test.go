@@ -2,13 +2,11 @@ package mutex_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
@@ -18,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// closedPort returns an address at which nobody listens.
+// closedPort returns an address without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -66,7 +64,7 @@ func TestConnectToSilentServer(t *testing.T) {
 	}
 }
 
-// TestConnectSurvivesFirstFailures: a server that comes up within the connect timeout.
+// TestConnectSurvivesFirstFailures starts a server within the connect timeout.
 func TestConnectSurvivesFirstFailures(t *testing.T) {
 	proxy := faultproxy.New(t, ensemble.Shared(t).Server(0))
 	proxy.Refuse(true)
@@ -151,7 +149,6 @@ func TestConnectRefusesBadOptions(t *testing.T) {
 		{"nil option", good, []recipes.Option{nil}},
 		{"nil logger", good, []recipes.Option{recipes.WithLogger(nil)}},
 		{"nil dialer", good, []recipes.Option{recipes.WithDialer(nil)}},
-		{"nil host provider", good, []recipes.Option{recipes.WithHostProvider(nil)}},
 		{"nil TLS", good, []recipes.Option{recipes.WithTLS(nil)}},
 		{"session timeout 0", good, []recipes.Option{recipes.WithSessionTimeout(0)}},
 		{"session timeout negative", good, []recipes.Option{recipes.WithSessionTimeout(-time.Second)}},
@@ -184,26 +181,6 @@ func TestConnectRefusesBadOptions(t *testing.T) {
 			require.Less(t, time.Since(began), time.Second)
 		})
 	}
-}
-
-func TestNewClientRefusesBadOptions(t *testing.T) {
-	conn, events, err := zk.Connect(ensemble.Shared(t).Servers(), sessionTimeout, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	defer conn.Close()
-	refused := func(name string, conn *zk.Conn, events <-chan zk.Event, opts ...recipes.Option) {
-		client, err := recipes.NewClient(conn, events, opts...)
-		require.Error(t, err, name)
-		require.Nil(t, client, name)
-	}
-	refused("nil conn", nil, events)
-	refused("nil events", conn, nil)
-	refused("nil option", conn, events, nil)
-	refused("TLS", conn, events, recipes.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
-	refused("auth", conn, events, recipes.WithAuth("digest", []byte("a:b")))
-	refused("dialer", conn, events, recipes.WithDialer(net.DialTimeout))
-	refused("host provider", conn, events, recipes.WithHostProvider(zk.NewDNSHostProvider()))
-	refused("connect timeout", conn, events, recipes.WithConnectTimeout(time.Second))
-	refused("bad namespace", conn, events, recipes.WithNamespace("a//b"))
 }
 
 func TestMutexRefusesBadPaths(t *testing.T) {

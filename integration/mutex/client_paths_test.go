@@ -11,8 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// What New accepts the server accepts, and the other way round, at the edges of what
-// it refuses.
+// New and the server accept the same paths, at the edges of what either refuses.
 func TestPathsAsTheServerHasThem(t *testing.T) {
 	client, conn := direct(t), observer(t)
 	for _, char := range []rune{' ', '\u001f', '~', '\u007f', '\u009f', '\u00a0', '\ud7ff', '\ue000', '\uefff', '\uf000', '\uf8ff', '\uf900', '\uffef', '\ufff0', '\uffff', '\U00010000', '\U0001f512'} {

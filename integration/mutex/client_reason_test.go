@@ -14,8 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// peer listens on loopback and gives whoever connects an answer; it hangs up at the
-// end of the test.
+// peer listens on loopback and sends each client an answer. It hangs up at the end of the test.
 func peer(t *testing.T, answer string) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,14 +58,14 @@ func TestConnectToASilentPeer(t *testing.T) {
 	require.Less(t, shortest, 900*time.Millisecond)
 }
 
-// Something else than ZooKeeper is told apart, and is believed no length: "HTTP" would
-// be a frame of 1.2 GB.
+// Another protocol than ZooKeeper's is recognized, and its lengths are not believed: "HTTP" would be a frame of 1.2
+// GB.
 func TestConnectToAnotherProtocol(t *testing.T) {
 	address := peer(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := recipes.Connect(testkit.Context(t), []string{address}, recipes.WithConnectTimeout(2*time.Second))
 	runtime.ReadMemStats(&after)
-	require.ErrorContains(t, err, "handshake with "+address+": the answer is not ZooKeeper's")
+	require.ErrorContains(t, err, "handshake with "+address+": the answer is not in ZooKeeper's protocol")
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
 }

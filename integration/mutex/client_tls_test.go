@@ -78,8 +78,7 @@ func terminated(t *testing.T, settings *tls.Config) (port string) {
 	return port
 }
 
-// The name that was given to Connect is the one that the certificate must have, not
-// the address that it resolves to.
+// The certificate must have the name given to Connect, not the resolved address.
 func TestTLS(t *testing.T) {
 	ours, trusted := certificate(t, "localhost")
 	port := terminated(t, &tls.Config{Certificates: []tls.Certificate{ours}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted})

@@ -17,15 +17,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// A stranger at another server replaces the lock's directory, in one transaction, by one in which the numbers go on and the stranger
-// is first. A client that has had the lock to itself, and comes behind that, does not get the lock.
+// A stranger at another server replaces the lock's directory, in one transaction, by one in which the numbers continue and the
+// stranger is first. A client that was alone in the old directory, and joins after that, does not get the lock.
 func TestDirectoryReplacedBetweenAcquisitions(t *testing.T) {
 	servers := ensemble.New(t, ensemble.Config{Nodes: 3})
 	client := testclient.Dial(t, []string{servers.Server(0)}, recipes.WithSessionTimeout(longSession))
 	stranger := testkit.Conn(t, []string{servers.Server(1)}, longSession)
 	path := testkit.Path(t)
 	m := newMutex(t, client, path)
-	first, behind := 0, 0 // rounds in which the client came before the stranger, and behind
+	first, behind := 0, 0 // rounds in which the client preceded the stranger, and followed it
 	for range 60 {
 		last := 0
 		for range 6 {
@@ -34,7 +34,7 @@ func TestDirectoryReplacedBetweenAcquisitions(t *testing.T) {
 		replaced := make(chan error, 1)
 		go func() { replaced <- replaceDirectory(stranger, path, last) }() // ends with the transaction; joined below
 		for range rand.IntN(4) {
-			_, _, err := stranger.Exists("/") // so that they meet in different ways
+			_, _, err := stranger.Exists("/") // to vary the order
 			require.NoError(t, err)
 		}
 		lease, err := m.TryAcquire(testkit.Context(t))
@@ -59,8 +59,8 @@ func TestDirectoryReplacedBetweenAcquisitions(t *testing.T) {
 	require.Positive(t, behind)
 }
 
-// A client loses the right to read the lock's directory, and goes on trying for four session timeouts. Then a stranger replaces the
-// directory, of which the server does not tell the client, and has the lock. The client does not get it.
+// A client loses the permission to read the lock's directory, and keeps trying for four session timeouts. Then a stranger
+// replaces the directory, which the server does not report to the client, and gets the lock. The client does not.
 func TestDirectoryReplacedAfterReadWasTaken(t *testing.T) {
 	const timeout = 4 * time.Second
 	server := ensemble.Shared(t).Server(0)
@@ -105,7 +105,7 @@ func numberOf(t *testing.T, lease *recipes.Lease) int {
 	return number
 }
 
-// replaceDirectory puts another directory in the place of an empty one. There a contender has a number, and nobody is ahead of it.
+// replaceDirectory replaces an empty directory by another one, in which a contender has a number and is first.
 func replaceDirectory(conn *zk.Conn, path string, number int) error {
 	acl := zk.WorldACL(zk.PermAll)
 	ops := []any{&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: acl}}

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// TestEnsemble takes three servers through what an operator does to them. A lease
-// outlives all of it, and a waiter keeps its place.
+// TestEnsemble performs an operator's actions on three servers. A lease survives all of them, and a waiter keeps its
+// place.
 func TestEnsemble(t *testing.T) {
 	servers := ensemble.New(t, ensemble.Config{Nodes: 3})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -143,8 +143,8 @@ func (q *threeNodeQueue) children(t *testing.T) []string {
 	return names
 }
 
-// proven waits until the lease's session has been proven alive by a write made after
-// the call, and checks that nothing has changed.
+// proven waits until a write after the call proves that the lease's session is alive, and checks that nothing
+// changed.
 func (q *threeNodeQueue) proven(t *testing.T) {
 	t.Helper()
 	from := time.Now().Add(calm * 2 / 3)

@@ -100,8 +100,8 @@ func workExclusively(ctx context.Context, args []string) error {
 	return errors.Join(failures...)
 }
 
-// criticalSection notices when two are in it: in this process by a number, over all
-// processes by a file that only one can make, and by the sum at the end.
+// criticalSection notices two holders: in this process by a number, over all processes by a file that only one can
+// create, and by the sum at the end.
 type criticalSection struct {
 	dir    string
 	inside atomic.Int32

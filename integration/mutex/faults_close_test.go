@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -122,8 +121,8 @@ func TestConcurrentClose(t *testing.T) {
 	require.Empty(t, children(t, path))
 }
 
-// TestCloseIsBounded: whatever the line is like, Close returns long before the session
-// would expire, and leaves no goroutine behind.
+// TestCloseIsBounded requires that Close, in any state of the line, returns long before the session would expire, and
+// leaves no goroutine.
 func TestCloseIsBounded(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy){
 		"connected": func(*testing.T, *recipes.Client, *faultproxy.Proxy) {},
@@ -172,30 +171,4 @@ func TestCloseIsBounded(t *testing.T) {
 			goleak.VerifyNone(t, before)
 		})
 	}
-}
-
-// TestCloseOfAdoptedClient: the connection is not ours, what is in ZooKeeper is.
-func TestCloseOfAdoptedClient(t *testing.T) {
-	conn, events, err := zk.Connect(ensemble.Shared(t).Servers(), calm, zk.WithLogInfo(false))
-	require.NoError(t, err)
-	defer conn.Close()
-	client, err := recipes.NewClient(conn, events, recipes.WithSessionTimeout(calm))
-	require.NoError(t, err)
-	require.Same(t, conn, client.Conn())
-	path := testkit.Path(t)
-	m := newMutex(t, client, path)
-	lease := acquire(t, m)
-	done := waiting(t, testkit.Context(t), m, path, 2)
-	session := conn.SessionID()
-	require.NoError(t, client.Close())
-	_, err = outcome(t, done)
-	require.ErrorIs(t, err, recipes.ErrClosed)
-	require.ErrorIs(t, context.Cause(lease.Context()), recipes.ErrClosed)
-	require.Empty(t, children(t, path), "gone when Close returns, though the session lives on")
-	require.True(t, conn.SessionID() == session) //nolint:testifylint // Equal would print session ids
-	_, _, err = conn.Exists(path)
-	require.NoError(t, err, "the connection is still usable")
-	_, err = m.Acquire(testkit.Context(t))
-	require.ErrorIs(t, err, recipes.ErrClosed)
-	require.NoError(t, client.Close())
 }

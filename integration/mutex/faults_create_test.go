@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// breakage is a fault set up before an Acquire; its rules must all have acted after.
+// breakage is a fault set up before an Acquire. Afterwards, all of its rules must have acted.
 type breakage func(p *faultproxy.Proxy) []*faultproxy.Rule
 
 func lostReplies(ops ...string) breakage {
@@ -50,7 +50,7 @@ func TestLostAnswersOfAcquire(t *testing.T) {
 		name    string
 		fresh   bool // the parent does not exist yet
 		fault   breakage
-		creates int // create requests that the server has seen at most, 0: any number
+		creates int // the most create requests at the server; 0: any number
 	}{
 		{"create answer", false, lostReplies("create2"), 1},
 		{"create answer, parent missing", true, lostReplies("create2"), 0},
@@ -165,8 +165,7 @@ func TestLostAnswersOfTryAcquire(t *testing.T) {
 	}
 }
 
-// TestRandomLostAnswers loses one answer in five, of whatever kind, while four
-// goroutines on two clients take the lock in turn.
+// TestRandomLostAnswers loses one answer in five, of any kind, while four goroutines on two clients take turns.
 func TestRandomLostAnswers(t *testing.T) {
 	const rounds, workers, loss = 80, 4, 0.2
 	seed := uint64(time.Now().UnixNano())

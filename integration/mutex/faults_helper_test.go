@@ -99,8 +99,7 @@ func deleteNode(t *testing.T, path string) {
 	require.NoError(t, observer(t).Delete(path, -1))
 }
 
-// deletionOf returns a channel that gets the time at which the znode's deletion was
-// told.
+// deletionOf returns a channel that gets the time of the notification of the znode's deletion.
 func deletionOf(t *testing.T, path string) <-chan time.Time {
 	t.Helper()
 	ok, _, events, err := observer(t).ExistsW(path)
@@ -115,7 +114,7 @@ func deletionOf(t *testing.T, path string) <-chan time.Time {
 	return gone
 }
 
-// endOf returns a channel that gets the time at which a lease's context has ended.
+// endOf returns a channel that gets the time at which a lease's context ends.
 func endOf(lease *recipes.Lease) <-chan time.Time {
 	end := make(chan time.Time, 1)
 	context.AfterFunc(lease.Context(), func() { end <- time.Now() })
@@ -152,15 +151,15 @@ func granted(t *testing.T, done <-chan result) *recipes.Lease {
 	return lease
 }
 
-// stands asserts that a lease has not ended.
+// stands requires a valid lease.
 func stands(t *testing.T, lease *recipes.Lease) {
 	t.Helper()
 	require.NoError(t, context.Cause(lease.Context()), "the lease has ended")
 }
 
-// expireUnheard ends the client's session while it is cut off, as expiries are: it
-// hears of it at its next handshake. On a living connection it could hear first of
-// its znode's deletion, and think that this is all.
+// expireUnheard ends the client's session while it is cut off, like a real expiry. The client learns of it at its
+// next handshake. On a live connection the client could first learn of its znode's deletion, and mistake that for the
+// only event.
 func expireUnheard(t *testing.T, client *recipes.Client, proxy *faultproxy.Proxy) {
 	t.Helper()
 	session := client.Conn().SessionID()

@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// lossIsTold checks what every loss has in common: Release says it once, and the same
-// mutex value goes on working.
+// lossIsTold checks the common properties of every loss: Release returns it once, and the same mutex value keeps
+// working.
 func lossIsTold(t *testing.T, m *mutex.InterProcessMutex, path string, lease *recipes.Lease, cause error) {
 	t.Helper()
 	require.ErrorIs(t, context.Cause(lease.Context()), cause)
@@ -56,7 +56,7 @@ func TestOwnNodeDeletedWhileHolding(t *testing.T) {
 	lossIsTold(t, m, path, lease, recipes.ErrNodeDeleted)
 }
 
-// TestOwnNodeDeletedDuringOutageOfHolder: nobody has told the holder, it has to look.
+// TestOwnNodeDeletedDuringOutageOfHolder requires that the holder looks, because it gets no event.
 func TestOwnNodeDeletedDuringOutageOfHolder(t *testing.T) {
 	client, proxy := proxiedFor(t, calm)
 	path := testkit.Path(t)
@@ -106,8 +106,8 @@ func TestSilentLineWhileHolding(t *testing.T) {
 	}
 }
 
-// TestAnswersHeldWhileHolding: the server hears the holder's attempts to reconnect, so
-// it keeps the session, but nothing tells the holder so.
+// TestAnswersHeldWhileHolding lets the holder's attempts to reconnect reach the server, which keeps the session,
+// while the holder gets no answer.
 func TestAnswersHeldWhileHolding(t *testing.T) {
 	const timeout = 6 * time.Second
 	client, proxy := proxiedFor(t, timeout)
@@ -236,8 +236,8 @@ func TestSessionErrorPolicy(t *testing.T) {
 	require.Empty(t, children(t, path))
 }
 
-// TestSecondAddress: a heartbeat without an answer makes the client go to another
-// server while the lease is still good.
+// TestSecondAddress requires that the client moves to another server after an unanswered heartbeat, while the lease
+// is still valid.
 func TestSecondAddress(t *testing.T) {
 	const timeout = 9 * time.Second
 	server := ensemble.Shared(t).Server(0)

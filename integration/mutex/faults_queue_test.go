@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// TestMiddleWaiterLeaves: whoever waited for it waits for its predecessor from then on.
+// TestMiddleWaiterLeaves requires that the next waiter then waits for the predecessor.
 func TestMiddleWaiterLeaves(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, cancel context.CancelFunc, client *recipes.Client){
 		"cancelled": func(_ *testing.T, cancel context.CancelFunc, _ *recipes.Client) { cancel() },
@@ -52,8 +52,7 @@ func TestMiddleWaiterLeaves(t *testing.T) {
 	}
 }
 
-// TestFirstWaiterLeaves: the holder still holds when the znode between it and the next
-// waiter goes.
+// TestFirstWaiterLeaves deletes the znode between the holder, which still holds, and the next waiter.
 func TestFirstWaiterLeaves(t *testing.T) {
 	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
@@ -70,16 +69,16 @@ func TestFirstWaiterLeaves(t *testing.T) {
 	require.NoError(t, granted(t, last).Release())
 }
 
-// settled waits until the queue has n znodes and nothing that the waiters still have to
-// do about it: the observer's own watch on the parent stays quiet for a while.
+// settled waits until the queue has n znodes and no pending action of a waiter: the observer's own watch on the
+// parent stays quiet for a while.
 func settled(t *testing.T, path string, n int) {
 	t.Helper()
 	testkit.Eventually(t, func() bool { return len(children(t, path)) == n }, "the queue's length")
 	require.Never(t, func() bool { return len(children(t, path)) != n }, 300*time.Millisecond, 20*time.Millisecond, "the queue has changed")
 }
 
-// TestParentWiped: the whole directory goes in one transaction. Everyone waits again,
-// in a new one, and one at a time holds the lock.
+// TestParentWiped deletes the whole directory in one transaction. All contenders queue again in a new one, and one at
+// a time holds the lock.
 func TestParentWiped(t *testing.T) {
 	const waiters = 4
 	path := testkit.Path(t) + "/deep"

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// TestServerDown: the only server is away for twice the session timeout.
+// TestServerDown stops the only server for twice the session timeout.
 func TestServerDown(t *testing.T) {
 	for name, down := range map[string]func(*ensemble.Ensemble, context.Context, int) error{
 		"killed":  (*ensemble.Ensemble).Kill,

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// TestCutWhileWaiting: whoever loses the connection keeps the place, so the same
-// znode is granted, ahead of one that came later.
+// TestCutWhileWaiting requires that a disconnected waiter keeps its place: the same znode is granted, ahead of a
+// later one.
 func TestCutWhileWaiting(t *testing.T) {
 	for name, fault := range map[string]func(*testing.T, *recipes.Client, *faultproxy.Proxy){
 		"once": cutAndReconnect,
@@ -57,8 +57,7 @@ func TestCutWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestReleaseDuringOutageOfWaiter: the event that the waiter waits for happens while
-// it is not connected.
+// TestReleaseDuringOutageOfWaiter releases the lock while the waiter is disconnected.
 func TestReleaseDuringOutageOfWaiter(t *testing.T) {
 	for name, away := range map[string]func(*testing.T, *recipes.Client, *faultproxy.Proxy) func(){
 		"cut": outage,
@@ -88,7 +87,7 @@ func TestReleaseDuringOutageOfWaiter(t *testing.T) {
 	}
 }
 
-// TestSessionExpiredWhileWaiting: a new place at the tail.
+// TestSessionExpiredWhileWaiting requires a new place at the tail.
 func TestSessionExpiredWhileWaiting(t *testing.T) {
 	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
@@ -116,8 +115,8 @@ func TestSessionExpiredWhileWaiting(t *testing.T) {
 	require.Empty(t, children(t, path))
 }
 
-// TestContextBoundsRejoin: the caller's context holds for the wait in the new session
-// too, and nothing is left behind.
+// TestContextBoundsRejoin requires that the caller's context also bounds the wait in the new session, and that
+// nothing is left behind.
 func TestContextBoundsRejoin(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		path := testkit.Path(t)
@@ -168,8 +167,8 @@ func TestContextBoundsRejoin(t *testing.T) {
 	})
 }
 
-// TestOwnNodeDeletedWhileWaiting is bug B3 of zk.Lock: the waiter whose znode somebody
-// removed must not take the next release for its own turn.
+// TestOwnNodeDeletedWhileWaiting is bug B3 of zk.Lock: a waiter whose znode was deleted must not mistake the next
+// release for its own turn.
 func TestOwnNodeDeletedWhileWaiting(t *testing.T) {
 	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
@@ -195,8 +194,7 @@ func TestOwnNodeDeletedWhileWaiting(t *testing.T) {
 	require.Empty(t, children(t, path))
 }
 
-// TestOwnNodeDeletedWhileThePredecessorLeaves races the deletion of a waiter's znode
-// with the release that it waits for.
+// TestOwnNodeDeletedWhileThePredecessorLeaves races the deletion of a waiter's znode with the awaited release.
 func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 	const rounds, waiters = 25, 3
 	seed := uint64(time.Now().UnixNano())
@@ -223,7 +221,7 @@ func TestOwnNodeDeletedWhileThePredecessorLeaves(t *testing.T) {
 		}
 		testkit.Eventually(t, func() bool { return len(children(t, path)) == waiters+1 }, "the waiters")
 		victim := queue(t, path)[1+random.IntN(waiters)]
-		// One transaction: nobody can hear of one deletion before the other has happened.
+		// One transaction, so no client can learn of one deletion before the other happened.
 		operations := []any{&zk.DeleteRequest{Path: victim, Version: -1}}
 		together := random.IntN(2) == 0
 		if together {

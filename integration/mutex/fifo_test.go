@@ -18,9 +18,8 @@ const (
 	fifoEach     = 8 // contenders of each session
 )
 
-// 64 contenders on 8 sessions get the lock in the order in which the server made
-// their znodes, although all their connections are cut while they wait and while
-// the lock goes from hand to hand: a lost connection costs nobody his place.
+// 64 contenders on 8 sessions get the lock in the order in which the server created their znodes, although all their
+// connections are cut during the waits and the handovers. A disconnect costs no contender its place.
 func TestOrderOfTheServerThroughCuts(t *testing.T) {
 	path := testkit.Path(t)
 	var proxies []*faultproxy.Proxy
@@ -109,7 +108,7 @@ func tokensOf(t *testing.T, path string) []int64 {
 	return tokens
 }
 
-// Whoever came later waits longer, on one session and across sessions.
+// A later contender waits longer, on one session and across sessions.
 func TestArrivalOrder(t *testing.T) {
 	path := testkit.Path(t)
 	one, two := newMutex(t, direct(t), path), newMutex(t, direct(t), path)

@@ -18,8 +18,7 @@ const (
 	uuid  = "0f8fad5b-d9cb-469f-a165-70867728950e"
 )
 
-// strangers are children that take no part in the queue. Some of them make zk.Lock
-// fail, or panic.
+// strangers are children that take no part in the queue. Some of them make zk.Lock fail, or panic.
 var strangers = []string{
 	"config", "_c_x", "lock-", "__x", "lock-abc", "-lock-", "latch-", "__lock__",
 	"_c_" + hex32 + "-lock-", "_c_" + uuid + "-lock-", "_c_" + uuid + "-lock-12345", "_c_" + uuid,
@@ -27,7 +26,7 @@ var strangers = []string{
 	"_c_" + uuid + "-lock-0000000000x", "лок-0000000000", strings.Repeat("x", 300),
 }
 
-// Strangers neither fail nor panic anything, and nobody waits for them.
+// Strangers cause no failure or panic, and no contender waits for them.
 func TestStrangersAreIgnored(t *testing.T) {
 	dir := testkit.Path(t)
 	m := newMutex(t, direct(t), dir, mutex.WithID("me"))
@@ -60,8 +59,7 @@ func TestStrangersAreIgnored(t *testing.T) {
 	require.ElementsMatch(t, strangers, children(t, dir), "none of them is touched")
 }
 
-// rivals are the znodes of other clients that do take part: their owner is gone as
-// soon as the test deletes them.
+// rivals are znodes of other clients that do take part. Their owner is gone as soon as the test deletes them.
 var rivals = map[string]string{
 	"Curator":        "_c_" + uuid + "-lock-",
 	"Curator, plain": "lock-",

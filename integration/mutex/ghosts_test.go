@@ -34,8 +34,8 @@ func aFifth(seed, stream uint64) faultproxy.Match {
 	}
 }
 
-// What the tests in virtual time do 20,000 times, here 2,000 times on a real server: a
-// fifth of all answers is lost, and nothing is left behind, though no session ends.
+// The fault that tests in virtual time repeat 20,000 times, here 2,000 times on a real server: a fifth of all answers
+// is lost, and nothing is left behind, although no session ends.
 func TestTwoThousandAcquiresLeaveNoGhost(t *testing.T) {
 	const clients, each = 8, 250 // two clients for each of four locks
 	seed := uint64(time.Now().UnixNano())
@@ -93,8 +93,8 @@ func acquireOften(t *testing.T, m *mutex.InterProcessMutex, n int) error {
 	return nil
 }
 
-// eager is a host provider that comes back at once: zk.Conn's own pauses for a second
-// each time, with one address.
+// eager is a host provider that reconnects at once, because zk.Conn pauses for a second each time with a single
+// address.
 type eager struct{ server string }
 
 func (e *eager) Init(servers []string) error { e.server = servers[0]; return nil }
@@ -102,8 +102,7 @@ func (e *eager) Len() int                    { return 1 }
 func (e *eager) Next() (string, bool)        { return e.server, false }
 func (e *eager) Connected()                  {}
 
-// The test above can fail: the same faults make zk.Conn's own protected create leave
-// ghosts.
+// The test above can fail: the same faults make zk.Conn's own protected create leave ghosts.
 func TestZKConnLeavesGhosts(t *testing.T) {
 	const creates = 300
 	path := testkit.Path(t)

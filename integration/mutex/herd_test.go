@@ -15,11 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// handoff is what one release costs, an average over the drain of a queue.
+// handoff is the cost of one release, averaged over the drain of a queue.
 type handoff struct{ requests, events, bytes float64 }
 
-// One release wakes one waiter: a handoff costs the server the same with 8 waiters
-// and with 256.
+// One release wakes one waiter. A handoff costs the server the same with 8 and with 256 waiters.
 func TestNoHerd(t *testing.T) {
 	few, many := drain(t, 8), drain(t, 256)
 	for _, cost := range []handoff{few, many} {
@@ -43,10 +42,10 @@ func drain(t *testing.T, waiters int) handoff {
 	began := time.Now()
 	holder := acquire(t, values[0])
 	queue := make([]<-chan result, waiters)
-	for i := range queue { // whoever is ahead is always in another session
+	for i := range queue { // the predecessor is always in another session
 		queue[i] = waiting(t, t.Context(), values[(i+1)%len(values)], path, i+2)
 	}
-	// Each session reads once a second at most who holds, for the waiters that have waited for a second.
+	// Each session reads the holder once a second at most, for its waiters that waited for a second.
 	holderReads := func() int { return len(values) * int(time.Since(began)/time.Second+1) }
 	all := 2*waiters + 1 // the holder watches its own znode, each waiter its own and the one ahead
 	testkit.Eventually(t, func() bool {
@@ -75,8 +74,7 @@ func drain(t *testing.T, waiters int) handoff {
 	return cost
 }
 
-// A waiter watches its own znode and the one ahead, and nothing else: not the
-// directory, not the holder.
+// A waiter watches its own znode and the one ahead, but neither the directory nor the holder.
 func TestWatchesOfWaiters(t *testing.T) {
 	path := testkit.Path(t)
 	values := []*mutex.InterProcessMutex{newMutex(t, direct(t), path), newMutex(t, direct(t), path), newMutex(t, direct(t), path)}

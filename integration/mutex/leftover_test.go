@@ -20,9 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
-// 2,000 attempts that time out behind a held lock leave one watch, that on the
-// holder's znode, and no goroutine. The engine removes no watch, so each that is set
-// once too often would stay for the life of the holder.
+// 2,000 attempts that time out behind a held lock leave one watch, on the holder's znode, and no goroutine. The
+// engine removes no watch, so a redundant watch would stay for the life of the holder.
 func TestTimedOutAttemptsLeaveNothing(t *testing.T) {
 	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
@@ -52,7 +51,7 @@ func TestTimedOutAttemptsLeaveNothing(t *testing.T) {
 	require.NoError(t, holder.Release())
 }
 
-// A client that has a lock to itself leaves no watch, however often it takes the lock.
+// A client that has a lock to itself leaves no watch, for any number of acquisitions.
 func TestBriefHoldsLeaveNoWatch(t *testing.T) {
 	path := testkit.Path(t)
 	m := newMutex(t, direct(t), path)
@@ -62,8 +61,8 @@ func TestBriefHoldsLeaveNoWatch(t *testing.T) {
 	testkit.Eventually(t, func() bool { return len(serverWatches(t, path)) == 0 }, "no watch")
 }
 
-// libraryGoroutines counts the goroutines with a function of the library on their
-// stacks: the harness has some too, which come and go.
+// libraryGoroutines counts the goroutines with a function of the library on their stacks, because the test harness
+// has a varying number, too.
 func libraryGoroutines() int {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -90,8 +89,7 @@ func serverWatches(t *testing.T, path string) map[string]int {
 	return watches
 }
 
-// clientWatches counts the channels that a zk.Conn keeps, by path. Nothing public
-// tells.
+// clientWatches counts the channels that a zk.Conn keeps, by path. No public method reports them.
 func clientWatches(conn *zk.Conn) map[string]int {
 	fields := reflect.ValueOf(conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))

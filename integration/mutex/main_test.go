@@ -73,7 +73,7 @@ func acquire(t *testing.T, m *mutex.InterProcessMutex) *recipes.Lease {
 	return lease
 }
 
-// children lists a path as the server has it, past proxies. A missing one has none.
+// children lists a path at the server, past proxies. A missing path has none.
 func children(t *testing.T, path string) []string {
 	t.Helper()
 	names, _, err := observer(t).Children(path)
@@ -128,7 +128,7 @@ type result struct {
 	err   error
 }
 
-// outcome waits for what waiting has started.
+// outcome waits for the acquisition started by waiting.
 func outcome(t *testing.T, done <-chan result) (*recipes.Lease, error) {
 	t.Helper()
 	select {
@@ -140,8 +140,7 @@ func outcome(t *testing.T, done <-chan result) (*recipes.Lease, error) {
 	}
 }
 
-// requests returns what a proxy has counted since its last reset, by operation,
-// without handshakes.
+// requests returns a proxy's counts since its last reset, by operation, without handshakes.
 func requests(proxy *faultproxy.Proxy) map[string]int {
 	counted := proxy.Counts().Requests
 	delete(counted, "connect")

@@ -21,11 +21,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// A process that was stopped for longer than its session learns when it goes on that
-// the session is over, whatever it finds on its socket first: the server tells of
-// the znode's deletion before it hangs up. The next holder's token is higher.
+// A process that was stopped for longer than its session learns after it resumes that the session is over, in any
+// order of the events on its socket: the server reports the znode's deletion before it hangs up. The next holder's
+// token is higher.
 func TestPausedHolder(t *testing.T) {
-	const holders = 8 // side by side: what each finds first is a race
+	const holders = 8 // side by side, because the first event of each is a race
 	var all []*pausedHolder
 	for range holders {
 		all = append(all, newPausedHolder(t))
@@ -56,7 +56,7 @@ func TestPausedHolder(t *testing.T) {
 type pausedHolder struct {
 	path  string
 	cmd   *exec.Cmd
-	lines *bufio.Scanner // what it says
+	lines *bufio.Scanner // its output
 	token int64
 	next  *recipes.Lease // of who got the lock meanwhile
 }

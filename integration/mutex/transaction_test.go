@@ -11,8 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// A user closes the zk.Conn of a client, of which one goroutine holds the lock and another waits. The server deletes both znodes in one
-// transaction, and tells of them in any order. The lease has ended before another client gets the lock, and the waiter gets none.
+// A user closes the zk.Conn of a client, of which one goroutine holds the lock and another waits. The server deletes both
+// znodes in one transaction, and reports them in any order. The lease ends before another client gets the lock, and the waiter
+// gets none.
 func TestUserClosesTheConnection(t *testing.T) {
 	path := testkit.Path(t)
 	overlaps, granted := 0, 0
@@ -42,8 +43,8 @@ func TestUserClosesTheConnection(t *testing.T) {
 	require.Zero(t, granted, "rounds in which the waiter was granted a znode that was gone")
 }
 
-// A third party deletes the znodes of a holder and of its waiter in one transaction. If the waiter is granted the lock in between, its
-// lease ends at once.
+// A third party deletes the znodes of a holder and of its waiter in one transaction. If the waiter is granted the lock in
+// between, its lease ends at once.
 func TestTransactionDeletesHolderAndWaiter(t *testing.T) {
 	path := testkit.Path(t)
 	holder, client, third := direct(t), direct(t), observer(t)
@@ -56,7 +57,7 @@ func TestTransactionDeletesHolderAndWaiter(t *testing.T) {
 		}
 		_, err := third.Multi(deletes...)
 		require.NoError(t, err)
-		got := <-next // perhaps of a znode behind the one that was deleted
+		got := <-next // possibly of a znode behind the deleted one
 		require.NoError(t, got.err)
 		_, err = third.Sync(path)
 		require.NoError(t, err)

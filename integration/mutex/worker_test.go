@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// workerVariable names the worker that this binary, run again as a process of its
-// own, has to be in place of a test.
+// workerVariable names the worker that this binary, run again as a separate process, is in place of a test.
 const workerVariable = "ZKRECIPES_TEST_WORKER"
 
 // workers are the bodies of those processes, by name.
@@ -21,7 +20,7 @@ var workers = map[string]func(ctx context.Context, args []string) error{
 	"holder":    holdUntilTheEnd,
 }
 
-// workerLife bounds a worker whose test has died.
+// workerLife bounds a worker whose test died.
 const workerLife = 2 * time.Minute
 
 func runWorker(name string) int {
@@ -39,7 +38,7 @@ func runWorker(name string) int {
 	return 0
 }
 
-// worker is the command that runs a worker in a process of its own.
+// worker is the command that runs a worker in a separate process.
 func worker(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

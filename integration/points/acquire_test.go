@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// acquireScenarios are those of a lock that is free, and of giving it back.
+// acquireScenarios acquire and release a free lock.
 var acquireScenarios = []scenario{
 	{part: "acquire", name: "acquire, parents missing", brief: true, play: func(s *stage) {
 		s.dir = path.Join(s.dir, "a", "b")
@@ -143,8 +143,8 @@ func abandonedCreate(s *stage) {
 	s.isCleared("create2")
 }
 
-// isCleared waits until the client was answered such a request, and then until the directory is empty: for scenarios
-// whose caller has gone before the znode was there.
+// isCleared waits for the answer to such a request, and then until the directory is empty, for scenarios whose caller
+// returned before the znode existed.
 func (s *stage) isCleared(op string) {
 	if s.fault == nil {
 		s.eventually(func() bool { return s.answersTo(op) > 0 }, "an answer to "+op)
@@ -161,13 +161,13 @@ func (s *stage) acquire(client *recipes.Client, opts ...mutex.Option) *recipes.L
 	return lease
 }
 
-// holds checks that a lease stands, with a znode that is first in the queue and has the token.
+// holds requires a valid lease, whose znode is first in the queue and has the token.
 func (s *stage) holds(lease *recipes.Lease) {
 	s.stands(lease)
 	require.Equal(s, lease.Path(), s.paths()[0], "somebody is ahead of the holder")
 }
 
-// stands checks that a lease stands, with a znode that has the token.
+// stands requires a valid lease, whose znode has the token.
 func (s *stage) stands(lease *recipes.Lease) {
 	require.NoError(s, context.Cause(lease.Context()))
 	found, stat, err := s.world.admin.Exists(lease.Path())
@@ -176,7 +176,7 @@ func (s *stage) stands(lease *recipes.Lease) {
 	require.Equal(s, stat.Czxid, lease.FencingToken())
 }
 
-// release gives a lease back. A nil says that the znode is gone, if this was its last lease.
+// release releases a lease. A nil error means that the znode is deleted, if this was its last lease.
 func (s *stage) release(lease *recipes.Lease) {
 	require.NoError(s, lease.Release())
 	require.ErrorIs(s, context.Cause(lease.Context()), recipes.ErrReleased)

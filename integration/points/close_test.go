@@ -8,8 +8,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// closeScenarios close the client, which deletes what it holds as far as it gets, and ends its session. That may not
-// get the chance to end in order: then what it leaves goes when it expires.
+// closeScenarios close the client, which deletes its znodes as far as possible, and ends its session. If that fails,
+// the leftovers expire with the session.
 var closeScenarios = []scenario{
 	{part: "close", name: "client closes while it holds", timeout: beating, alone: "close", play: func(s *stage) {
 		lease := s.acquire(s.client)

@@ -15,9 +15,9 @@ import (
 type kind int
 
 const (
-	replyLost        kind = iota // the server has carried the request out, and the connection is cut in place of the answer
+	replyLost        kind = iota // the server executes the request, and the connection is cut in place of the answer
 	requestDropped               // the server never sees the request, and the connection is cut
-	connectionKilled             // the connection is cut while request and answer are on their way: who wins is open
+	connectionKilled             // the connection is cut during the request or the answer, with an open outcome
 	kinds
 )
 
@@ -39,26 +39,26 @@ type fault struct {
 	point
 	kind
 
-	delay time.Duration // of a kill, after the request has come to the proxy
+	delay time.Duration // of a kill, after the arrival of the request at the proxy
 
 	rules    []*faultproxy.Rule
 	seen     atomic.Int64
-	met      atomic.Bool   // the request has come
+	met      atomic.Bool   // the request arrived
 	answered atomic.Bool   // and its answer, when the connection was killed
-	struck   chan struct{} // closed when the connection has been cut
+	struck   chan struct{} // closed after the connection is cut
 }
 
 // longestDelay is several times what a server takes to answer.
 const longestDelay = 32 * time.Millisecond
 
 func newFault(p point, k kind, random *rand.Rand) *fault {
-	// Short delays are as likely as long ones, whatever the unit.
+	// Short and long delays are equally likely, in any unit.
 	return &fault{point: p, kind: k, delay: longestDelay >> random.IntN(10), struck: make(chan struct{})}
 }
 
 func (f *fault) String() string { return fmt.Sprintf("%v at %v", f.kind, f.point) }
 
-// arm has the fault wait for its request, among those that count.
+// arm makes the fault wait for its request, among those that count.
 func (f *fault) arm(proxy *faultproxy.Proxy, counts faultproxy.Match) {
 	match := func(r faultproxy.Request) bool {
 		hit := counts(r) && r.Op == f.op && f.seen.Add(1) == int64(f.nth)
@@ -77,7 +77,7 @@ func (f *fault) arm(proxy *faultproxy.Proxy, counts faultproxy.Match) {
 	}
 }
 
-// kill cuts the connection a moment after the request has come.
+// kill cuts the connection a moment after the request arrives.
 func (f *fault) kill(proxy *faultproxy.Proxy, match faultproxy.Match) {
 	var xid, conn atomic.Int64
 	f.rules = append(f.rules,
@@ -107,9 +107,11 @@ func (f *fault) disarm() {
 }
 
 // isStep reports whether a request belongs to a recipe: all but heartbeats, pings and handshakes do.
-func isStep(r faultproxy.Request) bool { return faultproxy.Any()(r) && r.Op != "multi" }
+func isStep(r faultproxy.Request) bool {
+	return faultproxy.Any()(r) && (r.Op != "multi" || faultproxy.MultiOf("delete")(r))
+}
 
-// settle waits for the end of a fault whose request has come, and reports whether it has struck.
+// settle waits for the end of a fault whose request arrived, and reports whether it struck.
 func (f *fault) settle() bool {
 	if !f.met.Load() {
 		return false

@@ -135,7 +135,7 @@ func (s *stage) requireLeader(id string, lease *recipes.Lease, seen recipes.Part
 	require.Equal(s, recipes.Participant{ID: id, Path: lease.Path(), Leader: true, Token: lease.FencingToken(), Since: seen.Since}, seen)
 }
 
-// latch returns one that was started.
+// latch returns a started latch.
 func (s *stage) latch(client *recipes.Client, opts ...latch.Option) *latch.LeaderLatch {
 	l, err := latch.New(client, s.dir, opts...)
 	require.NoError(s, err)
@@ -152,7 +152,7 @@ func (s *stage) leads(l *latch.LeaderLatch) *recipes.Lease {
 	return term
 }
 
-// told is what a listener was told.
+// told is a call of a listener.
 type told struct {
 	mu    sync.Mutex // protects what is below
 	words []string

@@ -1,12 +1,12 @@
-// Package points_test plays every recipe on a real server, once for each request that it sends and each way in which
-// that request can fail: its answer lost, the request dropped, its connection killed. Whatever fails, the recipe has to
-// come to the same end, leave nothing in ZooKeeper and stand in nobody's way.
+// Package points_test plays every recipe on a real server, once for each request and each way in which that request can
+// fail: its answer lost, the request dropped, its connection killed. For every failure, the recipe has to reach the
+// same end, leave nothing in ZooKeeper and block no other client.
 //
 //	go test -race ./points                          # each fault 3 times at each point
 //	go test -race -timeout 30m ./points -rounds 25  # the figures of docs/evidence/reliability.md
 //
-// A scenario is a small function that plays a recipe with a client of its own. Played without a fault it shows which
-// requests it sends: they are its points. Heartbeats and pings are none, but where the scenario waits for them.
+// A scenario is a small function that plays a recipe with its own client. Its requests in a play without a fault are
+// its points. Heartbeats and pings do not count, unless the scenario waits for them.
 package points_test
 
 import (
@@ -38,11 +38,12 @@ var (
 const (
 	// side is how many clients meet their faults side by side.
 	side = 16
-	// sessionTimeout is long, so that a znode that is gone was deleted, and not expired.
+	// sessionTimeout is long, so that a missing znode was deleted, and did not expire.
 	sessionTimeout = 30 * time.Second
-	// beating is for scenarios that wait for a heartbeat, or for the session's end: the first comes after a sixth.
+	// beating is for scenarios that wait for a heartbeat, or for the session's end. The first heartbeat is sent after
+	// a sixth.
 	beating = 6 * time.Second
-	// patience is how long a play waits for something that has to happen. It is shorter than the session.
+	// patience bounds the wait of a play for an expected event. It is shorter than the session.
 	patience = 20 * time.Second
 	// stuck is when a play is given up.
 	stuck = 2 * time.Minute
@@ -60,7 +61,7 @@ func chosenSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// world is what all plays share: a server, and a plain connection to look at it.
+// world is shared by all plays: a server, and a plain connection to inspect it.
 type world struct {
 	server string
 	admin  *zk.Conn
@@ -91,7 +92,7 @@ func (w *world) connect(t *testing.T) *recipes.Client {
 // directory is a path that no other play uses.
 func (w *world) directory() string { return fmt.Sprintf("%s/%d", w.root, w.serial.Add(1)) }
 
-// isEmpty waits until the server has no ephemeral znode and no watch, of whatever client.
+// isEmpty waits until the server has no ephemeral znode and no watch of any client.
 func (w *world) isEmpty(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// multilockScenarios are those of three locks of different kinds that are acquired as one.
+// multilockScenarios acquire three locks of different kinds as one.
 var multilockScenarios = ofMultilock(
 	scenario{name: "three locks as one", brief: true, play: func(s *stage) {
 		s.exists()

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/once"
 )
 
-// onceScenarios run an occurrence at most once, whatever is lost of the records of its start and its end.
+// onceScenarios run an occurrence at most once, with any loss of the records of its start and its end.
 var onceScenarios = []scenario{
 	{part: "once", name: "first occurrence", beats: true, briefOwn: true, play: func(s *stage) {
 		s.begin()

@@ -23,11 +23,10 @@ type job struct {
 	seed     uint64
 }
 
-// tries is how often a play is repeated whose fault has met nothing: what goes on in the background is not always
-// the same.
+// tries bounds how often a play is repeated if its fault met no request, because background requests vary.
 const tries = 5
 
-// TestFaults lets clients meet every fault at every point, each for itself and beside it in one queue.
+// TestFaults makes clients meet every fault at every point, each alone and beside it in one queue.
 func TestFaults(t *testing.T) {
 	w, seed := newWorld(t), chosenSeed(t)
 	t.Run("side by side", func(t *testing.T) {
@@ -127,7 +126,7 @@ func (c *crew) each(n int, do func(worker, i int)) {
 	workers.Wait()
 }
 
-// trace plays each scenario three times without a fault. Its points are the requests that it has sent each time.
+// trace plays each scenario three times without a fault. Its points are the requests common to all plays.
 func (c *crew) trace(t *testing.T, scenarios []scenario) [][]point {
 	t.Helper()
 	const times = 3

@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// wholeQueue has as many clients queue for one lock that is held, each of which meets the same fault at the same point:
-// all of them get the lock, one at a time.
+// wholeQueue queues as many clients for one held lock, each of which meets the same fault at the same point. All of
+// them get the lock, one at a time.
 func wholeQueue(t *testing.T, w *world, seed uint64) {
 	t.Helper()
 	began := time.Now()
@@ -95,7 +95,7 @@ type bout struct {
 	failures []string
 }
 
-// bout plays one, checks what has to hold after it, and returns how many have had the lock.
+// bout plays one, checks the invariants, and returns how many contenders had the lock.
 func (w *world) bout(t *testing.T, holder *recipes.Client, contenders []*contender) int {
 	t.Helper()
 	b := &bout{world: w, dir: w.directory(), tokens: map[int64]bool{}}
@@ -108,8 +108,8 @@ func (w *world) bout(t *testing.T, holder *recipes.Client, contenders []*contend
 	return len(b.tokens)
 }
 
-// play returns when each contender has had the lock. Its holder gives it back when all of them wait, the faults of
-// waiting behind them.
+// play returns after each contender had the lock. The holder releases it when all contenders wait and the faults of
+// waiting are over.
 func (b *bout) play(t *testing.T, holder *recipes.Client, contenders []*contender) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stuck)

@@ -77,7 +77,7 @@ var readWriteScenarios = ofReadWriteLock(
 		require.ErrorIs(s, s.outcome(waiter).err, context.Canceled)
 		s.eventually(func() bool { return len(s.paths()) == 1 }, "the end of the waiter's znode")
 		s.end()
-		s.release(s.get(s.readLock(s.peers[1]))) // the writer is in nobody's way
+		s.release(s.get(s.readLock(s.peers[1]))) // the writer does not block others
 		s.release(held)
 	}},
 	scenario{name: "try to write, a reader there", play: func(s *stage) {

@@ -108,7 +108,7 @@ var selectorScenarios = []scenario{
 	}},
 }
 
-// selector returns one that was started.
+// selector returns a started selector.
 func (s *stage) selector(client *recipes.Client, w *work, opts ...selector.Option) *selector.LeaderSelector {
 	e, err := selector.New(client, s.dir, w.take, opts...)
 	require.NoError(s, err)
@@ -116,7 +116,7 @@ func (s *stage) selector(client *recipes.Client, w *work, opts ...selector.Optio
 	return e
 }
 
-// work is a leader's, until it is told to be done or its context ends.
+// work is a leader's work. It runs until it may finish or its context ends.
 type work struct {
 	s     *stage
 	terms chan *recipes.Lease

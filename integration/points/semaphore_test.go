@@ -298,7 +298,7 @@ func (s *stage) grantedAll(waiter <-chan results) []*recipes.Lease {
 	}
 }
 
-// hold checks that these leases are all permits that are held, and stand.
+// hold requires that these leases are all held permits, and valid.
 func (s *stage) hold(leases ...*recipes.Lease) {
 	var paths []string
 	for _, lease := range leases {
@@ -321,8 +321,8 @@ func (s *stage) looks() int {
 	return s.answers["getChildren2 "+path.Join(s.dir, taken)]
 }
 
-// waitsForRoom waits until the client, whose turn it is, has read the znode of its turn, and has looked for a permit
-// before and after it has set a watch.
+// waitsForRoom waits until the client with the turn read the znode of its turn, and looked for a permit before and
+// after it set a watch.
 func (s *stage) waitsForRoom() {
 	const before, watch, after = 1, 1, 1
 	s.eventually(func() bool {
@@ -331,7 +331,7 @@ func (s *stage) waitsForRoom() {
 	}, "a waiter in its turn")
 }
 
-// looksAgain waits until the client has set another watch, and has looked for a permit after it.
+// looksAgain waits until the client set another watch, and looked for a permit after that.
 func (s *stage) looksAgain(looks int) {
 	const watch, after = 1, 1
 	s.eventually(func() bool { return s.looks() >= looks+watch+after }, "another look at the permits")

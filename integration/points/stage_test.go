@@ -29,24 +29,24 @@ type scenario struct {
 
 	timeout    time.Duration // of the session; 0: sessionTimeout
 	beats      bool          // heartbeats are steps too
-	alone      string        // the one operation that is a step, where others race with it; "": all are
-	brief      bool          // reads are no steps: a hold may be over before its znode is read
+	alone      string        // the only operation that counts, if others race with it; "": all count
+	brief      bool          // reads do not count: a hold may end before its znode is read
 	briefIn    string        // a directory of such holds, while other reads are steps; "": none
 	briefOwn   bool          // holds may end before their own znodes are read
 	background bool          // what is left is deleted in the background
 
-	slowTurn bool                          // the turn for the permits is passed on so slowly that they are looked at again
-	dirs     []string                      // of the contenders, below that of the recipe; nil: that itself
-	free     func(*stage, *recipes.Client) // checks that a client gets all there is at once; nil: the mutex
+	slowTurn bool                          // the turn for the permits is passed on so slowly that they are read again
+	dirs     []string                      // of the contenders, below the recipe's; nil: the recipe's
+	free     func(*stage, *recipes.Client) // requires that a client gets everything at once; nil: the mutex
 }
 
-// stage is where a scenario is played once. It is a require.TestingT of its own, for plays run beside each other.
+// stage is a single play of a scenario. It is a require.TestingT, for concurrent plays.
 type stage struct {
 	scenario
 
 	world  *world
 	peers  []*recipes.Client // of the worker; no fault touches them
-	client *recipes.Client   // the one that meets the fault
+	client *recipes.Client   // meets the fault
 	proxy  *faultproxy.Proxy // in front of client
 	fault  *fault            // nil: none
 	base   string            // of the play; no other has it
@@ -54,16 +54,16 @@ type stage struct {
 	ctx    context.Context   // ends with the patience for the whole play
 
 	session int64
-	passed  atomic.Bool  // the client has begun to pass the turn for the permits on
-	closed  bool         // the scenario has closed client
+	passed  atomic.Bool  // the client began to pass on the turn for the permits
+	closed  bool         // the scenario closed client
 	counted atomic.Int64 // connections from this one on count
 
 	mu       sync.Mutex // protects what is below
 	steps    []point
-	answers  map[string]int // by operation and path; those that were forwarded
+	answers  map[string]int // by operation and path; forwarded answers
 	failures []string
 	left     bool
-	expired  bool // what the scenario left went with the session, as promised
+	expired  bool // the scenario's leftovers expired with the session, as promised
 }
 
 func (s *stage) Errorf(format string, args ...any) {
@@ -78,7 +78,7 @@ func (s *stage) FailNow() { runtime.Goexit() }
 // never is the number of a connection that is never made.
 const never = math.MaxInt64
 
-// run plays the scenario and checks what it has left.
+// run plays the scenario and checks its leftovers.
 func (s *stage) run() {
 	ctx, cancel := context.WithTimeout(context.Background(), stuck/2)
 	defer cancel()
@@ -93,7 +93,7 @@ func (s *stage) run() {
 	if s.fault != nil {
 		s.fault.arm(proxy, s.counts)
 	}
-	// After the fault: an answer that it has lost is none.
+	// An answer lost by the fault does not count.
 	proxy.BeforeReply(faultproxy.Any(), func(r faultproxy.Request, _ faultproxy.Reply) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *stage) run() {
 // begin has requests count from now on: they are steps, and the fault may strike.
 func (s *stage) begin() { s.counted.Store(1) }
 
-// beginAfterCut has requests count once the first connection is gone.
+// beginAfterCut counts requests after the end of the first connection.
 func (s *stage) beginAfterCut() { s.counted.Store(2) }
 
 // end is called once the steps are done.
@@ -133,7 +133,7 @@ func (s *stage) counts(r faultproxy.Request) bool {
 	return isOne && (s.alone == "" || s.alone == r.Op) && int64(r.Conn) >= s.counted.Load()
 }
 
-// isTimed reports whether a request comes only if another one has taken long.
+// isTimed reports whether a request is sent only if another one is slow.
 func (s *stage) isTimed(r faultproxy.Request) bool {
 	switch r.Op {
 	case "getData":
@@ -164,7 +164,7 @@ func (s *stage) note(r faultproxy.Request) {
 	s.steps = append(s.steps, point{r.Op, nth, shorten(r.Path, s.base)})
 }
 
-// check is what has to hold after every play, whatever has failed in it.
+// check has the invariants after every play, for any failure.
 func (s *stage) check() {
 	s.empty()
 	s.takeAll(s.peers[0])
@@ -178,8 +178,8 @@ func (s *stage) check() {
 	require.Empty(s, s.children())
 }
 
-// empty checks that nothing is left. A scenario whose deletions go on in the background gets the time for them, but no
-// more: a session that has not ended has removed nothing.
+// empty requires that nothing is left. Background deletions of a scenario get time, but no more: before its end, a
+// session removes nothing.
 func (s *stage) empty() {
 	limit := time.Duration(0)
 	switch {
@@ -205,7 +205,7 @@ func (s *stage) empty() {
 	}
 }
 
-// takeAll checks that a client gets the lock at once, or all permits, and gives it back.
+// takeAll requires that a client gets the lock, or all permits, at once, and releases it.
 func (s *stage) takeAll(client *recipes.Client) {
 	if s.free != nil {
 		s.free(s, client)
@@ -230,8 +230,8 @@ func (s *stage) children() (all []string) {
 // paths are those of the contenders in the directory of the recipe.
 func (s *stage) paths() []string { return s.pathsIn("") }
 
-// pathsIn are those of the contenders in a directory below that of the recipe, as the server has it, in the order in
-// which they came. A missing directory has none.
+// pathsIn returns the contenders in a directory below the recipe's, at the server, in order of arrival. A missing
+// directory has none.
 func (s *stage) pathsIn(below string) []string {
 	dir := path.Join(s.dir, below)
 	names, _, err := s.world.admin.Children(dir)
@@ -268,19 +268,19 @@ func (s *stage) happens(done <-chan struct{}, what string) {
 	}
 }
 
-// hasRead waits until the client was sent the answer to a read of a znode, such as the one that it waits for.
+// hasRead waits until the client gets the answer to a read of a znode, such as the awaited one.
 func (s *stage) hasRead(path string) {
 	s.eventually(func() bool { return s.reads(path) > 0 }, "an answer")
 }
 
-// watched waits until the client has read the znode of a lease of its own, which it does some milliseconds after the
-// grant: so that the read is a step, or none.
+// watched waits until the client read the znode of its own lease, some milliseconds after the grant, so that the read
+// always counts, or never.
 func (s *stage) watched(lease *recipes.Lease) *recipes.Lease {
 	s.hasRead(lease.Path())
 	return lease
 }
 
-// waitsBehind waits until the client, which is the last of the queue, has read the one ahead and then its own znode.
+// waitsBehind waits until the client, the last in the queue, read the znode ahead and then its own.
 func (s *stage) waitsBehind(blocker string) {
 	s.hasRead(blocker)
 	paths := s.paths()
@@ -294,7 +294,7 @@ func (s *stage) reads(path string) int {
 	return s.answers["getData "+path]
 }
 
-// answersTo is how often the client was answered such a request, on whatever path.
+// answersTo counts the answers to such requests of the client, on any path.
 func (s *stage) answersTo(op string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

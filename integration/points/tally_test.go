@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// outcome is what has become of a job.
+// outcome is the result of a job.
 type outcome struct {
 	kind     kind
 	tries    int
 	struck   bool
-	answered bool // of a killed connection: the answer had been sent
+	answered bool // of a killed connection: the answer was sent before
 	left     bool
-	expired  bool   // its znodes went with the session, which Close could not end
+	expired  bool   // its znodes expired with the session, which Close could not end
 	failure  string // "": everything held
 }
 
@@ -34,7 +34,7 @@ type tally struct {
 // enoughFailures bounds what is shown.
 const enoughFailures = 10
 
-// add returns how many there are, and how many of them have failed.
+// add returns the number of outcomes, and of failures among them.
 func (t *tally) add(o outcome) (done, failed int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// waitScenarios are those of a lock that others hold.
+// waitScenarios wait for a lock held by another client.
 var waitScenarios = []scenario{
 	{part: "wait", name: "wait for the holder", play: func(s *stage) {
 		held := s.acquire(s.peers[0])
@@ -130,7 +130,7 @@ func (s *stage) acquiring(ctx context.Context, m multilock.Locker) <-chan result
 	return done
 }
 
-// waiting has the client wait behind a holder, and returns once it has been answered about that and its own znode.
+// waiting makes the client wait behind a holder, and returns after the answers about the holder's and its own znode.
 func (s *stage) waiting(blocker string) <-chan result {
 	waiter := s.acquiring(s.ctx, s.mutex(s.client))
 	s.waitsBehind(blocker)
@@ -138,7 +138,7 @@ func (s *stage) waiting(blocker string) <-chan result {
 	return waiter
 }
 
-// takesOver checks that a waiter gets the lock when its holder releases it, and not before.
+// takesOver requires that a waiter gets the lock when its holder releases it, and not before.
 func (s *stage) takesOver(waiter <-chan result, held *recipes.Lease) {
 	s.waits(waiter)
 	s.holds(held)

@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	createdFor = 4 * time.Second  // the timeout with which the holders' sessions come into being
-	toldLater  = 20 * time.Second // and the one that the servers grant them from a rolling restart on
+	createdFor = 4 * time.Second  // the timeout of the holders' sessions at their creation
+	toldLater  = 20 * time.Second // and the one granted after a rolling restart
 )
 
-// silentAsTheLeaderDies is all that it takes: nobody but the new leader has a say in when the session expires.
+// silentAsTheLeaderDies is enough, because only the new leader decides when the session expires.
 var silentAsTheLeaderDies = fault{name: "silent as the leader dies", target: everywhere, strike: silenceAndChangeLeader, heal: releaseAndStart}
 
-// TestRaisedSessionBound: a session that is told of 20 s at its latest handshake, because minSessionTimeout was raised by
-// a rolling restart, is expired by a new leader after the 4 s with which it was created. The holder's context has ended
-// by then.
+// TestRaisedSessionBound requires that a new leader expires a session after the 4 s of its creation, although its latest
+// handshake granted 20 s, because minSessionTimeout was raised by a rolling restart. The holder's context ends before.
 func TestRaisedSessionBound(t *testing.T) {
 	t.Parallel()
 	e := ensemble.New(t, quick)
@@ -43,7 +42,7 @@ func TestRaisedSessionBound(t *testing.T) {
 func (s *scene) raise(t *testing.T) []time.Duration {
 	t.Helper()
 	ctx := bounded(t, 10*s.timeout)
-	s.bound(ctx, t, "") // what was raised in another round; nobody is there
+	s.bound(ctx, t, "") // undo the change of another round, while no client is connected
 	s.restartAll(ctx, t, 0, 0, 1, 2)
 	require.NoError(t, s.e.WaitServing(ctx))
 	var holders []*recipes.Client

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/faultproxy"
 )
 
-// TestCutLines: a lease outlives twenty cuts a minute, of the holder's connection and the waiter's, and a waiter keeps its
-// place.
+// TestCutLines requires that a lease survives twenty cuts a minute, of the holder's connection and the waiter's, and that
+// a waiter keeps its place.
 func TestCutLines(t *testing.T) {
 	t.Parallel()
 	e := ensemble.New(t, quick)

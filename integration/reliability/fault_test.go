@@ -17,7 +17,7 @@ import (
 // fault is something that happens to servers or lines.
 type fault struct {
 	name string
-	// target chooses the server that the n-th such fault hits, and that its holders are on.
+	// target chooses the server of the n-th such fault, to which its holders are connected.
 	target func(ctx context.Context, t *testing.T, e *ensemble.Ensemble, n int) int
 	strike func(ctx context.Context, t *testing.T, s *scene)
 	heal   func(ctx context.Context, t *testing.T, s *scene)
@@ -27,13 +27,13 @@ type fault struct {
 type scene struct {
 	e       *ensemble.Ensemble
 	timeout time.Duration // of the sessions
-	node    int           // the server that is hit; anywhere: each pair has another one
+	node    int           // the affected server; anywhere: another one for each pair
 	pairs   []*pair
 	random  *rand.Rand
 	healed  bool
 }
 
-// strike makes the fault happen. A round that fails leaves nothing of it to the next one.
+// strike injects the fault. A failed round leaves no fault to the next one.
 func (s *scene) strike(ctx context.Context, t *testing.T, kind fault) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -49,7 +49,7 @@ func (s *scene) strike(ctx context.Context, t *testing.T, kind fault) {
 	kind.strike(ctx, t, s)
 }
 
-// tell shows what the servers have written of late about their quorum.
+// tell prints the servers' recent log lines about their quorum.
 func (s *scene) tell(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const enough = 40
@@ -69,7 +69,7 @@ func (s *scene) heal(ctx context.Context, t *testing.T, kind fault) {
 	require.NoError(t, s.e.WaitServing(ctx))
 }
 
-// nothing is what it takes to heal a fault that passes by itself.
+// nothing heals a fault that ends by itself.
 func nothing(context.Context, *testing.T, *scene) {}
 
 // anywhere is the target of a fault that hits no server in particular.
@@ -120,7 +120,7 @@ func each(t *testing.T, nodes []int, do func(node int) error) {
 	}
 }
 
-// restartAll kills servers and starts them again, after a time in which they are down.
+// restartAll kills servers and restarts them after some time.
 func (s *scene) restartAll(ctx context.Context, t *testing.T, down time.Duration, nodes ...int) {
 	t.Helper()
 	each(t, nodes, func(node int) error { return s.e.Kill(ctx, node) })
@@ -148,7 +148,7 @@ func thaw(ctx context.Context, t *testing.T, s *scene) {
 	require.NoError(t, s.e.Unpause(ctx, s.node))
 }
 
-// powerOff takes a server away from everybody in one moment; no socket is closed.
+// powerOff disconnects a server from all others in one moment; no socket is closed.
 func powerOff(ctx context.Context, t *testing.T, s *scene) {
 	t.Helper()
 	_, err := s.e.Exec(ctx, s.node, "sh", "-c", "iptables -P OUTPUT DROP && iptables -P INPUT DROP")

@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// losses are the faults that a lease can't outlive, because its holder knows one server alone.
+// losses are the faults that a lease can't survive, because its holder knows only one server.
 var losses = []fault{
 	{name: "line held silently", target: everywhere, strike: holdLines, heal: releaseLines},
 	{name: "follower cut off from its leader", target: aFollower, strike: isolate, heal: rejoin},
@@ -26,11 +26,12 @@ var losses = []fault{
 	{name: "all servers down", target: everywhere, strike: outage, heal: nothing},
 }
 
-// usual are ticks of 2 s, as usual, which leave a session of 4 s the least room: shorter ones are refused. A server that
-// is cut off from the others goes on for syncLimit × tickTime, twice as long as usual: it answers its clients meanwhile.
+// usual has the usual ticks of 2 s, which leave a session of 4 s the least room, because shorter sessions are refused. A
+// server that is cut off from the others continues for syncLimit × tickTime, twice as long as usual, and answers its
+// clients meanwhile.
 var usual = ensemble.Config{Nodes: 3, TickTime: 2 * time.Second, Properties: map[string]string{"syncLimit": "10"}}
 
-// TestLossBeforeGrant: the holder's context has ended before the server grants the lock to somebody else.
+// TestLossBeforeGrant requires that the holder's context ends before the server grants the lock to another contender.
 func TestLossBeforeGrant(t *testing.T) {
 	t.Parallel()
 	for name := range strings.SplitSeq(*sessions, ",") {
@@ -54,7 +55,7 @@ func TestLossBeforeGrant(t *testing.T) {
 	}
 }
 
-// summarize tells how far apart loss and grant were.
+// summarize prints the time between loss and grant.
 func summarize(t *testing.T, name string, distances []time.Duration) {
 	t.Helper()
 	if len(distances) == 0 {
@@ -126,8 +127,8 @@ func (p *pair) loss(ctx context.Context, t *testing.T) (lost time.Time, next gra
 	return lost, next
 }
 
-// holdLines silences each line at a moment of its own. What the server sends goes on to arrive on some of them; what the
-// client sends may not, or its session would live on.
+// holdLines silences each line at a different moment. On some of them, data from the server still arrives; data from the
+// client may not, because it would keep the session alive.
 func holdLines(ctx context.Context, t *testing.T, s *scene) {
 	t.Helper()
 	var all sync.WaitGroup // ends with ctx; joined here
@@ -155,8 +156,8 @@ func releaseLines(_ context.Context, _ *testing.T, s *scene) {
 	}
 }
 
-// isolateAndElect cuts the leader off and restarts the others: they elect another one at once, while this one takes itself
-// for the leader until it misses its followers, and answers all but writes.
+// isolateAndElect cuts the leader off and restarts the others. They elect another leader at once, while this one leads
+// until it misses its followers, and answers everything but writes.
 func isolateAndElect(ctx context.Context, t *testing.T, s *scene) {
 	t.Helper()
 	isolate(ctx, t, s)

@@ -1,6 +1,6 @@
-// Package reliability_test takes leases on three servers through what goes wrong between servers: it shows when a lease
-// has to end, when it has to stay, and what a process learns that was stopped meanwhile. The short form is what CI runs;
-// with the flags below it gives the figures of docs/evidence/reliability.md.
+// Package reliability_test takes leases on three servers through faults between servers. It shows when a lease has to
+// end, when it has to survive, and what a stopped process learns when it resumes. CI runs the short form; the flags
+// below give the figures of docs/evidence/reliability.md.
 package reliability_test
 
 import (
@@ -35,7 +35,7 @@ const (
 	sideBySide = 3
 	// calm is the session timeout of leases that have to outlive a fault.
 	calm = 12 * time.Second
-	// patience is how long tests wait for something that has to happen, beyond what it takes by itself.
+	// patience bounds the wait for an expected event, beyond its own duration.
 	patience = time.Minute
 )
 
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(ensemble.Main(m))
 }
 
-// bounded ends with the test or after patience and some more, whichever is first.
+// bounded ends with the test or some time after patience, whichever is first.
 func bounded(t *testing.T, more time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience+more)
@@ -72,7 +72,7 @@ func upTo(random *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(limit)))
 }
 
-// pass lets time pass: a fault lasts, or comes at a moment of its own.
+// pass lets time pass, for a fault that lasts, or for a random moment.
 func pass(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -82,7 +82,7 @@ func pass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dial returns a client whose session timeout the servers have granted.
+// dial returns a client whose session timeout the servers granted.
 func dial(t *testing.T, timeout time.Duration, servers []string) *recipes.Client {
 	t.Helper()
 	client := testclient.Dial(t, servers, recipes.WithSessionTimeout(timeout))

@@ -12,14 +12,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/ensemble"
 )
 
-// quick are the settings with which a leader that has fallen silent is noticed in time: syncLimit × tickTime is 2 s, less
-// than a third of the session timeout. So is initLimit × tickTime: an election may fail, for the one elected does not hear
-// from the others that have not heard of it yet, and is made again after that time.
+// quick are settings with which a silent leader is noticed in time: syncLimit × tickTime is 2 s, less than a third of the
+// session timeout. So is initLimit × tickTime, because an election may fail if other servers do not know of it yet, and is
+// repeated after that time.
 var quick = ensemble.Config{
 	Nodes: 3, TickTime: 500 * time.Millisecond, Properties: map[string]string{"syncLimit": "4", "initLimit": "4"},
 }
 
-// TestRestartsEndNoLease: a lease outlives what an operator does to its servers, and a waiter keeps its place.
+// TestRestartsEndNoLease requires that a lease survives an operator's restarts, and that a waiter keeps its place.
 func TestRestartsEndNoLease(t *testing.T) {
 	outliveAll(t, []fault{
 		{name: "rolling restart", target: everywhere, strike: rollingRestart, heal: nothing},
@@ -27,8 +27,8 @@ func TestRestartsEndNoLease(t *testing.T) {
 	})
 }
 
-// TestSilentServersEndNoLease: a lease outlives a server that falls silent and closes no socket, and a waiter keeps its
-// place: the unanswered heartbeat closes the socket in time.
+// TestSilentServersEndNoLease requires that a lease survives a server that falls silent without closing a socket, and
+// that a waiter keeps its place. The unanswered heartbeat closes the socket in time.
 func TestSilentServersEndNoLease(t *testing.T) {
 	outliveAll(t, []fault{
 		{name: "follower frozen", target: aFollower, strike: freeze, heal: thaw},
@@ -81,7 +81,7 @@ func (s *scene) outlive(t *testing.T, kind fault, n int) []time.Duration {
 	return left
 }
 
-// unharmed waits for a proof of each lease, and asserts that nothing has changed.
+// unharmed waits for a proof of each lease, and requires that nothing changed.
 func (s *scene) unharmed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, p := range s.pairs {

@@ -29,7 +29,7 @@ type pair struct {
 	least atomic.Int64     // of the trust that was left, as a duration
 }
 
-// grant is what Acquire has returned, and when.
+// grant is the result of Acquire, with its time.
 type grant struct {
 	lease *recipes.Lease
 	err   error
@@ -58,7 +58,7 @@ func acquireAfter(ctx context.Context, m *mutex.InterProcessMutex, while time.Du
 	return done
 }
 
-// granted waits for what acquireAfter has started.
+// granted waits for the acquisition started by acquireAfter.
 func granted(ctx context.Context, t *testing.T, done <-chan grant) grant {
 	t.Helper()
 	select {
@@ -71,8 +71,8 @@ func granted(ctx context.Context, t *testing.T, done <-chan grant) grant {
 	}
 }
 
-// enter has each pair's holder hold and its waiter wait. The heartbeats are at different phases, and go on until a random
-// one is in flight or behind.
+// enter makes each pair's holder hold and its waiter wait. The heartbeats have different phases, and run until a random
+// one is in flight or over.
 func enter(ctx context.Context, t *testing.T, pairs []*pair, random *rand.Rand) {
 	t.Helper()
 	beat := pairs[0].holding.SessionTimeout() / 6
@@ -102,7 +102,7 @@ func enter(ctx context.Context, t *testing.T, pairs []*pair, random *rand.Rand) 
 	}
 }
 
-// endOf tells when a lease's context has ended.
+// endOf reports when a lease's context ends.
 func endOf(lease *recipes.Lease) <-chan time.Time {
 	end := make(chan time.Time, 1)
 	context.AfterFunc(lease.Context(), func() { end <- time.Now() })
@@ -126,7 +126,7 @@ func (p *pair) follow() {
 	}()
 }
 
-// stands asserts that the holder holds, and that the waiter waits.
+// stands requires that the holder holds, and that the waiter waits.
 func (p *pair) stands(t *testing.T) {
 	t.Helper()
 	require.NoError(t, context.Cause(p.lease.Context()), "the lease has ended")
@@ -145,7 +145,7 @@ func (p *pair) proven(t *testing.T) {
 	p.stands(t)
 }
 
-// unmoved asserts that the queue is what it was: the same znodes, the holder's with the lease's token.
+// unmoved requires an unchanged queue: the same znodes, the holder's with the lease's token.
 func (p *pair) unmoved(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var queue []recipes.Participant
@@ -179,7 +179,7 @@ func (p *pair) handOver(ctx context.Context, t *testing.T) {
 	p.empty(ctx, t)
 }
 
-// empty waits until nobody holds or awaits the lock.
+// empty waits until no client holds or awaits the lock.
 func (p *pair) empty(ctx context.Context, t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {

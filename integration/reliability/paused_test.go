@@ -20,21 +20,21 @@ const (
 	pausedTimeout = 8 * time.Second // of the sessions of processes that are paused
 	// pauseLasts is most of what a lease is trusted without a proof.
 	pauseLasts = pausedTimeout * 6 / 10
-	// afresh is how short before the stop the latest proof is, or trust would not last until the process goes on.
+	// afresh is the greatest age of the latest proof at the stop, because trust must last until the process resumes.
 	afresh = pausedTimeout / 30
-	// proofCounts is for how long the server goes on after it has answered the first heartbeat.
+	// proofCounts is how long the server runs after it answered the first heartbeat.
 	proofCounts = 5 * time.Millisecond
-	// pauseTries is how often a round is tried again that was too slow: the machine may be busy.
+	// pauseTries bounds the repetitions of a round that was too slow, because the machine may be busy.
 	pauseTries = 5
 )
 
-// seldom are ticks with which a server tells its leader every T/16 which sessions are active: a cut 5 ms after something
-// comes before that, mostly.
+// seldom are ticks with which a server reports its active sessions to the leader every T/16. A cut 5 ms after an event
+// usually precedes the next report.
 var seldom = ensemble.Config{Nodes: 3, TickTime: pausedTimeout / 8, Properties: map[string]string{"syncLimit": "4", "initLimit": "4"}}
 
-// TestPauseShorterThanTheSession: a process is stopped for 0.6 T. It goes on, its first heartbeat is committed and
-// answered, and then its server loses the others, before it has told them that the session is active again. The session
-// expires by what they were told before the stop; the holder's context has ended by then.
+// TestPauseShorterThanTheSession stops a process for 0.6 T. After it resumes, its first heartbeat is committed and
+// answered, and then its server loses the others before it reports the session as active. The session expires according
+// to the reports before the stop. The holder's context ends before that.
 func TestPauseShorterThanTheSession(t *testing.T) {
 	t.Parallel()
 	e := ensemble.New(t, seldom)
@@ -54,7 +54,7 @@ func TestPauseShorterThanTheSession(t *testing.T) {
 	summarize(t, "stopped for 0.6 T, cut off after the next heartbeat", distances)
 }
 
-// pauseBriefly is one round. It returns the time from the loss to the grant, and whether the lease had not ended before
+// pauseBriefly is one round. It returns the time from the loss to the grant, and whether the lease was still valid at
 // the cut.
 func pauseBriefly(t *testing.T, e *ensemble.Ensemble, n int) (distance time.Duration, hit bool) {
 	t.Helper()
@@ -95,7 +95,7 @@ func pauseBriefly(t *testing.T, e *ensemble.Ensemble, n int) (distance time.Dura
 	return distance, ended.After(cut)
 }
 
-// end is when the process's lease has ended by its own word, and why.
+// end returns when, and why, the process's lease ended by its own account.
 func (p *stoppable) end(t *testing.T) (at time.Time, cause string) {
 	t.Helper()
 	when, cause, _ := strings.Cut(p.hear(t), " ")
@@ -104,12 +104,12 @@ func (p *stoppable) end(t *testing.T) (at time.Time, cause string) {
 	return time.Now().Add(time.Duration(nanoseconds - clock())), cause
 }
 
-// stopAfresh stops the process just after a proof, which is the last that the server hears of it.
+// stopAfresh stops the process just after a proof, which is its last message to the server.
 func (p *stoppable) stopAfresh(ctx context.Context, t *testing.T) (stopped time.Time) {
 	t.Helper()
 	for {
 		at := moment(ctx, t, p.nextProof())
-		pass(ctx, afresh/4) // the answer has been read
+		pass(ctx, afresh/4) // the answer was read
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 		stopped = time.Now()
 		if stopped.Sub(at) < afresh {
@@ -119,7 +119,7 @@ func (p *stoppable) stopAfresh(ctx context.Context, t *testing.T) (stopped time.
 	}
 }
 
-// nextProof tells when the next heartbeat is answered.
+// nextProof reports the answer to the next heartbeat.
 func (p *stoppable) nextProof() <-chan time.Time {
 	proof := make(chan time.Time, 1)
 	for _, line := range p.lines {

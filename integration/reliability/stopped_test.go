@@ -25,13 +25,13 @@ import (
 const (
 	stoppedTimeout = 4 * time.Second // of the sessions of processes that are stopped
 	stopLasts      = 3 * stoppedTimeout
-	// hesitation is how much longer than for a context of Go's own it may take until the lease's context has ended.
+	// hesitation bounds the delay of the end of the lease's context, compared with a context of Go's own.
 	hesitation = 250 * time.Millisecond
 )
 
-// TestStoppedProcess: a process that was stopped for three session timeouts goes on in the belief that it holds the lock.
-// TrustedUntil is past at once, the lease's context ends as soon as a context of Go's own with a deadline does, the guarded
-// store refuses the write, Release returns the loss, and nothing is left.
+// TestStoppedProcess stops a process for three session timeouts. It resumes and still trusts its lock. TrustedUntil is past
+// at once, the lease's context ends as soon as a context of Go's own with a deadline does, the guarded store refuses the
+// write, Release returns the loss, and nothing is left.
 func TestStoppedProcess(t *testing.T) {
 	t.Parallel()
 	e := ensemble.New(t, quick)
@@ -77,13 +77,13 @@ func TestStoppedProcess(t *testing.T) {
 		len(all), believed.Round(time.Microsecond), noticed.Round(time.Microsecond))
 }
 
-// stoppable is a process that holds a lock, and whoever waits for it here.
+// stoppable is a process that holds a lock, and its waiter in this process.
 type stoppable struct {
 	processors int
 	path       string
 	token      int64
 	lines      []*faultproxy.Proxy
-	cutOff     bool // when it goes on, it has its clock alone
+	cutOff     bool // it resumes without a connection, with only its clock
 	cmd        *exec.Cmd
 	in         io.WriteCloser
 	out        *bufio.Scanner
@@ -101,7 +101,7 @@ func newStoppable(t *testing.T, e *ensemble.Ensemble, processors int) *stoppable
 	return p
 }
 
-// startWorker starts a process that holds a lock, behind lines of its own to these servers.
+// startWorker starts a process that holds a lock, behind its own lines to these servers.
 func startWorker(t *testing.T, work string, timeout time.Duration, processors int, servers []string) *stoppable {
 	t.Helper()
 	self, err := os.Executable()
@@ -126,7 +126,7 @@ func startWorker(t *testing.T, work string, timeout time.Duration, processors in
 	return p
 }
 
-// await lets somebody wait here for what the process holds.
+// await starts a waiter in this process for the process's lock.
 func (p *stoppable) await(t *testing.T, servers []string) {
 	t.Helper()
 	var err error
@@ -151,7 +151,7 @@ func (p *stoppable) hear(t *testing.T) string {
 	return p.out.Text()
 }
 
-// report takes the write of a process that goes on, and returns what it has found.
+// report accepts the write of a resumed process, and returns its findings.
 func (p *stoppable) report(t *testing.T) awakening {
 	t.Helper()
 	token, err := strconv.ParseInt(p.hear(t), 10, 64)
@@ -168,7 +168,7 @@ func (p *stoppable) report(t *testing.T) awakening {
 	return found
 }
 
-// empty waits until nobody holds or awaits the lock.
+// empty waits until no client holds or awaits the lock.
 func (p *stoppable) empty(ctx context.Context, t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
@@ -183,7 +183,7 @@ func (p *stoppable) eachLine(do func(*faultproxy.Proxy)) {
 	}
 }
 
-// guarded is a store that takes no write with a token lower than one it has seen.
+// guarded is a store that refuses writes with a lower token than an earlier one.
 type guarded struct{ highest int64 }
 
 func (g *guarded) write(token int64) bool {

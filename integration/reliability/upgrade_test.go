@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// upgradedLeases are the leases that go through one rolling upgrade.
+	// upgradedLeases is the number of leases in one rolling upgrade.
 	upgradedLeases = 20
-	// upgradeTimeout is their session timeout, which is the default of recipes. New servers elect a leader more slowly than those
-	// that have been running for a while.
+	// upgradeTimeout is their session timeout, the default of recipes. Freshly started servers elect a leader more slowly.
 	upgradeTimeout = 30 * time.Second
 )
 
-// TestRollingUpgradeEndsNoLease: each server in turn is stopped, and comes back as a newer ZooKeeper with the data that it had. Every
-// lease outlives that, and every waiter keeps its place.
+// TestRollingUpgradeEndsNoLease stops each server in turn, and restarts it as a newer ZooKeeper with the same data. Every lease
+// survives, and every waiter keeps its place.
 func TestRollingUpgradeEndsNoLease(t *testing.T) {
 	t.Parallel()
+	_, err := image.BuildSuite(t.Context(), image.Newest, t.Output()) // which takes minutes the first time
+	require.NoError(t, err)
 	cfg := quick
 	cfg.Suite = image.Oldest
 	e := ensemble.New(t, cfg)

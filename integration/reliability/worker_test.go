@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// workerVariable makes this binary, run again as a process of its own, the holder that will be stopped: it says what
-	// the holder does.
+	// workerVariable makes this binary, run again as a separate process, the holder that will be stopped. Its value is
+	// the holder's mode.
 	workerVariable = "ZKRECIPES_TEST_WORKER"
 	workOn         = "goes on in the belief that it holds the lock"
 	workByTheRules = "goes by its lease's context"
-	// workerLife bounds a process whose test has died.
+	// workerLife bounds a process whose test died.
 	workerLife = 5 * time.Minute
 )
 
-// awakening is what a holder finds when its process goes on.
+// awakening has the findings of a resumed holder.
 type awakening struct {
 	Stopped  time.Duration // how long it was
 	Trusted  bool          // before TrustedUntil
-	Believed time.Duration // until the lease's context had ended
-	Deadline time.Duration // until a context of Go's own had, whose deadline came meanwhile
+	Believed time.Duration // until the lease's context ended
+	Deadline time.Duration // until a context of Go's own, with a deadline in the meantime, ended
 	Write    string        // what the store says
 	Cause    string
 	Release  string
@@ -50,7 +50,7 @@ func runWorker(work string) int {
 	return 0
 }
 
-// hold holds the lock, and tells its token.
+// hold holds the lock, and prints its token.
 func hold(ctx context.Context, timeout, path string, servers []string, through func(context.Context, *recipes.Lease) error) error {
 	sessions, err := time.ParseDuration(timeout)
 	if err != nil {
@@ -82,7 +82,7 @@ func clock() int64 {
 	return at.Nano()
 }
 
-// holdToTheEnd says when the lease's context ends, and why. It stays until its input ends.
+// holdToTheEnd prints when the lease's context ends, and why. It stays until its input ends.
 func holdToTheEnd(ctx context.Context, lease *recipes.Lease) error {
 	select {
 	case <-lease.Context().Done():
@@ -93,8 +93,8 @@ func holdToTheEnd(ctx context.Context, lease *recipes.Lease) error {
 	return ctx.Err()
 }
 
-// holdThroughStop is busy from the first line that it reads until it has been stopped and goes on. It tries to write then,
-// as if it knew of nothing, and tells what it has seen.
+// holdThroughStop is busy from its first input line until it was stopped and resumes. It then tries to write, as if
+// nothing happened, and prints its findings.
 func holdThroughStop(ctx context.Context, lease *recipes.Lease) error {
 	in := bufio.NewScanner(os.Stdin)
 	if !in.Scan() {
@@ -115,8 +115,7 @@ func holdThroughStop(ctx context.Context, lease *recipes.Lease) error {
 	return json.NewEncoder(os.Stdout).Encode(found)
 }
 
-// wake says that it is busy, and is so until it finds that time has passed without it, and then until both contexts have
-// ended.
+// wake reports that it is busy, and stays so until it finds a gap in time, and then until both contexts end.
 func wake(ctx context.Context, lease *recipes.Lease) (awakening, error) {
 	plain, cancel := context.WithDeadline(ctx, lease.TrustedUntil().Add(stoppedTimeout))
 	defer cancel()

@@ -1,10 +1,9 @@
 // Package slowdisk makes the servers of an ensemble commit slowly, as on a disk that is busy: every fsync takes as long as
 // a test says.
 //
-// A small library takes the place of fsync and fdatasync in the server's process; gcc builds it. Java's
-// FileChannel.force(false), with which a server puts its transaction log to disk, is fdatasync, and force(true) is fsync.
-// A commit takes one fsync on the leader and on a follower, at the same time, and as much again where one is under way
-// when it comes: between one and two delays.
+// A small library replaces fsync and fdatasync in the server's process; gcc builds it. Java's FileChannel.force(false),
+// with which a server syncs its transaction log, is fdatasync, and force(true) is fsync. A commit takes one fsync on the
+// leader and on a follower, at the same time, plus the rest of a running one: between one and two delays.
 package slowdisk
 
 import (
@@ -31,8 +30,8 @@ const (
 	told    = "/slowdisk"
 )
 
-// Install adds to the settings what Slow needs, or returns why there can be nothing of the kind, and leaves them as they
-// were. From then on servers do not wait for their disks unless Slow says so: the settings must not turn forceSync off.
+// Install adds the settings for Slow, or returns the reason why Slow is impossible and leaves the settings unchanged.
+// From then on, servers do not wait for their disks unless Slow says so, so the settings must not turn forceSync off.
 func Install(ctx context.Context, cfg *ensemble.Config) error {
 	dir, err := os.MkdirTemp("", "slowdisk-")
 	if err != nil {
@@ -61,7 +60,7 @@ func Install(ctx context.Context, cfg *ensemble.Config) error {
 	return nil
 }
 
-// Slow makes each fsync of every server take this long from now on; 0 makes them as fast as they were.
+// Slow makes each fsync of every server take this long from now on; 0 restores the normal speed.
 func Slow(ctx context.Context, servers *ensemble.Ensemble, delay time.Duration) error {
 	errs := make([]error, len(servers.Servers()))
 	var all sync.WaitGroup // each ends with ctx; joined here

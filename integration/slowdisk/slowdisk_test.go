@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(ensemble.Main(m)) }
 
-// A commit of three servers takes one fsync, or two where it has to wait for the one before.
-func TestCommitsTakeAsLongAsTold(t *testing.T) {
+// A commit of three servers takes one fsync, or two if it has to wait for the previous one.
+func TestCommitsTakeTheConfiguredTime(t *testing.T) {
 	cfg := ensemble.Config{Nodes: 3, Properties: map[string]string{"syncLimit": "20"}}
 	require.NoError(t, slowdisk.Install(t.Context(), &cfg))
 	e := ensemble.New(t, cfg)

@@ -1,6 +1,6 @@
-// Package zkadmin does to a ZooKeeper server what no client library offers: it asks the four-letter words and it ends
-// somebody else's session.
+// Package zkadmin does what no client library offers: it sends the four-letter words to a ZooKeeper server, and ends
+// other clients' sessions.
 //
-// Every call opens a connection of its own and closes it. Session ids are taken as arguments and never appear in an
-// error: the password of a session follows from its id.
+// Every call opens and closes its own connection. Session ids are arguments and never appear in an error, because the
+// password of a session follows from its id.
 package zkadmin

@@ -48,10 +48,10 @@ func Mode(ctx context.Context, server string) (string, error) {
 	return "", fmt.Errorf("zkadmin: %s: %w", server, ErrNotServing)
 }
 
-// Watch is a watch that a session has set on the data of a znode, or on its creation.
+// Watch is a session's watch on the data of a znode, or on its creation.
 type Watch struct{ Path, Session string }
 
-// Watches returns the watches on data that a server keeps. Those on children it does not tell.
+// Watches returns a server's watches on data. The server does not report watches on children.
 func Watches(ctx context.Context, server string) ([]Watch, error) {
 	answer, err := FourLetter(ctx, server, "wchp")
 	if err != nil {

@@ -2,18 +2,18 @@ package zkadmin
 
 import "github.com/zkrecipes/zkrecipes/internal/proto"
 
-// sessionSecret is the constant that a ZooKeeper server mixes into a session id to derive its password
-// (superSecret in ZooKeeperServer.java).
+// sessionSecret is the constant that a ZooKeeper server mixes into a session id to derive its password (superSecret
+// in ZooKeeperServer.java).
 const sessionSecret = 0xB3415C00
 
-// sessionPassword returns the password that the server gives to the session with this id.
+// sessionPassword returns the server's password for the session with this id.
 func sessionPassword(id int64) []byte {
 	password := make([]byte, proto.PasswordLength)
 	newJavaRandom(id ^ sessionSecret).fill(password)
 	return password
 }
 
-// javaRandom yields the numbers of java.util.Random: a 48-bit linear congruential generator, documented there bit by bit.
+// javaRandom yields the numbers of java.util.Random, a 48-bit linear congruential generator, documented there bit by bit.
 type javaRandom struct{ state uint64 }
 
 const (
@@ -26,7 +26,7 @@ func newJavaRandom(seed int64) *javaRandom {
 	return &javaRandom{state: (uint64(seed) ^ lcgFactor) & lcgMask}
 }
 
-// nextInt is Random.nextInt(): the upper 32 of the 48 bits.
+// nextInt is Random.nextInt(), the upper 32 of the 48 bits.
 func (r *javaRandom) nextInt() int32 {
 	r.state = (r.state*lcgFactor + lcgTerm) & lcgMask
 	return int32(r.state >> 16)

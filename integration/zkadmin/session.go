@@ -20,13 +20,13 @@ var ErrNoSession = errors.New("no such session")
 // maxFrame is far above any answer to a handshake or a close.
 const maxFrame = 1 << 16
 
-// Expire ends the session, as the server would after its timeout: its ephemeral nodes are gone when Expire returns, and
-// its client is told at its next handshake. It joins the session with the password that follows from the id and closes
-// it, so it needs nothing but the id (zk.Conn.SessionID).
+// Expire ends the session, as the server would after its timeout. Its ephemeral nodes are deleted when Expire returns, and its
+// client learns of the end at its next handshake. Expire joins the session with the password that follows from the id and
+// closes it, so it needs only the id (zk.Conn.SessionID).
 //
-// A client that comes back at the very moment of that join may be let in: then the server ends the session, but not this
-// connection, and drops without a word what comes over it. Its client gives it up when it has been silent for 2T/3. A test that
-// can't wait for that keeps the client away in the meantime.
+// A client that reconnects at the very moment of that join may be admitted. In that case the server ends the session, but not
+// this connection, and silently drops its requests. Its client abandons the connection after a silence of 2T/3. A test that
+// can't wait for that keeps the client disconnected meanwhile.
 func Expire(ctx context.Context, server string, sessionID int64) error {
 	for cutOff := false; ; {
 		err := closeAs(ctx, server, sessionID, sessionPassword(sessionID))
@@ -34,9 +34,9 @@ func Expire(ctx context.Context, server string, sessionID int64) error {
 		case err == nil, cutOff && errors.Is(err, ErrNoSession):
 			return nil
 		case cutOff && errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil:
-			// The earlier close has come through after all: the server drops requests of a session that is gone.
+			// The earlier close was executed after all, because the server drops requests of a closed session.
 		case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && ctx.Err() == nil:
-			cutOff = true // the session's client has joined it again in the meantime, or the server has no quorum
+			cutOff = true // the session's client joined it again meanwhile, or the server has no quorum
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
@@ -47,8 +47,8 @@ func Expire(ctx context.Context, server string, sessionID int64) error {
 	}
 }
 
-// Handshake opens a new session and closes it again: two writes that the ensemble's quorum has committed when Handshake
-// returns nil. A server that demands a login refuses the close; the session then expires.
+// Handshake opens a new session and closes it again. These are two writes that the ensemble's quorum committed when
+// Handshake returns nil. A server that requires a login refuses the close; the session then expires.
 func Handshake(ctx context.Context, server string) error {
 	if err := closeAs(ctx, server, 0, make([]byte, proto.PasswordLength)); err != nil && !errors.Is(err, errLoginRequired) {
 		return fmt.Errorf("zkadmin: handshake: %w", err)
@@ -65,8 +65,8 @@ func closeAs(ctx context.Context, server string, id int64, password []byte) erro
 	}
 	defer conn.Close()
 	closing := proto.NewEncoder().Int32(1).Int32(proto.OpCloseSession).Frame()
-	// Both at once: joining the session cuts its client off, who may come back and take it over again before a close sent
-	// later has arrived.
+	// Both at once, because joining the session disconnects its client, which may reconnect and take the session over
+	// before a later close arrives.
 	if _, err := conn.Write(append(connectRequest(id, password), closing...)); err != nil {
 		return err
 	}

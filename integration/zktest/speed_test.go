@@ -26,9 +26,8 @@ const (
 	rounds      = 11
 )
 
-// TestSpeedOfZktest compares create+delete pairs per second with those of a real server
-// that doesn't wait for its disk: round by round in turns, so that whatever else the
-// machine does falls on both. zktest does at least twice as many.
+// TestSpeedOfZktest compares create+delete pairs per second with those of a real server that doesn't wait for its
+// disk, in alternating rounds, so that other load on the machine affects both. zktest does at least twice as many.
 func TestSpeedOfZktest(t *testing.T) {
 	zookeeper := ensemble.New(t, ensemble.Config{JVMFlags: []string{"-Dzookeeper.forceSync=no"}, Private: true})
 	servers := [2][]*zk.Conn{

@@ -1,4 +1,4 @@
-// Package java runs Apache Curator under load: Worker.java does what package load tells a process.
+// Package java runs Apache Curator under load. Worker.java follows the commands of package load.
 //
 // It needs a JDK and Debian's libcurator-recipes-java.
 package java
@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// jars is where Debian puts libraries. Their manifests name what they need, but for a logger.
+// jars is Debian's folder of libraries. Their manifests name their dependencies, except a logger.
 const jars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar"
 
 //go:embed *.java
@@ -38,7 +38,7 @@ func Compile(ctx context.Context, dir string) (command func(flags ...string) *ex
 	}, nil
 }
 
-// Needs says what is missing on this machine; nil when nothing is.
+// Needs names what is missing on this machine, or returns nil.
 func Needs() error {
 	_, javac := exec.LookPath("javac")
 	_, java := exec.LookPath("java")

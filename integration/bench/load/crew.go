@@ -23,7 +23,7 @@ const (
 	loopLimit = 10 * time.Minute
 )
 
-// Crew is the processes of one peer. Its methods are for one goroutine, but a Run may go on beside its other methods.
+// Crew is the processes of one peer. Its methods are for one goroutine, but a Run may continue during other methods.
 type Crew struct {
 	Name      string
 	processes []*agent.Process
@@ -58,7 +58,7 @@ func Start(name string, processes int, command func() (*exec.Cmd, error)) (*Crew
 	return c, nil
 }
 
-// StartAgain starts a crew like this one, whose processes have done nothing yet.
+// StartAgain starts a crew like this one, with fresh processes.
 func (c *Crew) StartAgain() (*Crew, error) { return Start(c.Name, c.Size(), c.command) }
 
 // Size is the number of processes.

@@ -13,7 +13,8 @@ func Wall(spans []Span) time.Duration {
 	return time.Duration(last.Released - first.Called)
 }
 
-// Overlaps counts the acquisitions of one lock during which another one was held. Any is a breach of mutual exclusion.
+// Overlaps counts the acquisitions of one lock during which another one was held. Each is a breach of mutual
+// exclusion.
 func Overlaps(spans []Span) int {
 	overlaps, latest := 0, int64(0)
 	for _, s := range byAcquisition(spans) {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestFiguresOfSpans(t *testing.T) {
-	spans := []Span{ // the second waits while the first holds, the third comes later
+	spans := []Span{ // the second waits while the first holds, the third starts later
 		{Called: 15, Acquired: 33, Releasing: 40, Released: 44},
 		{Called: 10, Acquired: 20, Releasing: 30, Released: 35},
 		{Called: 50, Acquired: 60, Releasing: 61, Released: 70},
@@ -43,8 +43,8 @@ func TestSpansSurviveTheirFile(t *testing.T) {
 	require.Equal(t, spans, got)
 }
 
-// The answer to a command is one line, which must not outgrow the buffer of its reader.
-func TestErrorsOfThousandsAreToldInOne(t *testing.T) {
+// The answer to a command is one line, which must fit into the buffer of its reader.
+func TestErrorsOfThousandsAreReportedAsOne(t *testing.T) {
 	errs := make([]error, 5000)
 	require.NoError(t, firstOf(errs))
 	lost := errors.New("lost")
@@ -57,7 +57,7 @@ func TestErrorsOfThousandsAreToldInOne(t *testing.T) {
 	require.ErrorIs(t, firstOf(errs), lost)
 }
 
-// The processes of a run compare their spans, so that a process that was preempted while it read the clocks must not be late.
+// The processes of a run compare their spans, so a process that is preempted while it reads the clocks must not be late.
 func TestClocksAreAlignedThoughTheProcessIsPreempted(t *testing.T) {
 	began := time.Now()
 	passed := time.Duration(0) // since began, when the machine's clock was at 0

@@ -12,8 +12,8 @@ import (
 // handoverLimit is how long one handover may take.
 const handoverLimit = time.Minute
 
-// latch hands an election over and over between two sessions. The one that has resigned stands again, and a pause lets it
-// become the one that waits.
+// latch hands an election over and over between two sessions. The former leader joins again, and has time to start
+// waiting before the next handover.
 func (w *worker) latch(ctx context.Context, args *arguments) error {
 	file, path, times, rest := args.text(), args.text(), args.number(), time.Duration(args.number())
 	if args.err != nil {

@@ -21,8 +21,8 @@ type crowd struct {
 	closed     <-chan struct{} // closed with the sessions; nil: they stay
 }
 
-// closedFor is how long contenders may take to return once their sessions are closed. zk.Lock can wait for ever then:
-// what watches after the connection has ended all watches gets no event.
+// closedFor bounds how long contenders may take to return after their sessions are closed. zk.Lock can wait for ever,
+// because a watch set after the end of the connection gets no event.
 const closedFor = 5 * time.Second
 
 var errStuck = errors.New("load: contenders wait on though their sessions are closed")
@@ -66,11 +66,11 @@ func lockPath(path string, locks, lock int) string {
 // loop is what a crowd does.
 type loop struct {
 	begin int64 // when all processes begin
-	pairs int   // acquisitions of this process; 0: one for each contender
+	pairs int   // acquisitions of this process; 0: one per contender
 	hold  time.Duration
 }
 
-// run has the contenders lock and unlock until the pairs are done. It leaves those that are stuck.
+// run makes the contenders lock and unlock until the pairs are done. It abandons stuck contenders.
 func (w *crowd) run(ctx context.Context, l loop) ([]Span, error) {
 	var left atomic.Int64
 	left.Store(int64(l.pairs))
@@ -104,7 +104,7 @@ func (w *crowd) run(ctx context.Context, l loop) ([]Span, error) {
 	return slices.Concat(shares...), firstOf(errs)
 }
 
-// firstOf tells one error of many: thousands may fail at once, and the answer to a command is one line.
+// firstOf reduces many errors to one: thousands may fail at once, and the answer to a command is one line.
 func firstOf(errs []error) error {
 	var first error
 	count := 0
@@ -144,7 +144,7 @@ func contend(ctx context.Context, contender peer.Contender, c clock, l loop, tak
 	return spans, nil
 }
 
-// pause is part of the load: the time in a critical section, or the time between two steps.
+// pause is part of the load: the time in a critical section, or between two steps.
 func pause(d time.Duration) {
 	<-time.After(d)
 }

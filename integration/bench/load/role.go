@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// envRole says what a program that starts itself again is to be: words, one a line.
+// envRole holds the role of a program that starts itself again, one word per line.
 const envRole = "ZKRECIPES_BENCH_ROLE"
 
 // Self returns the command that starts this program again in a role.
@@ -23,7 +23,7 @@ func Self(ctx context.Context, role ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Role returns the role of this process; nil for the one that was started by a user.
+// Role returns the role of this process, or nil if a user started it.
 func Role() []string {
 	role := os.Getenv(envRole)
 	if role == "" {

@@ -11,8 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/interop/agent"
 )
 
-// Load is what the contenders of a crew do. Contender i is in process i modulo the number of processes, and there in one of the
-// sessions.
+// Load is the work of a crew's contenders. Contender i is in process i modulo the number of processes, in one of its sessions.
 type Load struct {
 	Path       string
 	Locks      int // at Path, or with several of them at Path-0, Path-1, …; contender i is at lock i modulo Locks
@@ -31,7 +30,7 @@ func (c *Crew) Loop(l Load) ([]Span, error) {
 	return r.Wait()
 }
 
-// Run is a load whose contenders have been made.
+// Run is a load with its contenders.
 type Run struct {
 	Began int64 // on the clock of the spans; valid after Start
 	crew  *Crew
@@ -88,7 +87,7 @@ func (r *Run) Wait() ([]Span, error) {
 			share, err = readSpans(r.file(i))
 			spans = append(spans, share...)
 		}
-		_ = os.Remove(r.file(i)) // a process that failed may have written none
+		_ = os.Remove(r.file(i)) // a failed process may have no file
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -97,7 +96,8 @@ func (r *Run) Wait() ([]Span, error) {
 	return spans, nil
 }
 
-// Hold takes all locks of a load, and returns what releases them. That returns the time of the release as a span.
+// Hold takes all locks of a load, and returns a function that releases them and returns the time of the release as a
+// span.
 func (c *Crew) Hold(l Load) (release func() (Span, error), err error) {
 	times, err := c.numbers("hold", "holder", l.Path, strconv.Itoa(l.Locks))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package load puts contenders under load: in processes of their own, each of which does as it is told over its standard input
-// (package agent), so that one process and eight, Go and Java, are driven by the same commands.
+// Package load puts contenders under load, in separate processes that follow commands on their standard input (package agent).
+// The same commands drive one process and eight, Go and Java.
 //
 //	open all ADDRESS SESSIONS                          opens sessions
 //	prepare NAME PATH LOCKS FIRST STRIDE CONTENDERS    makes every STRIDEth of the contenders

@@ -29,7 +29,7 @@ type worker struct {
 	holders  map[string][]peer.Contender // guarded by mu; by name
 }
 
-// Serve makes the process a worker for one of the peers. It returns when the input has ended.
+// Serve makes the process a worker for one of the peers. It returns at the end of the input.
 func Serve(in io.Reader, out io.Writer, peers []peer.Peer, name string) error {
 	c, err := newClock()
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *worker) open(ctx context.Context, address string, sessions int) error {
 	return nil
 }
 
-// opened returns the sessions, and what is closed with them.
+// opened returns the sessions, and a function that closes them.
 func (w *worker) opened() ([]peer.Session, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,7 @@ func (w *worker) closeSessions() ([]string, error) {
 		close(w.closed)
 	}
 	w.sessions, w.closed = nil, nil
-	clear(w.holders) // they would keep what their sessions had
+	clear(w.holders) // they would keep the state of their sessions
 	return nil, errors.Join(errs...)
 }
 

@@ -1,6 +1,5 @@
-// Package meter counts what passes between clients and one ZooKeeper server: requests, packets, round trips, bytes and watch
-// events. It changes nothing and delays nothing on purpose, but a measurement of time has no meter in it: the meter is one
-// more hop.
+// Package meter counts the traffic between clients and one ZooKeeper server: requests, packets, round trips, bytes and watch
+// events. It changes and delays nothing on purpose, but time is measured without a meter, which is one more hop.
 package meter
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// Counts are what has passed since the meter was started or reset. Pings and the end of a session are left out, and handshakes are
+// Counts are the traffic since the meter was started or reset. Pings and the end of a session are left out, and handshakes are
 // no requests, because they belong to no lock.
 type Counts struct {
 	Handshakes int
@@ -66,14 +65,14 @@ func (t *tally) reset() {
 	t.counts = Counts{}
 }
 
-// line counts what passes on one connection. Both directions share it.
+// line counts the traffic of one connection. Both directions share it.
 type line struct {
 	tally      *tally
 	unanswered int // guarded by tally.mu
 	up, down   cutter
 }
 
-// sent counts what the client has sent, before it is passed on.
+// sent counts data from the client, before the meter passes it on.
 func (l *line) sent(b []byte) {
 	l.tally.mu.Lock()
 	defer l.tally.mu.Unlock()
@@ -99,7 +98,7 @@ func (l *line) sent(b []byte) {
 	})
 }
 
-// received counts what the server has sent, before it is passed on.
+// received counts data from the server, before the meter passes it on.
 func (l *line) received(b []byte) {
 	l.tally.mu.Lock()
 	defer l.tally.mu.Unlock()

@@ -4,17 +4,17 @@ import "encoding/binary"
 
 const (
 	lengthSize = 4
-	// keep is how much of a frame is looked at: the headers.
+	// keep is how much of a frame is examined: the headers.
 	keep = 24
 )
 
 // cutter finds the frames in a stream that arrives in pieces. It keeps the first bytes of a frame alone, because answers can be
 // long.
 type cutter struct {
-	begun  bool // whether the first frame, the handshake, has passed
+	begun  bool // the first frame, the handshake, is over
 	length []byte
 	head   []byte
-	left   int // bytes of the frame that have not arrived
+	left   int // bytes of the frame still to arrive
 	size   int
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// pieceSize is how much is passed on at a time. What a client sends in one flush is read in one piece.
+// pieceSize is the size of a read. One flush of a client is read in one piece.
 const pieceSize = 64 << 10
 
 // Meter stands between clients and a server. All methods may be called from any goroutine.
@@ -36,7 +36,7 @@ func Start(upstream string) (*Meter, error) {
 // Addr is the address for clients.
 func (m *Meter) Addr() string { return m.listener.Addr().String() }
 
-// Counts returns what has passed.
+// Counts returns the traffic so far.
 func (m *Meter) Counts() Counts { return m.tally.snapshot() }
 
 // Reset begins to count anew.
@@ -71,7 +71,7 @@ func (m *Meter) accept() {
 	}
 }
 
-// carry passes everything on until one side has closed the connection, or Cut or Close has.
+// carry passes data on until one side closes the connection, or Cut or Close does.
 func (m *Meter) carry(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", m.upstream)

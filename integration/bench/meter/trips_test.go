@@ -13,7 +13,8 @@ func request(xid, op int32) []byte { return proto.NewEncoder().Int32(xid).Int32(
 
 func answer(xid int32) []byte { return proto.NewEncoder().Int32(xid).Int64(0).Int32(0).Frame() }
 
-// Two requests in one flush are one round trip, however the bytes arrive; two that wait for each other are two.
+// Two requests in one flush are one round trip, however the bytes arrive. Two requests of which the second waits for
+// the first are two.
 func TestRequestsOfOneFlushAreOneTrip(t *testing.T) {
 	for _, piece := range []int{1, 3, 1000} {
 		var counts tally

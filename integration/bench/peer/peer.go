@@ -1,7 +1,7 @@
-// Package peer has the locks that are compared: this library, zk.Lock, and what the ZooKeeper protocol allows at most. Package
-// others has those that need more than ZooKeeper. Curator is in package java, because it runs in a JVM.
+// Package peer has the compared locks: this library, zk.Lock, and the limit of the ZooKeeper protocol. Package others has the
+// locks on other servers. Curator is in package java, because it runs in a JVM.
 //
-// Each implementation is one file. All of them stand behind two interfaces, so that the load on each is the same code.
+// Each implementation is one file, behind two common interfaces, so that the same code puts load on each.
 package peer
 
 import (
@@ -14,22 +14,22 @@ import (
 // SessionTimeout is what every session asks for.
 const SessionTimeout = 30 * time.Second
 
-// Contender locks and unlocks. One goroutine at a time uses it.
+// Contender locks and unlocks, for one goroutine at a time.
 type Contender interface {
 	Lock(ctx context.Context) error
 	Unlock() error
 }
 
-// Session is one connection to a server. Contenders of one session are used by several goroutines at once.
+// Session is one connection to a server. Several goroutines may use the contenders of one session at once.
 //
-// A contender that keeps something between its locks implements io.Closer.
+// A contender with state between its locks implements io.Closer.
 type Session interface {
 	// Contender returns a contender for the lock at path. What the lock needs beforehand is made here.
 	Contender(ctx context.Context, path string) (Contender, error)
 	Close() error
 }
 
-// Election hands leadership over between candidates, for sessions that have one.
+// Election hands leadership over between candidates, for sessions with elections.
 type Election interface {
 	// Candidate returns a candidate for the election at path. It stands until Resign.
 	Candidate(ctx context.Context, path string) (Candidate, error)
@@ -37,9 +37,9 @@ type Election interface {
 
 // Candidate stands for election from its creation on.
 type Candidate interface {
-	// Elected is closed when the candidate has become the leader.
+	// Elected is closed when the candidate becomes the leader.
 	Elected() <-chan struct{}
-	// ElectedAt is when the candidate's user was told. Valid once Elected is closed.
+	// ElectedAt is the time of the notification to the candidate's user. It is valid once Elected is closed.
 	ElectedAt() time.Time
 	// Resign gives up the leadership.
 	Resign() error

@@ -27,7 +27,7 @@ func openRaw(ctx context.Context, address string) (Session, error) {
 
 func (s rawSession) Close() error { return s.conn.Close() }
 
-// Contender makes the lock's directory: the limit has no steps for a fresh path.
+// Contender creates the lock's directory, so that the limit has no steps for a fresh path.
 func (s rawSession) Contender(_ context.Context, dir string) (Contender, error) {
 	answers, err := s.conn.send(rawRequest{proto.OpCreate, createBody(dir, 0)})
 	if err != nil {
@@ -113,7 +113,8 @@ func containsSuffix(names []string, own string) bool {
 	return false
 }
 
-// await waits until the znode is gone. The watch is registered before it is asked for, because its event may be read first.
+// await waits for the deletion of the znode. It registers the watch before it sends the request, because the event may be
+// read first.
 func (c *rawContender) await(ctx context.Context, znode string) error {
 	gone := make(chan string, 1)
 	if err := c.conn.watch(znode, gone); err != nil {
@@ -146,7 +147,7 @@ func (c *rawContender) Unlock() error {
 	return c.conn.call(proto.OpDelete, proto.NewEncoder().String(c.own).Int32(-1).Body())
 }
 
-// rawCandidate stands from its creation on: a contender that leads when it has locked.
+// rawCandidate joins at its creation. It is a contender that leads once it has the lock.
 type rawCandidate struct {
 	contender Contender
 	elected   chan struct{}

@@ -34,7 +34,7 @@ type rawConn struct {
 
 	mu      sync.Mutex
 	xid     int32                      // guarded by mu
-	calls   map[int32]chan<- rawReply  // guarded by mu; nil once the reader has ended
+	calls   map[int32]chan<- rawReply  // guarded by mu; nil after the end of the reader
 	watches map[string][]chan<- string // guarded by mu; by path
 }
 
@@ -94,7 +94,7 @@ func (c *rawConn) frame() ([]byte, error) {
 	return body, err
 }
 
-// send writes requests in one flush. Each answer arrives on a channel of its own.
+// send writes requests in one flush. Each answer arrives on its own channel.
 func (c *rawConn) send(requests ...rawRequest) ([]<-chan rawReply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func (c *rawConn) Close() error {
 	return err
 }
 
-// watch has the next event on a path sent to a channel that has room for it.
+// watch sends the next event on a path to a buffered channel.
 func (c *rawConn) watch(path string, waiter chan<- string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

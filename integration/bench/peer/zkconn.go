@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// connSession calls zk.Conn directly: a limit for all that is built on it, not a lock to be used. Nothing is done for lost
-// answers, expired sessions or cancelled contexts.
+// connSession calls zk.Conn directly. It is a limit for everything built on zk.Conn, not a usable lock, because it does
+// not handle lost answers, expired sessions or cancelled contexts.
 type connSession struct {
 	conn *zk.Conn
 	new  func(queue) Contender
@@ -32,7 +32,7 @@ func (s connSession) Close() error {
 	return nil
 }
 
-// Contender makes the lock's directory: the limit has no steps for a fresh path.
+// Contender creates the lock's directory, so that the limit has no steps for a fresh path.
 func (s connSession) Contender(_ context.Context, dir string) (Contender, error) {
 	_, err := s.conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
@@ -41,7 +41,7 @@ func (s connSession) Contender(_ context.Context, dir string) (Contender, error)
 	return s.new(queue{conn: s.conn, dir: dir, prefix: dir + "/" + namePrefix()}), nil
 }
 
-// namePrefix returns a prefix of the length that zk.Lock uses, so that lists have as many bytes.
+// namePrefix returns a prefix as long as zk.Lock's, so that lists have the same size.
 func namePrefix() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -68,7 +68,7 @@ func (q *queue) list() ([]string, error) {
 
 func (q *queue) Unlock() error { return q.conn.Delete(q.own, -1) }
 
-// place is where a contender is in a list: the name of its predecessor, and how many are ahead.
+// place is the place of a contender in a list: the name of its predecessor, and the number of contenders ahead.
 type place struct {
 	predecessor string
 	ahead       int
@@ -94,7 +94,7 @@ func locate(names []string, own string) place {
 	return p
 }
 
-// await waits until the predecessor is gone. It returns at once when it is gone already.
+// await waits until the predecessor is deleted.
 func (q *queue) await(ctx context.Context, predecessor string) error {
 	_, _, events, err := q.conn.GetW(q.dir + "/" + predecessor)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -111,7 +111,7 @@ func (q *queue) await(ctx context.Context, predecessor string) error {
 	}
 }
 
-// unchecked creates and deletes, and never asks whether it is first. It excludes nobody.
+// unchecked creates and deletes, and never checks whether it is first. It excludes no other contender.
 type unchecked struct{ queue }
 
 func newUnchecked(q queue) Contender { return &unchecked{q} }
@@ -142,8 +142,8 @@ func (c *listed) Lock(ctx context.Context) error {
 	}
 }
 
-// pipelined sends the list right behind the create, and takes the deletion of its predecessor for the grant when nobody else
-// was ahead.
+// pipelined sends the list right after the create and, if only one contender is ahead, treats the deletion of that
+// predecessor as the grant.
 type pipelined struct{ queue }
 
 func newPipelined(q queue) Contender { return &pipelined{q} }

@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// quiet is a logger that drops what zk.Conn prints.
+// quiet is a logger that drops the output of zk.Conn.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}

@@ -2,129 +2,122 @@ package report
 
 import (
 	"fmt"
-	"image/color"
-	"path/filepath"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	_ "gonum.org/v1/plot/vg/vgsvg" // charts are SVG
+	"text/template"
 
 	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
-// chart has the first figure of several cases, a group of bars for each case and a bar for each peer.
+// A chart shows the first figure of several cases, with a group of bars per case and a bar per series.
 type chart struct {
 	file, title, unit string
-	cases             []string
+	groups            []group
 }
+
+// A group is a case, in words.
+type group struct{ name, words string }
 
 var charts = []chart{
-	{"pair", "Lock and unlock, nobody else there (p50, less is better)", "µs", []string{"pair", "pair-fsync"}},
-	{"one-process", "Contended, 8 sessions of one process (more is better)", "acquisitions/s", contended("8s")},
-	{"eight-processes", "Contended, 8 sessions in 8 processes (more is better)", "acquisitions/s", contended("8p")},
-	{"one-session", "Contended, one session (more is better)", "acquisitions/s", contended("1s")},
-	{"handoff", "From one release to the next grant (p50, less is better)", "µs", []string{"drain-256", "drain-256-8p", "latch"}},
-	{"buyers", "1,500 buyers (less is better)", "ms", []string{"buyers-1s-0ms", "buyers-1s-1ms", "buyers-8s-0ms", "buyers-8s-1ms"}},
-	{"waiters", "Until all wait (less is better)", "ms", []string{"waiters-100", "waiters-1"}},
+	{"eight-processes", "Acquisitions per second (more is better)", "", []group{
+		{"contended-2-8p", "2 contenders in 2 processes"},
+		{"contended-8-8p", "8 contenders in 8 processes"},
+		{"contended-64-8p", "64 contenders in 8 processes"},
+		{"contended-256-8p", "256 contenders in 8 processes"},
+	}},
+	{"handoff", "From a release to the next grant: median (less is better)", " µs", []group{
+		{"drain-256", "256 waiters on 8 sessions of one process"},
+		{"drain-256-8p", "256 waiters in 8 processes"},
+		{"latch", "A leader closes its latch, and the other session leads"},
+	}},
 }
 
-func contended(spread string) []string {
-	var names []string
-	for _, n := range []int{2, 8, 64, 256, 1500} {
-		names = append(names, fmt.Sprintf("contended-%d-%s", n, spread))
+// series are the peers of a chart, with their labels and colors (of Okabe and Ito, which most eyes distinguish).
+var series = []struct{ peer, label, color string }{
+	{peer.Ours, "zkrecipes", "#d55e00"},
+	{peer.ZKLock, "zk.Lock", "#56b4e9"},
+	{peer.Curator, "Curator", "#0072b2"},
+	{peer.Raw, "raw socket (the limit)", "#888888"},
+}
+
+// measurement is the first figure in the line of a peer in a table.
+var measurement = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([\d.,]+) \[`)
+
+// Sizes in pixels.
+const (
+	barRoom             = 500 // of the longest bar
+	rowHeight, groupGap = 20, 12
+)
+
+// bar and drawing are what the template draws.
+type (
+	bar struct {
+		Y, Length    int
+		Label, Value string
+		Color        string
 	}
-	return names
-}
+	heading struct {
+		Y     int
+		Words string
+	}
+	drawing struct {
+		Title    string
+		Height   int
+		Headings []heading
+		Bars     []bar
+	}
+)
 
-// colors are those of the peers, told apart by most eyes (Okabe and Ito).
-var colors = map[string]color.Color{
-	peer.Ours:      color.RGBA{0xd5, 0x5e, 0x00, 0xff},
-	peer.Cohort:    color.RGBA{0x8c, 0x3b, 0x00, 0xff},
-	peer.Lingering: color.RGBA{0x8c, 0x3b, 0x00, 0xff},
-	peer.ZKLock:    color.RGBA{0x56, 0xb4, 0xe9, 0xff},
-	peer.Curator:   color.RGBA{0x00, 0x72, 0xb2, 0xff},
-	peer.Etcd:      color.RGBA{0x00, 0x9e, 0x73, 0xff},
-	peer.Redsync:   color.RGBA{0xcc, 0x79, 0xa7, 0xff},
-	peer.Unchecked: color.RGBA{0xcc, 0xcc, 0xcc, 0xff},
-	peer.Listed:    color.RGBA{0x99, 0x99, 0x99, 0xff},
-	peer.Pipelined: color.RGBA{0x66, 0x66, 0x66, 0xff},
-	peer.Raw:       color.RGBA{0x00, 0x00, 0x00, 0xff},
-}
+var picture = template.Must(template.New("chart").Parse(`<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{{.Height}}" viewBox="0 0 760 {{.Height}}" font-family="Helvetica,Arial,sans-serif" font-size="13">
+<title>{{html .Title}}</title>
+<style>
+.page { fill: #ffffff } text { fill: #1f2328 }
+@media (prefers-color-scheme: dark) { .page { fill: #0d1117 } text { fill: #e6edf3 } }
+</style>
+<rect class="page" width="760" height="{{.Height}}"/>
+<text x="12" y="24" font-size="15" font-weight="bold">{{html .Title}}</text>
+{{range .Headings}}<text x="12" y="{{.Y}}" font-weight="bold">{{html .Words}}</text>
+{{end}}{{range .Bars}}<text x="170" y="{{.Y}}" text-anchor="end">{{html .Label}}</text><rect x="180" y="{{.Y}}" width="{{.Length}}" height="14" transform="translate(0,-11)" fill="{{.Color}}"/><text x="{{.Length}}" y="{{.Y}}" dx="188">{{.Value}}</text>
+{{end}}</svg>
+`))
 
-// drawCharts writes a file for each chart of which the run has a case, and returns those charts. It leaves out a chart that
-// would lose a case: one that is shown already, and that the run does not have.
-func (r *Report) drawCharts(dir string, isShown func(name string) bool) (drawn []chart, err error) {
-	for _, c := range charts {
-		isLost := func(name string) bool { return isShown(name) && len(r.measured(name)) == 0 }
-		sections := r.measured(c.cases...)
-		if len(sections) == 0 || slices.ContainsFunc(c.cases, isLost) {
+// draw returns the chart as SVG, from the tables of a page. A case without a table is left out; found is false if the page has none of them.
+func (c chart) draw(page string) (svg string, found bool, err error) {
+	d := drawing{Title: c.title}
+	y, most := 24, 0.0
+	values := map[int]float64{} // by index in d.Bars
+	for _, g := range c.groups {
+		from, to, _, err := find(page, g.name)
+		if err != nil {
+			return "", false, err
+		}
+		figures := map[string]float64{}
+		for _, m := range measurement.FindAllStringSubmatch(page[from:to], -1) {
+			if figures[m[1]], err = strconv.ParseFloat(strings.ReplaceAll(m[2], ",", ""), 64); err != nil {
+				return "", false, fmt.Errorf("report: %s: %w", g.name, err)
+			}
+		}
+		if len(figures) == 0 {
 			continue
 		}
-		if err := c.draw(filepath.Join(dir, c.file+".svg"), sections); err != nil {
-			return nil, fmt.Errorf("report: chart %s: %w", c.file, err)
-		}
-		drawn = append(drawn, c)
-	}
-	return drawn, nil
-}
-
-// measured returns the sections of those of the cases that the run has.
-func (r *Report) measured(cases ...string) []Section {
-	var sections []Section
-	for _, name := range cases {
-		for _, s := range r.sections {
-			if s.Case.Name == name {
-				sections = append(sections, s)
+		y += rowHeight + groupGap
+		d.Headings = append(d.Headings, heading{y, g.words})
+		for _, s := range series {
+			figure, isMeasured := figures[s.peer]
+			if !isMeasured {
+				continue
 			}
+			y += rowHeight
+			values[len(d.Bars)], most = figure, max(most, figure)
+			d.Bars = append(d.Bars, bar{Y: y, Label: s.label, Color: s.color, Value: thousands(fmt.Sprintf("%.0f", figure)) + c.unit})
 		}
 	}
-	return sections
-}
-
-func (c chart) draw(file string, sections []Section) error {
-	const width, groupWidth = vg.Length(9), 0.85 // of a bar in points; of a group among the distances
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = c.title, c.unit
-	p.Y.Min = 0
-	p.Legend.Top = true
-	names := peersOf(sections)
-	for i, name := range names {
-		values := make(plotter.Values, len(sections))
-		for k, s := range sections {
-			if row := s.row(name); row != nil {
-				values[k] = row.Figures[0].Median
-			}
-		}
-		bars, err := plotter.NewBarChart(values, width)
-		if err != nil {
-			return err
-		}
-		bars.Color, bars.LineStyle.Width = colors[name], 0
-		bars.Offset = (vg.Length(i) - vg.Length(len(names)-1)/2) * width
-		p.Add(bars)
-		p.Legend.Add(name, bars)
+	for i, figure := range values {
+		d.Bars[i].Length = int(figure / most * barRoom)
 	}
-	labels := make([]string, len(sections))
-	for i, s := range sections {
-		labels[i] = strings.TrimPrefix(s.Case.Name, "contended-")
-	}
-	p.NominalX(labels...)
-	across := vg.Length(len(sections)*len(names)) * width / groupWidth
-	return p.Save(max(across+4*vg.Inch, 7*vg.Inch), 4*vg.Inch, file)
-}
-
-// peersOf returns the peers that any of the sections has, in their order.
-func peersOf(sections []Section) []string {
-	var names []string
-	for _, s := range sections {
-		for _, row := range s.Rows {
-			if !slices.Contains(names, row.Peer) {
-				names = append(names, row.Peer)
-			}
-		}
-	}
-	return names
+	d.Height = y + rowHeight
+	var b strings.Builder
+	err = picture.Execute(&b, d)
+	return b.String(), len(d.Bars) > 0, err
 }

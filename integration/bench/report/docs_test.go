@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/runner"
 )
 
-// Each case has its place on the page, or its table would be lost without a word.
+// The page has a place for each case. Otherwise the table would be lost silently.
 func TestPageHasAPlaceForEachCase(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/evidence/performance.md")
 	require.NoError(t, err)

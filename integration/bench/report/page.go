@@ -8,40 +8,26 @@ import (
 	"strings"
 )
 
-// UpdatePage replaces the tables and charts of a page by those of this run. Each stands between two lines with its name, that of a
-// case or of a chart:
+// UpdatePage replaces the tables of a page by those of this run, and draws the page's charts from its tables. Two lines with
+// its name enclose each table and chart:
 //
 //	<!-- bench pair -->
 //	<!-- end pair -->
-//	<!-- bench chart pair -->
-//	<!-- end chart pair -->
+//	<!-- bench chart handoff -->
+//	<!-- end chart handoff -->
 //
-// What was not measured, and what the page does not have, leaves it as it is; so does a chart of several cases of which the page
-// has a table that this run does not replace.
+// Tables of cases that this run did not measure stay. Cases and charts without a place on the page are left out.
 func (r *Report) UpdatePage(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	dir := strings.TrimSuffix(file, ".md")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
 	page := string(text)
-	isShown := func(name string) bool {
-		from, to, _, _ := find(page, name) // an error is that of replaceBlock, if the case was measured
-		return from < to
-	}
-	drawn, err := r.drawCharts(dir, isShown)
-	if err != nil {
-		return err
-	}
 	for _, s := range r.sections {
-		page, err = replaceBlock(page, s.Case.Name, s.Markdown(), err)
+		page, err = replaceBlock(page, s.Case.Name, s.Page(), err)
 	}
-	for _, c := range drawn {
-		image := fmt.Sprintf("![%s](%s/%s.svg)\n", c.title, filepath.Base(dir), c.file)
-		page, err = replaceBlock(page, "chart "+c.file, image, err)
+	if err == nil {
+		page, err = drawCharts(page, strings.TrimSuffix(file, ".md"))
 	}
 	if err != nil {
 		return fmt.Errorf("report: %s: %w", file, err)
@@ -52,7 +38,36 @@ func (r *Report) UpdatePage(file string) error {
 	return nil
 }
 
-// find returns from where to where the text between the two lines of a name goes, and whether the page has them.
+// drawCharts writes the charts that the page has a place and figures for into dir, and returns the page with links to them.
+func drawCharts(page, dir string) (string, error) {
+	for _, c := range charts {
+		if _, _, found, err := find(page, "chart "+c.file); err != nil {
+			return page, err
+		} else if !found {
+			continue
+		}
+		svg, found, err := c.draw(page)
+		if err != nil {
+			return page, err
+		}
+		if !found {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return page, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, c.file+".svg"), []byte(svg), 0o644); err != nil {
+			return page, err
+		}
+		link := fmt.Sprintf("![%s](%s/%s.svg)\n", c.title, filepath.Base(dir), c.file)
+		if page, err = replaceBlock(page, "chart "+c.file, link, nil); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+// find returns the range of the text between the two lines of a name, and whether the page has these lines.
 func find(page, name string) (from, to int, found bool, err error) {
 	begin, end := "<!-- bench "+name+" -->\n", "<!-- end "+name+" -->"
 	before, rest, found := strings.Cut(page, begin)
@@ -67,7 +82,8 @@ func find(page, name string) (from, to int, found bool, err error) {
 	return from, from + len(text), true, nil
 }
 
-// replaceBlock replaces what stands between the two lines of a name, if the page has them. After an earlier error it does nothing.
+// replaceBlock replaces the text between the two lines of a name, if the page has these lines. After an earlier error it does
+// nothing.
 func replaceBlock(page, name, text string, earlier error) (string, error) {
 	from, to, found, err := find(page, name)
 	if !found || earlier != nil {

@@ -1,4 +1,4 @@
-// Package report makes tables, benchstat lines and charts of what a run has measured.
+// Package report prints the figures of a run as tables and benchstat lines, and draws charts of them.
 package report
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/runner"
 )
 
-// Report is what a run has measured.
+// Report has the figures of a run.
 type Report struct {
 	Rounds      int
 	Environment string
@@ -32,7 +32,7 @@ type Section struct {
 	environment string
 }
 
-// Row is one peer: the summary of each figure.
+// Row is the summary of each figure for one peer.
 type Row struct {
 	Peer    string
 	Figures []Summary
@@ -101,7 +101,7 @@ func (s Section) row(name string) *Row {
 	return &s.Rows[i]
 }
 
-// base is the peer whose figures are divided by those of the others: this library, or its cohorts.
+// base is the peer whose figures are divided by the others' figures: this library, or its cohorts.
 func (s Section) base() string { return cmp.Or(s.Case.Base, peer.Ours) }
 
 // Ratio is our first figure divided by the peer's.
@@ -113,7 +113,7 @@ func (s Section) Ratio(name string) (ratio float64, ok bool) {
 	return ours.Figures[0].Median / theirs.Figures[0].Median, true
 }
 
-// WriteFolder writes results.md, benchstat.txt and the charts.
+// WriteFolder writes results.md and benchstat.txt.
 func (r *Report) WriteFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -129,6 +129,5 @@ func (r *Report) WriteFolder(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "benchstat.txt"), []byte(lines.String()), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	_, err := r.drawCharts(dir, func(string) bool { return false })
-	return err
+	return nil
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,6 +45,15 @@ func TestTableHasMediansSpreadAndRatios(t *testing.T) {
 		"Median of 3 rounds [least..most]; a machine.\n\n", s.Markdown())
 }
 
+func TestPageHasOneTableForACase(t *testing.T) {
+	_, s := filled()
+	require.Equal(t, "### A pair\n\n| | pair p50, µs | zkrecipes ÷ this | requests | bytes |\n|---|---|---|---|---|\n"+
+		"| zkrecipes | 1,000 [900..1,200] | 1.00 | 2.00 | 100 |\n| zk.Lock | 10.0 [8.00..12.5] | 100.00 | | |\n\n"+
+		"`pair`, 3 rounds; a machine\n\n", s.Page())
+	s.Rows = append(s.Rows, Row{Peer: peer.Pipelined, Figures: s.Rows[0].Figures})
+	require.NotContains(t, s.Page(), peer.Pipelined)
+}
+
 func TestBenchstatLinesAreOneForEachRound(t *testing.T) {
 	_, s := filled()
 	require.Equal(t, "Benchmark/case=pair/peer=zkrecipes 1 1200 pair-p50-µs\nBenchmark/case=pair/peer=zk.Lock 1 8 pair-p50-µs\n"+
@@ -51,42 +61,77 @@ func TestBenchstatLinesAreOneForEachRound(t *testing.T) {
 		"Benchmark/case=pair/peer=zkrecipes 1 1000 pair-p50-µs\nBenchmark/case=pair/peer=zk.Lock 1 10 pair-p50-µs\n", s.Benchstat())
 }
 
-func TestPageKeepsWhatWasNotMeasured(t *testing.T) {
+func TestPageKeepsTablesThatWereNotMeasured(t *testing.T) {
 	r, s := filled()
-	file := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(file, []byte("words\n<!-- bench chart pair -->\n<!-- end chart pair -->\n<!-- bench pair -->\nold\n<!-- end pair -->\n<!-- bench other -->\nkept\n<!-- end other -->\n"), 0o600))
+	file := writePage(t, "words\n<!-- bench pair -->\nold\n<!-- end pair -->\n<!-- bench other -->\nkept\n<!-- end other -->\n")
 	require.NoError(t, r.UpdatePage(file))
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, "words\n<!-- bench chart pair -->\n![Lock and unlock, nobody else there (p50, less is better)](page/pair.svg)\n<!-- end chart pair -->\n"+
-		"<!-- bench pair -->\n"+s.Markdown()+"<!-- end pair -->\n<!-- bench other -->\nkept\n<!-- end other -->\n", string(text))
-	chart, err := os.ReadFile(filepath.Join(filepath.Dir(file), "page", "pair.svg"))
-	require.NoError(t, err)
-	require.Contains(t, string(chart), "zk.Lock")
+	require.Equal(t, "words\n<!-- bench pair -->\n"+s.Page()+"<!-- end pair -->\n<!-- bench other -->\nkept\n<!-- end other -->\n", read(t, file))
 }
 
-// A chart of two cases is drawn anew only by a run that has both, once the page has both tables.
-func TestPageKeepsAChartThatWouldLoseACase(t *testing.T) {
-	r, _ := filled()
-	file := filepath.Join(t.TempDir(), "page.md")
-	const page = "<!-- bench chart pair -->\n<!-- end chart pair -->\n<!-- bench pair -->\n<!-- end pair -->\n<!-- bench pair-fsync -->\nold\n<!-- end pair-fsync -->\n"
-	require.NoError(t, os.WriteFile(file, []byte(page), 0o600))
-	require.NoError(t, r.UpdatePage(file))
-	require.NoFileExists(t, filepath.Join(filepath.Dir(file), "page", "pair.svg"))
+// latchTable is the place of a case of the chart handoff, and of that chart.
+const latchTable = "<!-- bench chart handoff -->\n<!-- end chart handoff -->\n<!-- bench latch -->\n| | p50, µs |\n|---|---|\n" +
+	"| zkrecipes | 1,234.5 [1..2] |\n| etcd | 9,999 [1..2] |\n| Curator | 617 [1..2] |\n<!-- end latch -->\n"
 
-	other := r.sections[0]
-	other.Case.Name = "pair-fsync"
-	r.sections = append(r.sections, other)
-	require.NoError(t, r.UpdatePage(file))
-	chart, err := os.ReadFile(filepath.Join(filepath.Dir(file), "page", "pair.svg"))
+func TestChartHasAWordedBarForEachFigureOfTheTable(t *testing.T) {
+	file := writePage(t, latchTable)
+	require.NoError(t, new(Report).UpdatePage(file))
+	require.Contains(t, read(t, file), "![From a release to the next grant: median (less is better)](page/handoff.svg)\n")
+	svg := read(t, filepath.Join(filepath.Dir(file), "page", "handoff.svg"))
+	require.Contains(t, svg, ">A leader closes its latch, and the other session leads<")
+	require.Contains(t, svg, `width="500" height="14" transform="translate(0,-11)" fill="#d55e00"/>`)
+	require.Contains(t, svg, ">1,234 µs<")
+	require.Contains(t, svg, `width="249" `, "Curator")
+	require.NotContains(t, svg, "etcd")
+	require.NotContains(t, svg, "256 waiters", "a case without a table")
+}
+
+func TestPageWithoutFiguresGetsNoChart(t *testing.T) {
+	for name, page := range map[string]string{
+		"no place":   "<!-- bench pair -->\n<!-- end pair -->\n",
+		"no figures": "<!-- bench chart handoff -->\n<!-- end chart handoff -->\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := writePage(t, page)
+			require.NoError(t, new(Report).UpdatePage(file))
+			require.Equal(t, page, read(t, file))
+			require.NoDirExists(t, filepath.Join(filepath.Dir(file), "page"))
+		})
+	}
+}
+
+// update draws the charts of the documentation anew, from its tables: go test ./report -update
+var update = flag.Bool("update", false, "draw the charts of docs/evidence/performance.md anew")
+
+func TestChartsOfThePageAreCurrent(t *testing.T) {
+	const page = "../../../docs/evidence/performance.md"
+	if *update {
+		require.NoError(t, new(Report).UpdatePage(page))
+	}
+	for _, c := range charts {
+		svg, _, err := c.draw(read(t, page))
+		require.NoError(t, err)
+		require.Equal(t, svg, read(t, "../../../docs/evidence/performance/"+c.file+".svg"), "run: go test ./report -update")
+		require.Contains(t, read(t, page), "!["+c.title+"]")
+	}
+}
+
+func writePage(t *testing.T, text string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "page.md")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Contains(t, string(chart), "pair-fsync")
+	return string(text)
 }
 
 func TestPageWithoutAnEndIsRefused(t *testing.T) {
 	r, _ := filled()
-	file := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(file, []byte("<!-- bench pair -->\nold\n"), 0o600))
+	file := writePage(t, "<!-- bench pair -->\nold\n")
 	require.ErrorContains(t, r.UpdatePage(file), "<!-- end pair -->")
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
 // Markdown is the case as a heading, a table, and the counted figures.
@@ -26,24 +28,75 @@ func (s Section) higher() string {
 }
 
 func (s Section) writeTimes(b *strings.Builder) {
-	b.WriteString("| |")
-	for _, f := range s.Rows[0].Figures {
-		fmt.Fprintf(b, " %s, %s |", f.Name, f.Unit)
-	}
-	fmt.Fprintf(b, " %s ÷ this |\n", s.base())
-	b.WriteString("|---|" + strings.Repeat("---|", len(s.Rows[0].Figures)) + "---|\n")
+	b.WriteString(s.heads() + "\n" + rule(len(s.Rows[0].Figures)+2) + "\n")
 	for _, row := range s.Rows {
-		fmt.Fprintf(b, "| %s |", row.Peer)
-		for _, f := range row.Figures {
-			fmt.Fprintf(b, " %s [%s..%s] |", number(f.Median), number(f.Least), number(f.Most))
-		}
-		if ratio, ok := s.Ratio(row.Peer); ok {
-			fmt.Fprintf(b, " %.2f |\n", ratio)
-		} else {
-			b.WriteString(" |\n")
-		}
+		b.WriteString(s.cells(row) + "\n")
 	}
 	b.WriteString("\n")
+}
+
+// Page formats the case for docs/evidence: one table of the locks and of the protocol's limit, with the requests and bytes of
+// each acquisition.
+func (s Section) Page() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n%s", s.Case.Title, s.heads())
+	columns := len(s.Rows[0].Figures) + 2
+	if len(s.Counted) > 0 {
+		b.WriteString(" requests | bytes |")
+		columns += 2
+	}
+	b.WriteString("\n" + rule(columns) + "\n")
+	for _, row := range s.Rows {
+		switch row.Peer {
+		case peer.Unchecked, peer.Listed, peer.Pipelined: // not locks to be used
+		default:
+			b.WriteString(s.cells(row) + s.sent(row.Peer) + "\n")
+		}
+	}
+	fmt.Fprintf(&b, "\n`%s`, %d rounds; %s\n\n", s.Case.Name, s.rounds, s.environment)
+	return b.String()
+}
+
+// heads is the first line of the table of figures.
+func (s Section) heads() string {
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, f := range s.Rows[0].Figures {
+		fmt.Fprintf(&b, " %s, %s |", f.Name, f.Unit)
+	}
+	fmt.Fprintf(&b, " %s ÷ this |", s.base())
+	return b.String()
+}
+
+func rule(columns int) string { return "|" + strings.Repeat("---|", columns) }
+
+// cells is the line of a peer in the table of figures.
+func (s Section) cells(row Row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |", row.Peer)
+	for _, f := range row.Figures {
+		fmt.Fprintf(&b, " %s [%s..%s] |", number(f.Median), number(f.Least), number(f.Most))
+	}
+	if ratio, ok := s.Ratio(row.Peer); ok {
+		fmt.Fprintf(&b, " %.2f |", ratio)
+	} else {
+		b.WriteString(" |")
+	}
+	return b.String()
+}
+
+// sent returns two more cells with the requests and bytes of an acquisition, which are empty for a peer without
+// counts.
+func (s Section) sent(name string) string {
+	if len(s.Counted) == 0 {
+		return ""
+	}
+	for _, c := range s.Counted {
+		if c.Peer == name {
+			return fmt.Sprintf(" %.2f | %.0f |", c.Requests(), c.Bytes())
+		}
+	}
+	return " | |"
 }
 
 func (s Section) writeCounts(b *strings.Builder) {
@@ -80,7 +133,7 @@ func thousands(digits string) string {
 	return digits
 }
 
-// Benchstat is one line for each round of each peer, as benchstat reads them: benchstat -col /peer.
+// Benchstat returns one line per round of each peer, in the format of benchstat -col /peer.
 func (s Section) Benchstat() string {
 	var b strings.Builder
 	for _, result := range s.Results {

@@ -1,5 +1,5 @@
-// Package runner runs cases: the same load on one peer after the other, round by round, so that whatever else the machine does
-// falls on all of them.
+// Package runner runs cases: the same load on one peer after the other, round by round, so that other load on the machine
+// affects all peers alike.
 package runner
 
 import (
@@ -24,7 +24,7 @@ type Case struct {
 	Processes int
 	Sessions  int // of all processes
 	Load      load.Load
-	Fresh     bool // each round has a path that nobody has used
+	Fresh     bool // each round has a fresh path
 	kind      kind
 	Long      bool // left out of the short form
 	handovers int  // of a latch
@@ -36,11 +36,11 @@ type kind interface {
 	run(ctx context.Context, s Stage) ([]Value, error)
 	// ownSessions says that run opens and closes the sessions itself.
 	ownSessions() bool
-	// isCounted says that Count can run it.
+	// isCounted reports whether Count can run the case.
 	isCounted() bool
 }
 
-// Stage is what one run has: a case, and the processes and the server of one peer.
+// Stage is a case with the processes and the server of one peer.
 type Stage struct {
 	Case
 	crew   *load.Crew
@@ -99,7 +99,7 @@ func milliseconds(m Metric, d time.Duration) Value {
 	return Value{m, float64(d.Nanoseconds()) / 1e6}
 }
 
-// excludes reports whether the peer is a lock. The other one is measured because it is what two requests cost.
+// excludes reports whether the peer is a lock. The other peers show the cost of two requests.
 func excludes(name string) bool { return name != peer.Unchecked }
 
 // onZooKeeper reports whether the peer's requests can be counted.

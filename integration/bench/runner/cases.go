@@ -13,8 +13,8 @@ const (
 	crowdSessions = 8
 	crowd         = 8 // processes
 	buyers        = 1500
-	// waitersEach is how many waiters one session has at most where each is to have a znode: this library has 500
-	// znodes of a session in one directory at a time, and its other callers wait for a place inside their process.
+	// waitersEach bounds the waiters per session in cases in which each has a znode. This library has at most 500
+	// znodes of a session in one directory at a time, and its other callers wait inside their process.
 	waitersEach = 450
 )
 
@@ -158,7 +158,7 @@ func seedCases() []Case {
 
 func isCohort(name string) bool { return name == peer.Cohort || name == peer.Lingering }
 
-// cohortCases have callers of one process share a znode. None of the other peers has that.
+// cohortCases let callers of one process share a znode, which no other peer can.
 func cohortCases(pairs int) []Case {
 	var cases []Case
 	for _, hold := range []int{0, 1} {

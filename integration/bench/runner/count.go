@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/server"
 )
 
-// Counted is what passed between one peer and ZooKeeper in one run of a case.
+// Counted is the traffic between one peer and ZooKeeper in one run of a case.
 type Counted struct {
 	Case, Peer   string
 	Acquisitions int // of a drain: those by waiters
@@ -21,13 +21,13 @@ type Counted struct {
 // Requests is how many were sent for each acquisition.
 func (c Counted) Requests() float64 { return c.each(c.Total()) }
 
-// Packets is how many came from the server for each acquisition: answers and watch events.
+// Packets is the number of packets from the server per acquisition: answers and watch events.
 func (c Counted) Packets() float64 { return c.each(c.PacketsDown()) }
 
-// EventsEach is how many watch events came for each acquisition.
+// EventsEach is the number of watch events per acquisition.
 func (c Counted) EventsEach() float64 { return c.each(c.Events) }
 
-// TripsEach is how many round trips there were for each acquisition. It says something for one contender alone.
+// TripsEach is the number of round trips per acquisition. It is meaningful only for a single contender.
 func (c Counted) TripsEach() float64 { return c.each(c.Trips) }
 
 // Bytes is how many passed in both directions for each acquisition.
@@ -67,7 +67,7 @@ func Count(ctx context.Context, c Case, crew *load.Crew, srv server.Server) (cou
 	return counted, nil
 }
 
-// countSpans runs the load. It begins to count when what is to be counted begins.
+// countSpans runs the load, and counts from the start of the measured part.
 func countSpans(ctx context.Context, s Stage, m *meter.Meter) ([]load.Span, error) {
 	if _, ok := s.kind.(drainKind); !ok {
 		m.Reset()

@@ -74,8 +74,8 @@ func (drainKind) run(ctx context.Context, s Stage) ([]Value, error) {
 // latchKind hands an election over.
 type latchKind struct{}
 
-// latchPause is the time before each handover, in which the candidate that stands again begins to wait. etcd's candidate does so
-// at the next of its server's ticks, which come each 100 ms.
+// latchPause is the time before each handover, in which the former leader starts to wait. etcd's candidate does so at the
+// server's next tick, every 100 ms.
 const latchPause = 120 * time.Millisecond
 
 func (latchKind) ownSessions() bool { return false }

@@ -15,18 +15,18 @@ import (
 const (
 	// look is the time between two looks at a queue that forms.
 	look = 10 * time.Millisecond
-	// stillness is how long nothing may happen until the contenders count as waiting, and stillLooks how often it is looked at
-	// meanwhile: a machine that was stopped for so long has shown nothing.
+	// stillness is the time without activity after which the contenders count as waiting, and stillLooks the number of samples
+	// in that time. Several samples are needed because a machine that was stopped for that time shows no activity.
 	stillness  = 300 * time.Millisecond
 	stillLooks = 10
 	// formLimit is how long a queue may take to form.
 	formLimit = 5 * time.Minute
 )
 
-// activity tells figures that stay the same while contenders only wait, and whether they are those of contenders who all do.
+// activity returns figures that are constant while contenders only wait, and whether they show that all contenders wait.
 type activity func(ctx context.Context) (allWait bool, figures []int, err error)
 
-// watching is the activity at the server: who waits there has a watch, if the server tells of any.
+// watching is the activity at the server: each waiter has a watch there, if the server reports watches.
 func watching(s Stage) activity {
 	return func(ctx context.Context) (bool, []int, error) {
 		n, err := s.server.Watches(ctx)
@@ -34,7 +34,7 @@ func watching(s Stage) activity {
 	}
 }
 
-// passing is the activity at a meter: who waits has nothing unanswered.
+// passing is the activity at a meter: a waiter has no unanswered request.
 func passing(m *meter.Meter) activity {
 	return func(context.Context) (bool, []int, error) {
 		c := m.Counts()
@@ -67,7 +67,7 @@ func formQueue(ctx context.Context, s Stage, moves activity) (*formed, error) {
 	return &formed{took: time.Duration(waitingSince - run.Began), release: release, run: run}, nil
 }
 
-// awaitQueue waits until all contenders stand in their queues and nothing moves. It returns when that began.
+// awaitQueue waits until all contenders are in their queues without any activity. It returns the start of that state.
 func awaitQueue(ctx context.Context, s Stage, run *load.Run, moves activity) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, formLimit, errors.New("the queue does not form"))
 	defer cancel()
@@ -88,7 +88,7 @@ func awaitQueue(ctx context.Context, s Stage, run *load.Run, moves activity) (in
 	})
 }
 
-// untilCalm looks until the figures are the wanted ones and have not changed for long enough. It returns when they changed last.
+// untilCalm waits until the figures are the wanted ones, and constant for long enough. It returns the time of the last change.
 func untilCalm(ctx context.Context, now func() int64, moves activity) (int64, error) {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -109,7 +109,7 @@ func untilCalm(ctx context.Context, now func() int64, moves activity) (int64, er
 	}
 }
 
-// calm tells whether figures stay the same.
+// calm tracks whether figures are constant.
 type calm struct {
 	now    func() int64
 	latest []int
@@ -117,7 +117,7 @@ type calm struct {
 	looks  int   // that found no change since
 }
 
-// look reports whether the figures have been the same for long enough.
+// look reports whether the figures were constant for long enough.
 func (c *calm) look(figures []int) bool {
 	if !slices.Equal(figures, c.latest) {
 		c.latest, c.since, c.looks = figures, c.now(), 0
@@ -144,7 +144,7 @@ func queued(ctx context.Context, s Stage) (int, error) {
 	return sum, nil
 }
 
-// contestants are all who stand in the queues: the contenders, and a holder of each lock.
+// contestants counts the contenders in the queues, and a holder of each lock.
 func (s Stage) contestants() int { return s.Load.Contenders + s.Load.Locks }
 
 // allQueued fails unless all stand in their queues.
@@ -159,7 +159,7 @@ func allQueued(ctx context.Context, s Stage) error {
 	return nil
 }
 
-// drain releases the locks and returns the acquisitions, that of the holder among them.
+// drain releases the locks and returns the acquisitions, including the holder's.
 func (q *formed) drain() ([]load.Span, error) {
 	holder, err := q.release()
 	if err != nil {

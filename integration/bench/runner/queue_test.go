@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/server"
 )
 
-// A machine that was stopped has not looked: it takes several looks, and time, in which nothing has changed.
+// A machine that was stopped took no samples. Calm needs several samples, and time, without a change.
 func TestCalmIsLookedAtSeveralTimes(t *testing.T) {
 	now := int64(0)
 	c := calm{now: func() int64 { return now }}
@@ -57,7 +57,7 @@ func waitFor(ctx context.Context, s Stage) (time.Duration, error) {
 	return time.Duration(since), err
 }
 
-// Watches that stand still are not enough: the lists of the other waiters may still be under way.
+// A constant number of watches is not enough, because the lists of the other waiters may still be in flight.
 func TestAllHaveWatchesWhenAllWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watches []int
@@ -71,7 +71,7 @@ func TestAllHaveWatchesWhenAllWait(t *testing.T) {
 	})
 }
 
-func TestServerThatTellsNoWatches(t *testing.T) {
+func TestServerThatReportsNoWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		since, err := waitFor(t.Context(), Stage{Case: Case{Load: load.Load{Contenders: 300}}, server: &counting{watches: []int{0}}})
 		require.NoError(t, err)

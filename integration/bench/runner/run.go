@@ -15,13 +15,14 @@ import (
 // RoleWorker is the role of a process under load; the name of its peer follows.
 const RoleWorker = "worker"
 
-// Worker returns what starts this program again as a process under load.
+// Worker returns the command that starts this program again as a process under load.
 func Worker(ctx context.Context, name string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) { return load.Self(ctx, RoleWorker, name) }
 }
 
-// Run puts the peers of a case under its load, in rounds: each round has every peer once, begins with another one, and goes the
-// other way round. Rounds before the first are thrown away. The peers on ZooKeeper run once more behind a meter.
+// Run puts the peers of a case under its load, in rounds. Each round runs every peer once, starts with another peer, and has
+// the opposite direction of the previous round. The first discard rounds do not count. The peers on ZooKeeper run once more
+// behind a meter.
 func Run(ctx context.Context, c Case, stages []Stage, rounds, discard int, progress io.Writer) ([]Result, []Counted, error) {
 	for i := range stages {
 		stages[i].Load.Path = fmt.Sprintf("/%s-%d", c.Name, i)
@@ -48,7 +49,7 @@ func openAll(stages []Stage) error {
 	return errors.Join(errs...)
 }
 
-// closeAll closes all sessions, those of a run that has failed as well.
+// closeAll closes all sessions, also after a failed run.
 func closeAll(stages []Stage) error {
 	var errs []error
 	for _, s := range stages {
@@ -57,7 +58,7 @@ func closeAll(stages []Stage) error {
 	return errors.Join(errs...)
 }
 
-// runRounds runs the rounds, and returns those that count.
+// runRounds runs the rounds, and returns the results that count.
 func runRounds(ctx context.Context, c Case, stages []Stage, rounds, discard int, progress io.Writer) ([]Result, error) {
 	var results []Result
 	for round := -discard; round < rounds; round++ {
@@ -80,8 +81,8 @@ func runRounds(ctx context.Context, c Case, stages []Stage, rounds, discard int,
 	return results, nil
 }
 
-// order is that of the peers in a round. It changes direction from one to the next, because what a peer leaves behind, such as
-// garbage at the server, must not always be the same other one's trouble.
+// order is the order of the peers in a round. The direction alternates, so that leftovers of a peer, such as garbage at the
+// server, do not always affect the same other peer.
 func order(peers, round int) []int {
 	turns := make([]int, peers)
 	for i := range turns {

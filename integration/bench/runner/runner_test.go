@@ -62,7 +62,7 @@ func runOn(t *testing.T, c Case, rounds int) ([]Result, []Counted) {
 
 var everyLock = []string{peer.Ours, peer.ZKLock, peer.Listed, peer.Pipelined, peer.Raw}
 
-// A run fails when two contenders hold the lock at once, so that this tells of all peers that they exclude.
+// A run fails when two contenders hold the lock at once, so that a success shows exclusion for all peers.
 func TestContendersTakeTurns(t *testing.T) {
 	for _, processes := range []int{1, 2} {
 		results, counted := runOn(t, Case{
@@ -129,7 +129,7 @@ func TestBuyersComeOnce(t *testing.T) {
 	require.Equal(t, 30, counted[0].Acquisitions)
 }
 
-func TestDistinctLocksExcludeNobody(t *testing.T) {
+func TestDistinctLocksDoNotExcludeEachOther(t *testing.T) {
 	results, _ := runOn(t, Case{
 		Name: "distinct", Peers: everyLock, Processes: 1, Sessions: 2, Load: load.Load{Locks: 4, Contenders: 4, Pairs: 100}, kind: loopKind{},
 	}, 1)
@@ -150,7 +150,7 @@ func TestWaitersAreWeighed(t *testing.T) {
 	}
 }
 
-// What earlier rounds have left in a process must not hide what a waiter takes.
+// Leftovers of earlier rounds in a process must not hide the memory of a waiter.
 func TestMemoryIsThatOfAnotherProcess(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	srv, err := server.StartZKTest(ctx)

@@ -10,9 +10,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
-// waitersKind forms a long queue, measures what a waiter costs, and gives up. The memory of peers in Go is measured in another process,
-// which has just been started: the stacks and the heap of goroutines that have ended would be used again, and would hide what
-// new waiters take. A JVM unmaps the stacks of its threads, and loads its classes in the first run: so the warm process is measured.
+// waitersKind forms a long queue, measures the cost of a waiter, and gives up. The memory of Go peers is measured in a fresh
+// process, because stacks and heap of ended goroutines would be reused and hide the memory of new waiters. A JVM unmaps the
+// stacks of its threads, and loads its classes in the first run, so the warm process is measured.
 type waitersKind struct{}
 
 func (waitersKind) ownSessions() bool { return true }
@@ -66,7 +66,7 @@ func waiting(ctx context.Context, s Stage) ([]Value, error) {
 	}, nil
 }
 
-// abandon closes the sessions, at which all waiters fail. None may have failed before.
+// abandon closes the sessions, so that all waiters fail. None may fail before.
 func (q *formed) abandon(ctx context.Context, s Stage) error {
 	if err := allQueued(ctx, s); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (stormKind) run(ctx context.Context, s Stage) (values []Value, err error) {
 	}, nil
 }
 
-// awaitWatches waits until every session has connected again, as many watches are set as before, and nothing more is asked. It
-// returns when that began.
+// awaitWatches waits until every session is connected again with as many watches as before, and sends no more requests. It
+// returns the start of that state.
 func awaitWatches(ctx context.Context, s Stage, m *meter.Meter, want int) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stormLimit, errors.New("not all wait again"))
 	defer cancel()

@@ -21,19 +21,19 @@ const Loopback = "127.0.0.1"
 const (
 	// startLimit is how long a program may take until it serves.
 	startLimit = 30 * time.Second
-	// endLimit is how long it may take to end; then it is killed.
+	// endLimit bounds the end of the program, which is then killed.
 	endLimit = 30 * time.Second
 )
 
-// Program is a server that is a program of this machine: it listens on the loopback interface itself, so that nothing but the
-// kernel is between it and its clients, and has a folder where temporary files are.
+// Program is a server that runs as a local program with a temporary folder. It listens on the loopback interface itself, so
+// that only the kernel is between server and clients.
 type Program struct {
 	Address string
 	name    string
 	dir     string
 	stop    context.CancelFunc
 	said    bytes.Buffer  // on standard error; to be read once ended is closed
-	ended   chan struct{} // closed when the program has ended
+	ended   chan struct{} // closed at the end of the program
 }
 
 // Launch is how a program is started.
@@ -45,7 +45,8 @@ type Launch struct {
 	Serves func(ctx context.Context, address string) error
 }
 
-// StartProgram starts a program, and waits until it serves. Close ends it, not the end of ctx; it never outlives this process.
+// StartProgram starts a program, and waits until it serves. Close ends it; the end of ctx does not. It never outlives this
+// process.
 func StartProgram(ctx context.Context, l Launch) (*Program, error) {
 	port, err := freePort()
 	if err != nil {
@@ -82,14 +83,15 @@ func (p *Program) start(ctx context.Context, l Launch, port string) error {
 	cmd.Stderr = &p.said
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = endLimit
-	// In a group of its own, because an interrupt from the terminal is for the bench, which closes its sessions first.
+	// The program has its own process group, because an interrupt from the terminal is for the bench, which closes its
+	// sessions first.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		stop()
 		return err
 	}
 	go func() { // ends with the program; halt waits for it
-		_ = cmd.Wait() // Close tells of an end that nobody asked for
+		_ = cmd.Wait() // Close reports an unexpected end
 		close(p.ended)
 	}()
 	if err := p.await(ctx, l); err != nil {
@@ -112,7 +114,7 @@ func (p *Program) await(ctx context.Context, l Launch) error {
 	return err
 }
 
-// early says that the program has ended by itself, if it has.
+// early returns an error if the program ended by itself.
 func (p *Program) early() error {
 	select {
 	case <-p.ended:
@@ -128,7 +130,7 @@ func (p *Program) halt() {
 	<-p.ended
 }
 
-// Close ends the program and removes its folder. It fails if the program has ended by itself before. It must be called once.
+// Close ends the program and removes its folder. It fails if the program ended by itself. Call it once.
 func (p *Program) Close() error {
 	err := p.early()
 	if err != nil {

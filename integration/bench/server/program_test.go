@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var errRefused = errors.New("refused")
 
-// shell is a program that serves at once, and does what a shell is told. The folder is noted.
+// shell is a program that serves at once, and runs a shell script. It records the folder.
 func shell(script string, dir *string) Launch {
 	return Launch{
 		Name: "shell",
@@ -80,7 +80,7 @@ func TestProgramIsNotAwaitedAfterTheContext(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// What ends at its start is not waited for, and says why.
+// StartProgram does not wait for a program that ends at its start, and returns the reason.
 func TestProgramThatEndsDoesNotServe(t *testing.T) {
 	var dir string
 	l := shell("echo the port is taken >&2; exit 1", &dir)
@@ -90,7 +90,7 @@ func TestProgramThatEndsDoesNotServe(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// A server that ends under load is not taken for one that was closed.
+// A server that ends under load does not count as closed.
 func TestProgramThatEndsLater(t *testing.T) {
 	var dir string
 	p, err := StartProgram(t.Context(), shell("until [ -e end ]; do sleep 0.01; done; echo out of memory >&2; exit 3", &dir))
@@ -125,7 +125,7 @@ func TestProgramThatCannotBePrepared(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// beParent tells the process number of a program, and waits to be killed.
+// beParent prints the process number of a program, and waits to be killed.
 func beParent() {
 	var dir string
 	if _, err := StartProgram(context.Background(), shell("echo $$ >/proc/$PPID/fd/3; "+sleeps, &dir)); err != nil {

@@ -1,5 +1,5 @@
-// Package server has the servers under load. Package real below it starts ZooKeeper, etcd and Redis; this one has what they share,
-// and package zktest in a process of its own.
+// Package server has the servers under load. Package real below it starts ZooKeeper, etcd and Redis. This package has the
+// common code, and runs package zktest in a separate process.
 package server
 
 import (
@@ -21,7 +21,7 @@ type Server interface {
 	Addr() string
 	// Queued is how many contenders stand at a path.
 	Queued(ctx context.Context, path string) (int, error)
-	// Watches is how many watches are set on all paths; 0 where nobody counts them.
+	// Watches is the number of watches on all paths; 0 if the server does not report it.
 	Watches(ctx context.Context) (int, error)
 	Close() error
 }
@@ -38,7 +38,7 @@ func ServeZKTest() error {
 	return errors.Join(Announce(s.Addr()), s.Close())
 }
 
-// Announce tells the process that has started this one the address of its server, and returns when the input has ended.
+// Announce sends the address of the server to the parent process, and returns at the end of the input.
 func Announce(address string) error {
 	fmt.Println(address)
 	_, err := io.Copy(io.Discard, os.Stdin)

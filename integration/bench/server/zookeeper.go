@@ -17,7 +17,7 @@ const witnessTimeout = 30 * time.Second
 type zooKeeper struct {
 	address string
 	witness *zk.Conn
-	counted bool // whether the server tells its watches
+	counted bool // whether the server reports its watches
 	stop    func() error
 }
 
@@ -30,12 +30,12 @@ func StartZKTest(ctx context.Context) (Server, error) {
 	return NewZooKeeper(p.Address, false, p.Close)
 }
 
-// quiet is a logger that drops what zk.Conn prints.
+// quiet is a logger that drops the output of zk.Conn.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// NewZooKeeper returns a server that runs; stop ends it. A real one counts its watches, package zktest does not.
+// NewZooKeeper returns a running server; stop ends it. A real one counts its watches, package zktest does not.
 func NewZooKeeper(address string, isReal bool, stop func() error) (Server, error) {
 	witness, _, err := zk.Connect([]string{address}, witnessTimeout, zk.WithLogger(quiet{}))
 	if err != nil {

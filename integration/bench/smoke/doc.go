@@ -1,3 +1,3 @@
-// Package smoke counts what a lock costs: requests, packets, round trips, events, bytes and allocations. It measures no time, so
-// that its figures are the same on every machine, and asserts each against a limit. See limits_test.go for the table.
+// Package smoke counts the cost of a lock: requests, packets, round trips, events, bytes and allocations. It measures no time,
+// so its figures are the same on every machine, and compares each with a limit. limits_test.go has the table.
 package smoke

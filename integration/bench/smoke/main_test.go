@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/server"
 )
 
-// TestMain makes the test binary be a process under load, or the server, where it was started in that role.
+// TestMain makes the test binary a process under load, or the server, if it was started in that role.
 func TestMain(m *testing.M) {
 	var err error
 	switch role := load.Role(); {

@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/server"
 )
 
-// newServer starts a server in a process of its own, so that nothing of it is among the allocations of this one.
+// newServer starts a server in a separate process, so that its allocations are not counted.
 func newServer(t *testing.T) server.Server {
 	t.Helper()
 	srv, err := server.StartZKTest(context.WithoutCancel(t.Context()))

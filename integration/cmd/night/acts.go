@@ -36,7 +36,7 @@ func (n *night) rollingRestart(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// latestTerm returns the worker whose log says last that it leads, and when it did.
+// latestTerm returns the worker with the latest start of a term in its log, and the time of that start.
 func (n *night) latestTerm() (leader *worker, at time.Time) {
 	leader, line := n.leaderLine()
 	var record struct{ Time time.Time }
@@ -49,7 +49,7 @@ func (n *night) leader() *worker {
 	return leader
 }
 
-// leaderLine returns the worker whose log says last that it leads, and the line.
+// leaderLine returns the worker with the latest start of a term in its log, and the line.
 func (n *night) leaderLine() (_ *worker, line string) {
 	var latest string
 	var leader *worker
@@ -157,7 +157,7 @@ func (n *night) page(ctx context.Context) {
 func (n *night) stuckHolder(ctx context.Context) error {
 	n.title("report-1 takes /locks/report and never ends; report-2 and report-3 want it")
 	stuck := n.beginZkr(ctx, "lock", "--grace", "2s", "--id", "report-1", "/locks/report", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
-	pause(ctx, 2*time.Second) // so that it comes first
+	pause(ctx, 2*time.Second) // so that it is first
 	second := n.beginZkr(ctx, "lock", "-w", "12s", "--id", "report-2", "/locks/report", "--", "date")
 	pause(ctx, 2*time.Second)
 	third := n.beginZkr(ctx, "lock", "--id", "report-3", "/locks/report", "--", "echo", "the report is written")

@@ -27,8 +27,8 @@ const hangPath = "/jobs/report"
 // stockID is the process that contends for a lock all night, so that the board has locks to show.
 const stockID = "stock-1"
 
-// hang is the program of a leader whose work does not heed its context: a call without a deadline. SIGTERM asks it to
-// step down. night runs itself as "night hang ID SERVERS".
+// hang is the program of a leader whose work ignores its context: a call without a deadline. SIGTERM asks it to step
+// down. night runs itself as "night hang ID SERVERS".
 func hang(ctx context.Context, id, servers string) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
@@ -66,7 +66,7 @@ func hang(ctx context.Context, id, servers string) error {
 	return job.Run(ctx)
 }
 
-// sell has two goroutines take turns with a lock, and one that does not wait for it.
+// sell makes two goroutines take turns with a lock, and a third try it without waiting.
 func sell(ctx context.Context, client *recipes.Client) error {
 	goods, err := mutex.New(client, "/locks/goods", mutex.WithName("goods"))
 	if err != nil {

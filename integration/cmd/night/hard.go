@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/slowdisk"
 )
 
-// The acts of this file are the hard ones: nobody leads for a while in each.
+// The acts of this file are the hard ones. Each has a time without a leader.
 
 const severity = `election_leader|lock_lost_total\{error_type="session_lost"|session_state|proof_age|lock_count`
 
@@ -150,7 +150,7 @@ func (n *night) workGoesOn(ctx context.Context) error {
 	if err := pair[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if err := pair[0].await(ctx, "work goes on after its term"); err != nil {
+	if err := pair[0].await(ctx, "work still running after its term ended"); err != nil {
 		return err
 	}
 	n.show()
@@ -184,7 +184,7 @@ func (n *night) startHang(ctx context.Context, id string) (*worker, error) {
 	return w, w.start()
 }
 
-// restored takes the servers back to a backup that is older than what the clients have seen.
+// restored restores the servers from a backup that is older than the clients' state.
 func (n *night) restored(ctx context.Context) error {
 	n.title("the servers are restored from a backup of the evening")
 	for _, w := range n.workers {
@@ -208,7 +208,7 @@ func (n *night) restored(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// resetTokens is what docs/operations.md says: the transaction numbers of the servers begin again.
+// resetTokens follows docs/operations.md, because the transaction numbers of the servers restart.
 func (n *night) resetTokens(ctx context.Context) error {
 	const statement = "PRAGMA busy_timeout=5000; UPDATE worker_job SET token = 0"
 	fmt.Println("$ sqlite3 worker.db 'UPDATE worker_job SET token = 0'")

@@ -1,16 +1,16 @@
-// Night plays nine incidents on three servers in containers, and prints what an operator sees of each: the log
-// lines, the metrics and what zkr says, as they are at each moment. docs/evidence/incidents.md has a whole run.
+// Night plays nine incidents on three servers in containers, and prints an operator's view of each: the log lines, the metrics
+// and the output of zkr at each moment. docs/evidence/incidents.md has excerpts.
 //
 //	go run ./integration/cmd/night
 //
-// Three workers of examples/worker take part. The line of web-2 goes through a proxy, so that it can be cut. The
-// night has a rolling restart of the servers, a silent line, a process that is stopped for longer than its session, a
-// holder that does not release, a lost quorum, slow disks, a hung server, a leader whose work does not return, and
-// servers that are restored from a backup. -acts plays some of them. It exits with 1 when something does not happen
-// within two minutes.
+// Three workers of examples/worker take part. The line of web-2 is behind a proxy, which can cut it. The night has a rolling
+// restart of the servers, a silent line, a process that is stopped for longer than its session, a holder that does not release,
+// a lost quorum, slow disks, a hung server, a leader whose work does not return, and servers that are restored from a backup.
+// -acts plays some of them. It exits with 1 if an expected event does not happen within two minutes.
 //
-// A Prometheus watches, with the alerts of contrib/otelzkrecipes: that nobody leads has to fire when the quorum is lost,
-// and that a lease was lost when the disks are slow. At the end each query of the Grafana board has to have data. Night needs Docker, gcc, sqlite3 and Debian's package prometheus.
+// A Prometheus watches, with the alerts of contrib/otelzkrecipes. The alert about a missing leader has to fire when the quorum
+// is lost, and the alert about a lost lease when the disks are slow. At the end each query of the Grafana board has to have
+// data. Night needs Docker, gcc, sqlite3 and Debian's package prometheus.
 package main
 
 import (
@@ -184,7 +184,7 @@ func (n *night) title(format string, args ...any) {
 	fmt.Printf("\n=== %5.1fs  %s\n", time.Since(n.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// zkr runs the command line, and shows what it writes and how it ends.
+// zkr runs the command line, and prints its output and exit code.
 func (n *night) zkr(ctx context.Context, args ...string) {
 	n.finish(n.beginZkr(ctx, args...))
 }

@@ -27,7 +27,7 @@ type worker struct {
 	lines  []string
 	grown  chan struct{} // closed when there is another line
 	shown  int           // lines that show has shown
-	judged int           // lines that await has looked at
+	judged int           // lines that await has read
 }
 
 func (n *night) startWorker(ctx context.Context, id, servers string) (*worker, error) {
@@ -66,7 +66,7 @@ func (w *worker) read(log io.Reader) {
 	}
 }
 
-// await waits for the next line with this message, after those that were awaited before.
+// await waits for the next line with this message, after those already awaited.
 func (w *worker) await(ctx context.Context, msg string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -117,7 +117,7 @@ func (n *night) show() {
 
 var scopeLabels = regexp.MustCompile(`,?otel_scope_[a-z_]+="[^"]*"`)
 
-// metrics prints the metrics of each worker that match, without the labels that say where they come from.
+// metrics prints the matching metrics of each worker, without labels about their origin.
 func (n *night) metrics(ctx context.Context, pattern string) {
 	want := regexp.MustCompile(pattern)
 	for _, w := range n.workers {

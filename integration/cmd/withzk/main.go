@@ -1,10 +1,10 @@
-// Withzk runs a command with a ZooKeeper at hand: it starts servers in containers, names them to the command in
-// ZKRECIPES_SERVERS, and removes them when the command ends, with whose status it exits.
+// Withzk runs a command with a ZooKeeper. It starts servers in containers, passes their addresses in
+// ZKRECIPES_SERVERS, removes them when the command ends, and exits with the command's status.
 //
 //	withzk go test ./...
 //	withzk -nodes 3 -- go run ./examples/stock
 //
-// Where ZKRECIPES_SERVERS is set already, the command just runs. Package ensemble tells which image is used.
+// If ZKRECIPES_SERVERS is already set, the command just runs. Package ensemble documents the choice of the image.
 package main
 
 import (
@@ -24,7 +24,8 @@ import (
 
 const (
 	envServers = "ZKRECIPES_SERVERS"
-	// statusFailed is what shells exit with when they can't run a command; signals add to statusSignal, as there.
+	// statusFailed is a shell's exit status for a command that can't run. Signals are added to statusSignal, as in a
+	// shell.
 	statusFailed = 126
 	statusSignal = 128
 )
@@ -98,7 +99,7 @@ func child(args, env []string, signals <-chan os.Signal) (int, error) {
 	for {
 		select {
 		case s := <-signals:
-			// An error means that the command has just ended.
+			// An error means that the command just ended.
 			_ = cmd.Process.Signal(s)
 		case err := <-ended:
 			return exitStatus(err)

@@ -66,7 +66,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	require.Equal(t, 5, cmd.ProcessState.ExitCode())
 }
 
-func TestDeathBySignalIsTold(t *testing.T) {
+func TestDeathBySignalIsReported(t *testing.T) {
 	t.Setenv(envServers, "192.0.2.1:2181")
 	cmd := withzk(t, "sh", "-c", "kill -9 $$")
 	require.Error(t, cmd.Run())
@@ -102,7 +102,8 @@ func TestLeftoversGoAtTheNextStartAndTheLivingStay(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// ownedBy returns the labels of the containers that a process started. Other test binaries may have theirs beside them.
+// ownedBy returns the labels of the containers that a process started, because other test binaries may have containers,
+// too.
 func ownedBy(t *testing.T, pid int) []string {
 	t.Helper()
 	out, err := exec.Command("docker", "ps", "-a", "--format", `{{.Label "com.github.zkrecipes.owner"}}`).Output()

@@ -3,8 +3,8 @@
 //
 //	crowd SERVERS PATH WAITERS
 //
-// It acquires one lock in many goroutines at a time, and locks on paths of their own until the session is full. Then it prints
-// the number of those, and waits for the end of its input. At last it closes the client, and prints how many waiters Close has ended.
+// It acquires one lock in many goroutines at a time, and locks on other paths until the session is full. It prints the number
+// of these locks, and waits for the end of its input. Finally it closes the client, and prints how many waiters Close ended.
 package main
 
 import (
@@ -73,7 +73,7 @@ func run(servers []string, path string, waiters int) error {
 	return nil
 }
 
-// fill acquires locks on paths of their own until the session is full, and returns how many it has acquired.
+// fill acquires locks on other paths until the session is full, and returns their number.
 func fill(ctx context.Context, client *recipes.Client, path string) (acquired int32, err error) {
 	const atATime = 32
 	var next, done atomic.Int32

@@ -33,7 +33,7 @@ type Process struct {
 	killed bool
 }
 
-// Start starts the command, whose arguments say what it needs to know. The process ends with the test.
+// Start starts the command with its arguments. The process ends with the test.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	p, err := Open(cmd)
@@ -48,7 +48,7 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Open is Start for a process that outlives a test. It has to be closed.
+// Open is Start for a process that outlives a test. The caller has to close it.
 func Open(cmd *exec.Cmd) (*Process, error) {
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -93,7 +93,7 @@ func (p *Process) answers(out io.Reader) {
 // Go sends a command and does not wait for its answer.
 func (p *Process) Go(command ...string) *Call { return p.GoFor(patience, command...) }
 
-// GoFor is Go for a command that may take its time.
+// GoFor is Go for a slow command.
 func (p *Process) GoFor(limit time.Duration, command ...string) *Call {
 	call := &Call{text: strings.Join(command, " "), limit: limit, done: make(chan struct{})}
 	p.mu.Lock()
@@ -126,7 +126,7 @@ func (p *Process) Do(tb testing.TB, command ...string) string {
 // Pause stops the process (SIGSTOP), connections and all, until Resume.
 func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Kill ends the process at once (SIGKILL).
@@ -137,7 +137,7 @@ func (p *Process) Kill() error {
 	return p.cmd.Process.Kill()
 }
 
-// Close ends the process by its input, in which case it closes its sessions, and waits for its end.
+// Close ends the process by its input, so that it closes its sessions, and waits for its end.
 func (p *Process) Close() error {
 	_ = p.Resume() // if it was paused
 	late := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })

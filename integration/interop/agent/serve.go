@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Serve is the other side, for a peer in Go: it runs each command in order with those of the same first word, and side by side
-// with others, and returns when the input has ended. Commands may still be running then.
+// Serve is the other side, for a peer in Go. It runs each command in order with those of the same first word, and side by side
+// with others, and returns at the end of the input. Commands may still be running at that time.
 func Serve(in io.Reader, out io.Writer, run func(command []string) ([]string, error)) {
 	var mu sync.Mutex // one answer at a time
 	queues := map[string]chan func(){}

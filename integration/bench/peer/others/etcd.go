@@ -1,5 +1,5 @@
-// Package others has the locks that need another server than ZooKeeper: etcd's concurrency, and redsync on one Redis. They are in
-// a package of their own because of what they import.
+// Package others has the locks on servers other than ZooKeeper: etcd's concurrency, and redsync on one Redis. The package is
+// separate because of its imports.
 package others
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
-// etcdSession is a client of etcd. Each contender has a lease of its own, because a lease is what etcd's lock knows its owners
-// by; leases are kept for later contenders.
+// etcdSession is a client of etcd. Each contender has its own lease, because etcd's lock identifies its owners by leases.
+// Leases are kept for later contenders.
 type etcdSession struct {
 	client *clientv3.Client
 
 	mu     sync.Mutex
-	leases []*concurrency.Session // guarded by mu; those that no contender has
+	leases []*concurrency.Session // guarded by mu; unused leases
 }
 
 // OpenEtcd connects to one server.

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
-// redsyncSession is a client of one Redis. That is not the algorithm of several servers which gave redsync its name, and
-// nothing survives the loss of that server; it is what is used most.
+// redsyncSession is a client of one Redis. Nothing survives the loss of that server, unlike with the algorithm for
+// several servers that gave redsync its name. One server is the common use.
 type redsyncSession struct {
 	client *redis.Client
 	locks  *redsync.Redsync

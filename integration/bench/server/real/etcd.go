@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/server"
 )
 
-// RoleEtcd is the role of a process that is etcd; a folder and whether it waits for its disk follow.
+// RoleEtcd is the role of an etcd process. Its arguments are a folder, and whether etcd waits for its disk.
 const RoleEtcd = "etcd"
 
 const (
@@ -29,7 +29,7 @@ type etcd struct {
 	dir     string
 }
 
-// StartEtcd starts a server that waits for its disk at each commit, or does not.
+// StartEtcd starts a server, which waits for its disk at each commit if waits is set.
 func StartEtcd(ctx context.Context, fsync bool) (server.Server, error) {
 	dir, err := os.MkdirTemp("", "zkrecipes-bench-etcd-")
 	if err != nil {
@@ -50,11 +50,11 @@ func StartEtcd(ctx context.Context, fsync bool) (server.Server, error) {
 	return &etcd{process: p, client: client, dir: dir}, nil
 }
 
-// ServeEtcd makes this process an etcd of one member until its input ends. The member's address for peers is never used.
+// ServeEtcd makes this process an etcd of one member until its input ends. The member's address for peers is unused.
 func ServeEtcd(ctx context.Context, role []string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(role[1], "data")
-	cfg.LogLevel = "fatal" // what ends the server is returned; its end is told as an error, too
+	cfg.LogLevel = "fatal" // the error that ends the server is returned; its log repeats it as an error, too
 	cfg.UnsafeNoFsync = role[2] == fsyncOff
 	anyPort := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	cfg.ListenClientUrls, cfg.ListenPeerUrls = []url.URL{anyPort}, []url.URL{anyPort}

@@ -12,12 +12,12 @@ import (
 
 const redisProgram = "redis-server"
 
-// errNoQueue says that a lock of Redis is one key, whoever waits for it.
+// errNoQueue explains that a lock of Redis is a single key, for any number of waiters.
 var errNoQueue = errors.New("real: Redis has no queue")
 
 type redisServer struct{ *server.Program }
 
-// NeedsRedis says what is missing on this machine; nil when nothing is.
+// NeedsRedis names what is missing on this machine, or returns nil.
 func NeedsRedis() error {
 	if _, err := exec.LookPath(redisProgram); err != nil {
 		return fmt.Errorf("real: install redis-server: %w", err)

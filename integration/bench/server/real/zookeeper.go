@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// zooKeeperJar is Debian's. Its manifest names what it needs, but for a logger.
+	// zooKeeperJar is Debian's. Its manifest names its dependencies, except a logger.
 	zooKeeperJar  = "/usr/share/java/zookeeper.jar"
 	zooKeeperJars = zooKeeperJar + ":/usr/share/java/slf4j-nop.jar"
 	zooKeeperMain = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -31,7 +31,7 @@ admin.enableServer=false
 `
 )
 
-// NeedsZooKeeper says what is missing on this machine; nil when nothing is.
+// NeedsZooKeeper names what is missing on this machine, or returns nil.
 func NeedsZooKeeper() error {
 	_, java := exec.LookPath("java")
 	_, jar := os.Stat(zooKeeperJar)
@@ -56,7 +56,7 @@ func NeedsDisk() error {
 	return nil
 }
 
-// StartZooKeeper starts a server that waits for its disk at each commit, or does not.
+// StartZooKeeper starts a server, which waits for its disk at each commit if waits is set.
 func StartZooKeeper(ctx context.Context, fsync bool) (server.Server, error) {
 	sync := "-Dzookeeper.forceSync=no"
 	if fsync {
