@@ -7,20 +7,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/selector"
 )
 
-// Callbacks has the callbacks of client-go.
+// Callbacks has the callbacks of client-go. The comments have its lines.
 type Callbacks struct {
 	OnStartedLeading func(ctx context.Context)
 	OnNewLeader      func(identity string)
 }
 
-// RunElection takes part in the election until ctx ends, term after term. A term ends when
-// OnStartedLeading has returned.
+// RunElection takes part in the election until ctx ends, term after term. A term ends when OnStartedLeading returns.
 func RunElection(ctx context.Context, client *recipes.Client, identity string, callbacks Callbacks) error {
 	lead := func(ctx context.Context, _ *recipes.Lease) error {
 		callbacks.OnStartedLeading(ctx)
 		return nil
 	}
-	s, err := selector.New(client, "/services/report", lead, selector.WithID(identity), selector.WithAutoRequeue())
+	s, err := selector.New(client, "/services/report", lead, // leaderelection.NewLeaderElector(config)
+		selector.WithID(identity), selector.WithAutoRequeue()) // config.Lock: a resourcelock.LeaseLock with an Identity
 	if err != nil {
 		return err
 	}
@@ -29,5 +29,5 @@ func RunElection(ctx context.Context, client *recipes.Client, identity string, c
 			callbacks.OnNewLeader(leader.ID)
 		}
 	}()
-	return s.Run(ctx)
+	return s.Run(ctx) // elector.Run(ctx), in a loop
 }

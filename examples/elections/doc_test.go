@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// code is a file of this package without its package clause and imports.
+// code returns a file of this package without its package clause and imports.
 func code(t *testing.T, file string) string {
 	t.Helper()
 	source, err := os.ReadFile(file)

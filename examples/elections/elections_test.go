@@ -2,6 +2,8 @@ package elections
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -10,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
 
-	"github.com/zkrecipes/zkrecipes/examples/database"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
@@ -81,9 +83,10 @@ func TestRemainTimeToLive(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := database.Open(t.Context(), filepath.Join(t.TempDir(), "settings.db"),
-			`CREATE TABLE setting (name NAME UNIQUE, value NAME, version BIGINT)`,
-			`INSERT INTO setting VALUES ('limit', '0', 0)`)
+		db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "settings.db"))
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), `CREATE TABLE setting (name TEXT UNIQUE, value TEXT, version BIGINT);
+			INSERT INTO setting VALUES ('limit', '0', 0)`)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, db.Close()) }()
 		server := zktest.NewServer(t)
@@ -91,14 +94,14 @@ func TestVersion(t *testing.T) {
 		bob, _ := elect(t, zkclient.Connect(t, server, recipes.WithSessionTimeout(session)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		require.NoError(t, Write(t.Context(), db.DB, term, "1"))
+		require.NoError(t, Write(t.Context(), db, term, "1"))
 
 		require.NoError(t, Reelect(bob), "there is nothing to do")
 		require.NoError(t, Reelect(ann))
 		next, err := bob.Await(ctx)
 		require.NoError(t, err)
-		require.NoError(t, Write(t.Context(), db.DB, next, "2"))
-		require.ErrorIs(t, Write(t.Context(), db.DB, term, "1 again"), ErrStale)
+		require.NoError(t, Write(t.Context(), db, next, "2"))
+		require.ErrorIs(t, Write(t.Context(), db, term, "1 again"), ErrStale)
 		var value string
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT value FROM setting`).Scan(&value))
 		require.Equal(t, "2", value)
@@ -128,7 +131,7 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
-// someLeader skips the time when nobody leads.
+// someLeader skips times without a leader.
 func someLeader(leaders <-chan string) string {
 	for leader := range leaders {
 		if leader != "" {
@@ -182,5 +185,58 @@ func TestCampaign(t *testing.T) {
 		data, _, err := client.Conn().Get("/report")
 		require.NoError(t, err)
 		require.Equal(t, "1", string(data))
+	})
+}
+
+func TestImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		ann := zkclient.Connect(t, server, recipes.WithSessionTimeout(session))
+		bob := zkclient.Connect(t, server, recipes.WithSessionTimeout(session))
+		var tokens []int64
+		err := Import(t.Context(), ann, func(_ context.Context, token int64) error {
+			began := time.Now()
+			err := Import(t.Context(), bob, func(context.Context, int64) error { return errors.New("two holders") })
+			require.ErrorIs(t, err, recipes.ErrNotAcquired)
+			require.Equal(t, 5*time.Second, time.Since(began))
+			tokens = append(tokens, token)
+			return nil
+		})
+		require.NoError(t, err)
+		err = Import(t.Context(), bob, func(ctx context.Context, token int64) error {
+			tokens = append(tokens, token)
+			server.Expire(bob.Conn().SessionID())
+			<-ctx.Done()
+			return nil
+		})
+		require.ErrorIs(t, err, recipes.ErrSessionLost)
+		require.Less(t, tokens[0], tokens[1])
+		server.RequireIdle(t)
+	})
+}
+
+func TestLeadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		ann := zkclient.Connect(t, server, recipes.WithSessionTimeout(session))
+		bob := zkclient.Connect(t, server, recipes.WithSessionTimeout(session))
+		var tokens []int64
+		err := LeadOnce(t.Context(), ann, func(lost <-chan struct{}, token int64) error {
+			waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := LeadOnce(waiting, bob, func(<-chan struct{}, int64) error { return errors.New("two leaders") })
+			require.ErrorIs(t, err, recipes.ErrNotAcquired)
+			tokens = append(tokens, token)
+			server.Expire(ann.Conn().SessionID())
+			<-lost
+			return nil
+		})
+		require.ErrorIs(t, err, recipes.ErrSessionLost)
+		require.NoError(t, LeadOnce(t.Context(), bob, func(_ <-chan struct{}, token int64) error {
+			tokens = append(tokens, token)
+			return nil
+		}))
+		require.Less(t, tokens[0], tokens[1])
+		server.RequireIdle(t)
 	})
 }

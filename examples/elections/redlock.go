@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// TryLock waits for the lock for at most wait. There is no lease time to guess: the lock is
-// held until it is released or the session is lost.
+// TryLock waits at most wait for the lock. No lease time has to be guessed: the lock is held until its release, or
+// until the session is lost.
 func TryLock(ctx context.Context, client *recipes.Client, wait time.Duration) (lease *recipes.Lease, ok bool, err error) {
 	lock, err := mutex.New(client, "/locks/report")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 )
 
-// RemainTimeToLive returns for how long this process certainly leads even if nothing renews
-// its term. It returns 0 if the process does not lead.
+// RemainTimeToLive returns how long this process certainly leads without a renewal. It returns 0 if the process does
+// not lead.
 func RemainTimeToLive(election *latch.LeaderLatch) time.Duration {
 	term, leads := election.Leadership()
 	if !leads {

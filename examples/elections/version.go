@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 )
 
-// ErrStale is returned when a later leader has written already. Nothing was written.
+// ErrStale is returned when a later leader wrote first. Nothing was written.
 var ErrStale = errors.New("a later leader was here")
 
 // Write writes as the leader. The version in the row is the term's token. MySQL has to count

@@ -1,5 +1,5 @@
-// Command httpshop is a small HTTP service that guards a purchase with a lock: any number of its processes share one
-// database and one ZooKeeper ensemble. The README shows how to run two of them, and what to copy.
+// Command httpshop is a small HTTP service that guards a purchase with a lock. Any number of its processes share one
+// database and one ZooKeeper ensemble. The README shows how to run two of them, and which parts to copy.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	lockWait      = 2 * time.Second  // a purchase that does not get the lock within it is answered with 503
+	lockWait      = 2 * time.Second  // a purchase that waits longer is answered with 503
 	workLimit     = 10 * time.Second // for the wait and the purchase together
 	shutdownLimit = 15 * time.Second // longer than workLimit, so that purchases can finish
 )
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends. It then answers the requests that have begun, releases the locks and returns.
+// run serves until ctx ends. It then answers the current requests, releases the locks and returns.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("httpshop", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:8080", "`address` to serve on")
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 
 	metrics := promzkrecipes.New()
 	client, err := recipes.Connect(ctx, strings.Split(*servers, ","), // one client per process
-		recipes.WithSessionTimeout(10*time.Second), // a crashed process blocks its goods for that long
+		recipes.WithSessionTimeout(10*time.Second), // a crashed process blocks its goods for 10 s
 		recipes.WithTrace(metrics.Trace()))
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	return errors.Join(err, client.Shutdown(ending)) // then the locks and the session
 }
 
-// authorize stands for the call of a payment provider. An authorization that nobody captures lapses by itself, and a
-// repeated call with the same key is the same authorization.
+// authorize simulates a payment provider. An authorization lapses unless it is captured, and a repeated call with the
+// same key returns the same authorization.
 func authorize(ctx context.Context, key string) error {
 	select {
 	case <-time.After(20 * time.Millisecond):

@@ -14,8 +14,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// errDeclined is returned by authorize if the payment provider has declined. It is final.
-var errDeclined = errors.New("payment declined")
+var (
+	// errDeclined is returned by authorize if the payment provider declines. It is final.
+	errDeclined = errors.New("payment declined")
+
+	// errBusy is returned by buy if it did not get the lock. Nothing was begun.
+	errBusy = errors.New("busy")
+)
 
 // keyPattern is what an idempotency key looks like.
 var keyPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
@@ -29,15 +34,15 @@ type shop struct {
 	log       *slog.Logger
 }
 
-// purchase handles POST /goods/{id}/purchases. The header Idempotency-Key names the purchase: a client that got no
-// answer, or 503 or 504, sends the request again with the same key, and buys nothing twice.
+// purchase handles POST /goods/{id}/purchases. The header Idempotency-Key names the purchase. A client that got no
+// answer, or 503 or 504, repeats the request with the same key, and never buys twice.
 func (s *shop) purchase(w http.ResponseWriter, r *http.Request) {
 	goods, key := r.PathValue("id"), r.Header.Get("Idempotency-Key")
 	if !keyPattern.MatchString(key) {
 		http.Error(w, "the header Idempotency-Key is missing or invalid", http.StatusBadRequest)
 		return
 	}
-	// A client that hangs up does not cut off its purchase. The purchase has a time limit of its own.
+	// The purchase continues if the client hangs up. It has its own time limit.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), workLimit)
 	defer cancel()
 	token, err := s.buy(ctx, goods, key)
@@ -59,7 +64,7 @@ func (s *shop) purchase(w http.ResponseWriter, r *http.Request) {
 
 // buy sells one item under the lock of the goods, and returns the fencing token of the purchase.
 func (s *shop) buy(ctx context.Context, goods, key string) (token int64, err error) {
-	// Ask the database first: a client that invents names must not create znodes with them.
+	// Query the database first, so that a client with invented names does not create znodes.
 	if _, err := s.store.read(ctx, goods); err != nil {
 		return 0, err
 	}
@@ -67,17 +72,22 @@ func (s *shop) buy(ctx context.Context, goods, key string) (token int64, err err
 	if err != nil {
 		return 0, err
 	}
-	recorded := false
+	began, recorded := false, false
 	err = lock.DoWithin(ctx, s.lockWait, func(ctx context.Context, lease *recipes.Lease) error {
+		began = true
 		var err error
 		token, err = s.sell(ctx, goods, key, lease.FencingToken()) // ctx ends when the lock is lost
 		recorded = err == nil
 		return err
 	})
-	if recorded {
+	switch {
+	case recorded:
 		return token, nil // the purchase is in the database, even if the lock was lost right after
+	case !began && errors.Is(err, recipes.ErrNotAcquired):
+		return 0, fmt.Errorf("%w: %w", errBusy, err)
+	default: // even if authorize failed to acquire a lock of its own
+		return 0, err
 	}
-	return 0, err
 }
 
 // sell reads the stock, authorizes the payment, and records the purchase. Its caller holds the lock.
@@ -89,7 +99,7 @@ func (s *shop) sell(ctx context.Context, goods, key string, token int64) (int64,
 		return 0, err
 	}
 	if earlier, ok, err := s.store.receipt(ctx, key); err != nil || ok {
-		return earlier, err // the client has asked again
+		return earlier, err // a repeated request
 	}
 	stock, err := s.store.read(ctx, goods)
 	if err != nil {
@@ -106,7 +116,6 @@ func (s *shop) sell(ctx context.Context, goods, key string, token int64) (int64,
 
 // statusOf returns the status code for an error of buy.
 func statusOf(err error) int {
-	var wait *recipes.WaitError
 	switch {
 	case errors.Is(err, errUnknownGoods):
 		return http.StatusNotFound
@@ -114,17 +123,17 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, errDeclined):
 		return http.StatusPaymentRequired
-	case errors.As(err, &wait), errors.Is(err, errStale):
+	case errors.Is(err, errBusy), errors.Is(err, errStale):
 		return http.StatusServiceUnavailable // nothing was written: try again
 	case errors.Is(err, recipes.ErrSessionLost), errors.Is(err, recipes.ErrNodeDeleted),
 		errors.Is(err, recipes.ErrClosed), errors.Is(err, context.DeadlineExceeded):
-		return http.StatusGatewayTimeout // interrupted: a request with the same key finds out
+		return http.StatusGatewayTimeout // interrupted; a repeated request with the same key finds out
 	default:
 		return http.StatusInternalServerError
 	}
 }
 
-// ready answers a readiness probe. While ZooKeeper is out of reach the service is degraded, not down: see docs/http.md.
+// ready answers a readiness probe. Without ZooKeeper the service is degraded, not down, as docs/http.md explains.
 func (s *shop) ready(w http.ResponseWriter, _ *http.Request) {
 	h := s.client.Health()
 	isBrief := h.State == recipes.Suspended && time.Since(h.Since) < h.SessionTimeout/3

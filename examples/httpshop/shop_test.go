@@ -79,6 +79,21 @@ func TestRepeatedPurchaseBuysOnce(t *testing.T) {
 	server.RequireIdle(t) // no lock is left
 }
 
+// An authorization may have been given, so the answer must not be that the purchase was not begun.
+func TestBusyLockOfThePaymentIsNotAnswered503(t *testing.T) {
+	server := zktest.NewServer(t)
+	payments, err := mutex.New(zkclient.Connect(t, server), "/payments")
+	require.NoError(t, err)
+	lease, err := payments.Acquire(t.Context())
+	require.NoError(t, err)
+	s := newShop(t, server, newFile(t), func(ctx context.Context, _ string) error {
+		_, err := payments.TryAcquire(ctx)
+		return err
+	})
+	require.Equal(t, http.StatusInternalServerError, post(t, s, "1001", "order-1").Code)
+	require.NoError(t, lease.Release())
+}
+
 func TestRefusals(t *testing.T) {
 	server := zktest.NewServer(t)
 	s := newShop(t, server, newFile(t), func(_ context.Context, key string) error {
@@ -160,7 +175,7 @@ func TestLostLockStopsThePurchase(t *testing.T) {
 	require.Equal(t, 99, stockOf(t, s))
 }
 
-// A process that was paused in the middle of its purchase can't know that it has lost the lock. Its token tells the database.
+// A process paused in the middle of its purchase can't know that it lost the lock. The database decides by the token.
 func TestPausedHolderWritesNothing(t *testing.T) {
 	server := zktest.NewServer(t)
 	var s *shop
@@ -214,7 +229,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	server.RequireIdle(t)
 }
 
-// firstLine gets the first line that is written to it.
+// firstLine captures the first line written to it.
 type firstLine chan string
 
 func (l firstLine) Write(p []byte) (int, error) {

@@ -5,15 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 
-	"github.com/zkrecipes/zkrecipes/examples/database"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
 var (
 	errUnknownGoods = errors.New("unknown goods")
 	errSoldOut      = errors.New("sold out")
 
-	// errStale is returned if a later holder of the lock has claimed the goods. Nothing was written.
+	// errStale is returned if a later holder of the lock claimed the goods. Nothing was written.
 	errStale = errors.New("stale fencing token")
 )
 
@@ -21,20 +22,35 @@ var (
 type store struct{ *sql.DB }
 
 func openStore(ctx context.Context, file string) (*store, error) {
-	db, err := database.Open(ctx, file,
-		`CREATE TABLE IF NOT EXISTS goods (id NAME NOT NULL UNIQUE, stock INTEGER NOT NULL, token BIGINT NOT NULL)`,
-		`CREATE TABLE IF NOT EXISTS purchase (idempotency_key NAME NOT NULL UNIQUE, goods NAME NOT NULL, token BIGINT NOT NULL)`,
-		`INSERT NEW INTO goods (id, stock, token) VALUES ('1001', 100, 0)`)
+	// Transactions queue at their start. The processes share the file, so each waits for up to 30 s.
+	options := url.Values{"_busy_timeout": {"30000"}, "_journal_mode": {"WAL"}, "_txlock": {"immediate"}}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+options.Encode())
 	if err != nil {
 		return nil, err
 	}
-	return &store{db.DB}, nil
+	db.SetMaxOpenConns(1) // SQLite has one writer at a time
+	if _, err := db.ExecContext(ctx, `
+		CREATE TABLE IF NOT EXISTS goods (id TEXT NOT NULL UNIQUE, stock INTEGER NOT NULL, token BIGINT NOT NULL);
+		CREATE TABLE IF NOT EXISTS purchase (idempotency_key TEXT NOT NULL UNIQUE, goods TEXT NOT NULL, token BIGINT NOT NULL);
+		INSERT OR IGNORE INTO goods (id, stock, token) VALUES ('1001', 100, 0)`); err != nil {
+		return nil, errors.Join(wrap("create tables in", file, err), db.Close())
+	}
+	return &store{db}, nil
 }
 
-// claim makes token the token of the goods. From then on the writes of all earlier holders fail. It comes before the
-// read: with a check at the write alone, two holders could read the same stock.
+// found reports whether an UPDATE found its row.
+func found(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// claim makes token the token of the goods. From then on, writes of earlier holders fail. The claim precedes the
+// read, because with a check only at the write, two holders could read the same stock.
 func (s *store) claim(ctx context.Context, goods string, token int64) error {
-	isFound, err := database.Found(s.ExecContext(ctx,
+	isFound, err := found(s.ExecContext(ctx,
 		`UPDATE goods SET token = ? WHERE id = ? AND token <= ?`, token, goods, token))
 	if err == nil && !isFound {
 		err = errStale
@@ -42,7 +58,7 @@ func (s *store) claim(ctx context.Context, goods string, token int64) error {
 	return wrap("claim", goods, err)
 }
 
-// receipt returns the token of the purchase with the given key, if there is one.
+// receipt returns the token of the purchase with the given key, if the purchase exists.
 func (s *store) receipt(ctx context.Context, key string) (token int64, ok bool, err error) {
 	err = s.QueryRowContext(ctx, `SELECT token FROM purchase WHERE idempotency_key = ?`, key).Scan(&token)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -67,7 +83,7 @@ func (s *store) record(ctx context.Context, goods, key string, token int64, stoc
 		return wrap("record", key, err)
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	isFound, err := database.Found(tx.ExecContext(ctx,
+	isFound, err := found(tx.ExecContext(ctx,
 		`UPDATE goods SET stock = ? WHERE id = ? AND token = ?`, stock, goods, token))
 	if err == nil && !isFound {
 		err = errStale

@@ -36,7 +36,7 @@ func watchStates(client *recipes.Client) (stop func()) {
 			switch state {
 			case recipes.Suspended: // SUSPENDED: disconnected, the session may be alive
 			case recipes.Reconnected: // RECONNECTED
-			case recipes.Lost: // LOST: all leases have ended before
+			case recipes.Lost: // LOST: all leases are already over
 				slog.Warn("session lost")
 			}
 		}
@@ -53,7 +53,7 @@ func acquireWithin(ctx context.Context, lock *mutex.InterProcessMutex, work func
 	lease, err := lock.Acquire(waiting) // bounds the wait alone
 	var wait *recipes.WaitError
 	if errors.As(err, &wait) {
-		return errBusy // acquire has returned false
+		return errBusy // acquire returned false
 	}
 	if err != nil {
 		return err
@@ -67,12 +67,12 @@ func isAcquired(lease *recipes.Lease) bool {
 	return lease.Context().Err() == nil && time.Now().Before(lease.TrustedUntil())
 }
 
-// revocable is makeRevocable(listener): the work sees the request, and may finish.
+// revocable is makeRevocable(listener): the work sees the request, and may finish first.
 func revocable(ctx context.Context, lock *mutex.InterProcessMutex, next func(context.Context) (more bool)) error {
 	return lock.Do(ctx, func(ctx context.Context, lease *recipes.Lease) error {
 		for next(ctx) {
 			select {
-			case <-lease.Revoked(): // a peer has asked for the lock; Do releases it
+			case <-lease.Revoked(): // a peer asks for the lock; Do releases it
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -95,7 +95,7 @@ func downgrade(ctx context.Context, lock *rwlock.InterProcessReadWriteLock) (*re
 
 // permits is InterProcessSemaphoreV2.acquire(2) and returnAll.
 func permits(ctx context.Context, client *recipes.Client, work func() error) error {
-	s, err := semaphore.New(client, "/limits/exports", 3) // maxLeases: the same in all processes
+	s, err := semaphore.New(client, "/limits/exports", 3) // maxLeases, the same in all processes
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 func TestBuild(t *testing.T) {
 	server := zktest.NewServer(t)
+	server.Put("/team", nil)
 	client, err := build(t.Context(), server.Addr()+"/team")
 	require.NoError(t, err)
 	lease, err := lockOn(t, client, "/locks/a").Acquire(t.Context())

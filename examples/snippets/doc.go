@@ -1,3 +1,3 @@
-// Package snippets has the code that the README and the pages in docs quote. A test checks that each quote is in a file of
-// examples as it is, so that it compiles; other tests run the code.
+// Package snippets has the code quoted by the README and the pages in docs. A test requires that each quote is in a file
+// of examples, so that it compiles. Other tests run the code.
 package snippets

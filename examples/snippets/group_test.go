@@ -13,7 +13,7 @@ import (
 
 func TestFollowMembers(t *testing.T) {
 	server := zktest.NewServer(t)
-	// The directory is there already. If it were made while Watch looks for it, a watch could stay until it fires.
+	// The directory must exist. If it were created while Watch looks for it, a watch could stay until it fires.
 	server.Seed(zktest.Znode{Path: "/services/web"})
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, followMembers(ctx, zkclient.Connect(t, server), func(members []group.Member) {

@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// ready answers a readiness probe with 200, and reports an outage that has lasted for a third of the session timeout.
+// ready answers a readiness probe with 200, and reports an outage that lasts for a third of the session timeout.
 func ready(client *recipes.Client) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		h := client.Health()
@@ -25,23 +25,31 @@ func ready(client *recipes.Client) http.HandlerFunc {
 	}
 }
 
-// status returns the status code for the outcome of DoWithin.
-func status(err error) int {
-	var wait *recipes.WaitError
-	switch {
-	case err == nil:
-		return http.StatusOK
-	case errors.As(err, &wait):
-		return http.StatusServiceUnavailable // the work was not begun: the client may try again
-	case errors.Is(err, recipes.ErrSessionLost), errors.Is(err, recipes.ErrNodeDeleted),
-		errors.Is(err, recipes.ErrSuspended), errors.Is(err, recipes.ErrClosed):
-		return http.StatusGatewayTimeout // the lock was lost during the work, or the client is closed: look before a retry
-	default:
-		return http.StatusInternalServerError // an error of the work, or of the server
+// sellHandler sells one item per request, one request at a time, in all processes together.
+func sellHandler(lock *mutex.InterProcessMutex, sellOne func(ctx context.Context, token int64) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := false
+		// Waits up to 2 s for the lock. The work may take as long as the request lives.
+		err := lock.DoWithin(r.Context(), 2*time.Second, func(ctx context.Context, lease *recipes.Lease) error {
+			began = true
+			return sellOne(ctx, lease.FencingToken()) // ctx ends when the lock is lost
+		})
+		switch {
+		case err == nil:
+			w.WriteHeader(http.StatusNoContent)
+		case !began && (errors.Is(err, recipes.ErrNotAcquired) || errors.Is(err, recipes.ErrClosed)):
+			w.Header().Set("Retry-After", "1") // sellOne was not called
+			http.Error(w, "busy, try again", http.StatusServiceUnavailable)
+		case errors.Is(err, recipes.ErrSessionLost), errors.Is(err, recipes.ErrNodeDeleted),
+			errors.Is(err, recipes.ErrSuspended), errors.Is(err, recipes.ErrClosed):
+			http.Error(w, "interrupted", http.StatusGatewayTimeout) // the lock was lost during the work: look before a retry
+		default:
+			http.Error(w, err.Error(), http.StatusInternalServerError) // an error of the work, or of the server
+		}
 	}
 }
 
-// finish lets the work outlive the request that has begun it, but not the lock.
+// finish lets the work outlive the request that started it, but not the lock.
 func finish(r *http.Request, lock *mutex.InterProcessMutex, work func(ctx context.Context, token int64) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 20*time.Second)
 	defer cancel()

@@ -2,7 +2,6 @@ package snippets
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -29,27 +28,60 @@ func TestReady(t *testing.T) {
 	require.Equal(t, "locks", probe().Header().Get("X-Degraded"))
 }
 
-func TestStatus(t *testing.T) {
+func TestSellHandler(t *testing.T) {
 	server := zktest.NewServer(t)
-	client := zkclient.Connect(t, server)
-	lock := lockOn(t, client, "/locks/a")
-	do := func(fn func(context.Context, *recipes.Lease) error) int {
-		return status(lock.DoWithin(t.Context(), 0, fn))
+	client, other := zkclient.Connect(t, server), zkclient.Connect(t, server)
+	lock := lockOn(t, client, "/locks/goods/1001")
+	post := func(sellOne func(context.Context, int64) error) (code int, retryAfter string) {
+		answer := httptest.NewRecorder()
+		sellHandler(lock, sellOne)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
+		return answer.Code, answer.Header().Get("Retry-After")
 	}
-	require.Equal(t, http.StatusOK, do(func(context.Context, *recipes.Lease) error { return nil }))
-	require.Equal(t, http.StatusInternalServerError, do(func(context.Context, *recipes.Lease) error { return errors.New("no paper") }))
-	require.Equal(t, http.StatusGatewayTimeout, do(func(ctx context.Context, _ *recipes.Lease) error {
+	requireBusy := func(reason string) {
+		code, retryAfter := post(func(context.Context, int64) error { panic("called") })
+		require.Equal(t, http.StatusServiceUnavailable, code, reason)
+		require.Equal(t, "1", retryAfter)
+	}
+	db := stock(t)
+	sellOne := func(ctx context.Context, token int64) error { return sell(ctx, db, token) }
+	for _, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusInternalServerError} { // sold out
+		code, _ := post(sellOne)
+		require.Equal(t, want, code)
+	}
+	code, _ := post(func(ctx context.Context, _ int64) error {
 		server.Expire(client.Conn().SessionID())
 		<-ctx.Done()
 		return ctx.Err()
-	}))
-	lease, err := lockOn(t, zkclient.Connect(t, server), "/locks/a").Acquire(t.Context())
+	})
+	require.Equal(t, http.StatusGatewayTimeout, code)
+
+	lease, err := lockOn(t, other, "/locks/goods/1001").Acquire(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, do(func(context.Context, *recipes.Lease) error { return nil }))
+	requireBusy("another process has the lock")
+	require.NoError(t, lease.Release())
+	require.NoError(t, client.Close())
+	requireBusy("the client is closed")
+}
+
+// A handler that answers 503 after a sale makes its client buy a second time.
+func TestSellHandlerAfterTheWorkFoundAnotherLockBusy(t *testing.T) {
+	server := zktest.NewServer(t)
+	client := zkclient.Connect(t, server)
+	lease, err := lockOn(t, zkclient.Connect(t, server), "/locks/invoices").Acquire(t.Context())
+	require.NoError(t, err)
+	handler := sellHandler(lockOn(t, client, "/locks/goods/1001"), func(ctx context.Context, _ int64) error {
+		_, err := lockOn(t, client, "/locks/invoices").TryAcquire(ctx)
+		require.ErrorIs(t, err, recipes.ErrNotAcquired)
+		return err
+	})
+	answer := httptest.NewRecorder()
+	handler(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
+	require.Equal(t, http.StatusInternalServerError, answer.Code)
+	require.Empty(t, answer.Header().Get("Retry-After"))
 	require.NoError(t, lease.Release())
 }
 
-// The caller of the request has gone, and the work goes on.
+// The work continues after the caller of the request hangs up.
 func TestFinish(t *testing.T) {
 	server := zktest.NewServer(t)
 	lock := lockOn(t, zkclient.Connect(t, server), "/locks/a")

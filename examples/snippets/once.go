@@ -15,9 +15,9 @@ func hourly(ctx context.Context, client *recipes.Client, report func(context.Con
 	if err != nil {
 		return err
 	}
-	err = o.Do(ctx, once.At(time.Now().Truncate(time.Hour)), report)
+	err = o.Do(ctx, once.Tick(time.Now(), time.Hour), report)
 	if errors.Is(err, once.ErrDone) {
-		return nil // another pod has done it, or does it now
+		return nil // another host ran the job, or is running it
 	}
 	return err
 }

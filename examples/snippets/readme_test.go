@@ -3,8 +3,6 @@ package snippets
 import (
 	"context"
 	"database/sql"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -51,25 +49,6 @@ func lockOn(t *testing.T, client *recipes.Client, path string) *mutex.InterProce
 	lock, err := mutex.New(client, path)
 	require.NoError(t, err)
 	return lock
-}
-
-func TestSellHandler(t *testing.T) {
-	server := zktest.NewServer(t)
-	db := stock(t)
-	handler := sellHandler(lockOn(t, zkclient.Connect(t, server), "/locks/goods/1001"), db)
-	sell := func() int {
-		answer := httptest.NewRecorder()
-		handler(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
-		return answer.Code
-	}
-	require.Equal(t, http.StatusNoContent, sell())
-	require.Equal(t, http.StatusNoContent, sell())
-	require.Equal(t, http.StatusInternalServerError, sell(), "sold out")
-
-	lease, err := lockOn(t, zkclient.Connect(t, server), "/locks/goods/1001").Acquire(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, sell())
-	require.NoError(t, lease.Release())
 }
 
 func TestLead(t *testing.T) {

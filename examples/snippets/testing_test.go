@@ -104,7 +104,7 @@ func TestExactMoment(t *testing.T) {
 	})
 	lease, err := lock.Acquire(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, lease.Release(), "the znode is gone with its session")
+	require.NoError(t, lease.Release(), "the znode was deleted with its session")
 	server.RequireIdle(t)
 }
 

@@ -41,10 +41,10 @@ func follow(ctx context.Context, conn *zk.Conn, path string, apply func(data []b
 	}
 }
 
-// waitOnBarrier returns once somebody has deleted the znode at path.
+// waitOnBarrier returns once the znode at path is deleted.
 func waitOnBarrier(ctx context.Context, conn *zk.Conn, path string) error {
 	for {
-		_, _, changed, err := conn.GetW(path) // unlike ExistsW, leaves no watch behind if the znode is gone
+		_, _, changed, err := conn.GetW(path) // unlike ExistsW, leaves no watch behind if there is no znode
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -71,8 +71,8 @@ func add(conn *zk.Conn, path string, n int64) (int64, error) {
 		}
 		sum := int64(binary.BigEndian.Uint64(data)) + n
 		_, err = conn.Set(path, binary.BigEndian.AppendUint64(nil, uint64(sum)), stat.Version)
-		if !errors.Is(err, zk.ErrBadVersion) { // somebody else was faster: once more
-			return sum, err // after zk.ErrConnectionClosed nobody knows whether n was added
+		if !errors.Is(err, zk.ErrBadVersion) { // on a conflict, try again
+			return sum, err // after zk.ErrConnectionClosed, it is unknown whether n was added
 		}
 	}
 }

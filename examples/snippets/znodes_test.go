@@ -41,6 +41,21 @@ func TestFollow(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 }
 
+// The connection errors named in the snippets: the answer is lost, and no server can be reached.
+func TestErrorsOfConn(t *testing.T) {
+	server := zktest.NewServer(t)
+	server.Put("/counter", make([]byte, 8))
+	conn := zkclient.Connect(t, server).Conn()
+	server.DropReply(zktest.OpSetData, 1)
+	_, err := add(conn, "/counter", 3)
+	require.ErrorIs(t, err, zk.ErrConnectionClosed)
+	data, _, _ := server.Get("/counter")
+	require.EqualValues(t, 3, data[7], "added all the same")
+
+	server.Stop(server.Addr())
+	require.ErrorIs(t, follow(t.Context(), conn, "/counter", func([]byte) {}), zk.ErrNoServer)
+}
+
 func TestWaitOnBarrier(t *testing.T) {
 	server := zktest.NewServer(t)
 	client := zkclient.Connect(t, server)
@@ -56,9 +71,10 @@ func TestAdd(t *testing.T) {
 	server := zktest.NewServer(t)
 	server.Put("/counter", make([]byte, 8))
 	conn := zkclient.Connect(t, server).Conn()
-	for range 2 {
-		_, err := add(conn, "/counter", 3)
+	for _, sum := range []int64{3, 6} {
+		got, err := add(conn, "/counter", 3)
 		require.NoError(t, err)
+		require.Equal(t, sum, got)
 	}
 	data, _, _ := server.Get("/counter")
 	require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, 6}, data)

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest/zkclient"
 )
 
-// The buyers of one service follow each other with one token. Each claims the row that the one before has claimed
-// with the same token, and none undoes what another has written.
+// Successive buyers of one service share a token. Each claims the row under the same token, and no buyer overwrites
+// the sale of another.
 func TestBuyersOfACohortShareAToken(t *testing.T) {
 	const buyers = 40
 	s := newService(t)
@@ -40,8 +40,8 @@ func TestBuyersOfACohortShareAToken(t *testing.T) {
 	requireStore(t, s.store, 0, buyers)
 }
 
-// A buyer whose patience ends while it holds the lock has its write brought to an end: the next one has the same
-// token, so that nothing would refuse it later.
+// If a buyer's patience ends while it holds the lock, its write still ends before the release. The next buyer has the
+// same token, so the database could not refuse a later write.
 func TestCohortAbandonsNoWrite(t *testing.T) {
 	s := newService(t)
 	s.guard = lockedInCohort(zkclient.Connect(t, zktest.NewServer(t)))

@@ -1,14 +1,9 @@
 package main
 
-import (
-	"context"
+import "context"
 
-	"github.com/zkrecipes/zkrecipes/examples/database"
-)
-
-// The tables, in the words of package database: KEY is a key that numbers itself, NAME
-// a text that tells upper from lower case. ZooKeeper does, so that one row found under
-// two spellings would have two locks.
+// The tables, in the dialect of openDB: KEY is an auto-incremented key, NAME a case-sensitive text.
+// ZooKeeper is case-sensitive, so a case-insensitive column would let one row have two locks.
 const (
 	goodsTable = `CREATE TABLE IF NOT EXISTS goods_stock (
 		id       KEY,
@@ -27,12 +22,11 @@ const (
 	)`
 )
 
-// openStore opens the database that dsn names, as the -db flag describes it, and
-// creates its tables unless they are there.
+// openStore opens the database named by dsn, described at the -db flag, and creates missing tables.
 func openStore(ctx context.Context, dsn string) (*store, error) {
-	db, err := database.Open(ctx, dsn, goodsTable, saleTable)
+	db, kind, err := openDB(ctx, dsn, goodsTable, saleTable)
 	if err != nil {
 		return nil, err
 	}
-	return &store{db: db.DB, kind: db.Kind}, nil
+	return &store{db: db, kind: kind}, nil
 }

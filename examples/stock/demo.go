@@ -15,12 +15,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// demoGoods is what the buyers come for.
-const demoGoods = "G-1001"
+// demoGoods returns n goods on sale.
+func demoGoods(n int) (goods []string) {
+	for i := range n {
+		goods = append(goods, fmt.Sprintf("G-%d", 1001+i))
+	}
+	return goods
+}
 
-// demo prints the scenario, puts the goods on sale, starts the service processes, sends the buyers in and counts the
-// sales. If the options name no ZooKeeper, demo starts one in this process. When demo returns, the processes have
-// ended, and an embedded server and a temporary database are gone.
+// demo prints the scenario, puts the goods on sale, starts the service processes, lets the buyers in and counts the
+// sales. If the options name no ZooKeeper, demo starts one in this process. When demo returns, all processes are
+// over, and an embedded server and a temporary database are removed.
 func demo(ctx context.Context, o options, stdout, stderr io.Writer) (r report, err error) {
 	if o.db == "" {
 		dir, err := os.MkdirTemp("", "stock-")
@@ -35,8 +40,11 @@ func demo(ctx context.Context, o options, stdout, stderr io.Writer) (r report, e
 		return report{}, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.reset(ctx, demoGoods, o.items); err != nil {
-		return report{}, err
+	goods := demoGoods(o.basket)
+	for _, goodsNo := range goods {
+		if err := db.reset(ctx, goodsNo, o.items); err != nil {
+			return report{}, err
+		}
 	}
 
 	zooKeeper := "ZooKeeper"
@@ -64,7 +72,7 @@ func demo(ctx context.Context, o options, stdout, stderr io.Writer) (r report, e
 	}
 
 	bar := newProgress(o.buyers, stdout, stderr)
-	l := &load{urls: urls, goodsNo: demoGoods, buyers: o.buyers, atOnce: o.atOnce, answered: bar.add}
+	l := &load{urls: urls, goods: goods, buyers: o.buyers, atOnce: o.atOnce, answered: bar.add}
 	t := l.run(ctx)
 	bar.finish()
 	if ctx.Err() != nil {
@@ -77,16 +85,10 @@ func demo(ctx context.Context, o options, stdout, stderr io.Writer) (r report, e
 	r = report{
 		tally: t, lock: o.lock, items: o.items,
 	}
-	if r.left, err = db.read(ctx, demoGoods); err != nil {
-		return report{}, err
-	}
-	if r.recorded, err = db.sales(ctx, demoGoods); err != nil {
-		return report{}, err
-	}
-	return r, nil
+	return r, r.count(ctx, db, goods)
 }
 
-// progress shows how many buyers have been answered: with a bar if stderr is a terminal, else with three lines.
+// progress shows the number of answered buyers, with a bar if stderr is a terminal, otherwise with three lines.
 type progress struct {
 	bar *progressbar.ProgressBar // nil without a terminal
 
@@ -108,7 +110,7 @@ func newProgress(buyers int, stdout, stderr io.Writer) *progress {
 	return p
 }
 
-// add counts one buyer. It may be called by several goroutines at once.
+// add counts one buyer. It is safe for concurrent use.
 func (p *progress) add() {
 	if p.bar != nil {
 		_ = p.bar.Add(1)

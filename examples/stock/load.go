@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,29 +17,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// load is a crowd of buyers, each of whom wants one item.
+// load is a crowd of buyers, each of whom wants one item, or one item each of several goods.
 type load struct {
 	urls     []string // of the services, taken in turn
-	goodsNo  string
+	goods    []string // wanted by each buyer, together
 	buyers   int
 	atOnce   int    // 0 for all
 	answered func() // called for each buyer who is done, by several goroutines
 }
 
-// tally is what the buyers were told.
+// tally counts the answers to the buyers.
 type tally struct {
 	buyers     int
-	sold       int   // buyers told "sold"
-	refused    int   // buyers told "sold out"
+	sold       int   // answers "sold"
+	refused    int   // answers "sold out"
 	unanswered int   // buyers who gave up
 	firstErr   error // why the first of them did
-	stale      int   // answers that told of a write refused by its token
+	stale      int   // answers about a write that was refused for its token
 	retries    int   // requests sent again
 	elapsed    time.Duration
 	waits      *hdrhistogram.Histogram // µs from a buyer's first request to the final answer
 }
 
-// run sends every buyer in, and returns when each has an answer or has given up.
+// run lets all buyers in, and returns when each has an answer or gives up.
 func (l *load) run(ctx context.Context) tally {
 	atOnce := l.buyers
 	if l.atOnce > 0 {
@@ -68,12 +70,12 @@ func (l *load) run(ctx context.Context) tally {
 			return nil
 		})
 	}
-	_ = crowd.Wait() // the visits tell of their errors themselves
+	_ = crowd.Wait() // each visit records its own error
 	t.elapsed = time.Since(began)
 	return t
 }
 
-// visit is what one buyer met with.
+// visit is the result of one buyer.
 type visit struct {
 	status int   // of the final answer
 	err    error // why there was none
@@ -96,16 +98,15 @@ func (t *tally) add(v visit, wait time.Duration) {
 	default:
 		t.refused++
 	}
-	// Fails for waits beyond its range only, and patience ends before that.
+	// Fails only for waits beyond its range, and patience ends earlier.
 	_ = t.waits.RecordValue(max(1, wait.Microseconds()))
 }
 
-// longestVisit is how long a buyer goes on asking.
+// longestVisit bounds how long a buyer keeps asking.
 const longestVisit = 5 * time.Minute
 
-// visit asks for one item until told that it is sold or sold out, for
-// longestVisit at most. The buyer's name makes asking again safe: a purchase whose
-// answer was lost is not made twice.
+// visit asks for one item, until the answer is "sold" or "sold out" or longestVisit is over. The buyer's name makes
+// repetition safe: a purchase whose answer was lost is not made twice.
 func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) {
 	// The retry looks at the clock between two requests alone, and a service
 	// that is frozen never answers.
@@ -113,11 +114,11 @@ func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) 
 	defer cancel()
 	query := url.Values{"buyer": {fmt.Sprintf("buyer-%04d", n)}}.Encode()
 	ask := func() (int, error) {
-		// The next service in turn, so that one that is down is not asked again.
+		// Ask the next service in turn, which may be up if this one is down.
 		service := l.urls[(n+v.tries)%len(l.urls)]
 		v.tries++
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-			service+"/goods-stock/"+url.PathEscape(l.goodsNo)+"?"+query, nil)
+			service+"/goods-stock/"+url.PathEscape(l.basketOf(n))+"?"+query, nil)
 		if err != nil {
 			return 0, backoff.Permanent(err)
 		}
@@ -144,6 +145,15 @@ func (l *load) visit(ctx context.Context, client *http.Client, n int) (v visit) 
 	}
 	v.status, v.err = backoff.Retry(ctx, ask, backoff.WithMaxElapsedTime(longestVisit))
 	return v
+}
+
+// basketOf returns the goods of a buyer. Every second buyer names them in the opposite order.
+func (l *load) basketOf(n int) string {
+	goods := slices.Clone(l.goods)
+	if n%2 == 1 {
+		slices.Reverse(goods)
+	}
+	return strings.Join(goods, ",")
 }
 
 // retryAfter is the error that makes backoff wait as long as the service asks.

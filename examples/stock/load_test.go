@@ -42,7 +42,7 @@ func TestLoadAsksForEveryBuyerOnce(t *testing.T) {
 		return http.StatusConflict, resultSoldOut
 	}
 	var answered atomic.Int64
-	l := &load{urls: []string{shop(t, say)}, goodsNo: goods, buyers: 50, atOnce: 8, answered: func() { answered.Add(1) }}
+	l := &load{urls: []string{shop(t, say)}, goods: []string{goods}, buyers: 50, atOnce: 8, answered: func() { answered.Add(1) }}
 	got := l.run(t.Context())
 
 	require.NoError(t, got.firstErr)
@@ -62,7 +62,7 @@ func TestLoadTriesAgain(t *testing.T) {
 		}
 		return http.StatusOK, resultSold
 	})
-	l := &load{urls: []string{stale, broken, open}, goodsNo: goods, buyers: 1, answered: func() {}}
+	l := &load{urls: []string{stale, broken, open}, goods: []string{goods}, buyers: 1, answered: func() {}}
 	got := l.run(t.Context())
 
 	require.NoError(t, got.firstErr)
@@ -71,8 +71,8 @@ func TestLoadTriesAgain(t *testing.T) {
 
 func TestLoadGivesUpOnOtherAnswers(t *testing.T) {
 	l := &load{
-		urls:    []string{shop(t, func(int, *http.Request) (int, string) { return http.StatusNotFound, resultUnknown })},
-		goodsNo: goods, buyers: 3, answered: func() {},
+		urls:  []string{shop(t, func(int, *http.Request) (int, string) { return http.StatusNotFound, resultUnknown })},
+		goods: []string{goods}, buyers: 3, answered: func() {},
 	}
 	got := l.run(t.Context())
 	require.Equal(t, 3, got.unanswered)
@@ -90,7 +90,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 // A buyer gives up a service that never answers.
 func TestVisitToASilentService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &load{urls: []string{"http://service"}, goodsNo: goods}
+		l := &load{urls: []string{"http://service"}, goods: []string{goods}}
 		began := time.Now()
 		v := l.visit(t.Context(), &http.Client{Transport: silent{}}, 0)
 		require.ErrorIs(t, v.err, context.DeadlineExceeded)

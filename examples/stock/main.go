@@ -1,7 +1,6 @@
-// Command stock sells a hundred items to fifteen hundred buyers who all come at
-// once, through several service processes that share one SQL table. Each purchase
-// reads the stock, pauses, and writes back the stock minus one. Without a lock
-// that oversells; with the InterProcessMutex of this module it does not.
+// Command stock sells a hundred items to fifteen hundred buyers, who all arrive at once, through several service
+// processes that share one SQL table. Each purchase reads the stock, pauses, and writes back the stock minus one.
+// Without a lock this oversells. With the InterProcessMutex of this module it does not.
 //
 // Usage:
 //
@@ -70,13 +69,13 @@ type options struct {
 	// stock
 	buyers    int
 	items     int
+	basket    int
 	processes int
 	atOnce    int
 }
 
-// run is main without the process around it. It returns the exit status, after
-// all it started has ended. The services of a demo write to stderr too, so it has
-// to bear several writers at once.
+// run is main without the process around it. It returns the exit status after everything that it started is over.
+// stderr must be safe for concurrent writes, because the services of a demo write there, too.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -129,7 +128,7 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 		_, _ = fmt.Fprint(stderr, help)
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&o.db, "db", os.Getenv("STOCK_DB"), "database: an SQLite `file`, or mysql://user:password@host:port/name,\nor a DSN of go-sql-driver (default $STOCK_DB, else a temporary SQLite file)")
+	fs.StringVar(&o.db, "db", os.Getenv("STOCK_DB"), "database: an SQLite `file`, or a DSN of go-sql-driver,\nsuch as user:password@tcp(host:3306)/name (default $STOCK_DB, else a temporary SQLite file)")
 	fs.BoolVar(&o.lock, "lock", true, "guard each purchase with the lock; -lock=false shows the damage without it")
 	fs.BoolVar(&o.cohort, "cohort", false, "let the buyers of one process pass the lock on among themselves: mutex.WithCohort")
 	fs.DurationVar(&o.think, "think", 2*time.Millisecond, "pause up to this long between reading and writing the stock")
@@ -145,6 +144,7 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 		fs.StringVar(&o.zk, "zk", os.Getenv("ZKRECIPES_SERVERS"), servers+", else an in-process ZooKeeper)")
 		fs.IntVar(&o.buyers, "buyers", 1500, "`number` of buyers")
 		fs.IntVar(&o.items, "items", 100, "`number` of items in stock")
+		fs.IntVar(&o.basket, "basket", 1, "`number` of goods, of which each buyer wants one item together: multilock.NewMutexes")
 		fs.IntVar(&o.processes, "processes", 3, "`number` of processes of the shop")
 		fs.IntVar(&o.atOnce, "at-once", 0, "`number` of buyers who ask at the same time (default all)")
 		fs.TextVar(&o.logLevel, "log", slog.LevelWarn, "log records of this `level` and above")
@@ -162,6 +162,8 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("serve needs -db: a temporary database is of no use to a single service")
 	case !serving && (o.buyers < 1 || o.items < 0 || o.processes < 1 || o.atOnce < 0):
 		return o, errors.New("-buyers and -processes must be 1 or more, -items and -at-once 0 or more")
+	case !serving && (o.basket < 1 || o.basket > mostGoods || o.basket > 1 && o.cohort):
+		return o, fmt.Errorf("-basket must be 1 to %d, and 1 with -cohort", mostGoods)
 	case o.think < 0 || o.patience <= 0 || o.sessionTimeout <= 0:
 		return o, errors.New("-think must not be negative, -patience and -session-timeout must be positive")
 	}

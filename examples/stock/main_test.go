@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// output takes what this process and its services write, each in its own time.
+// output collects the output of this process and of its services.
 type output struct {
 	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
@@ -40,7 +40,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// command runs the program in this process, its services in others.
+// command runs the program in this process, and its services in other processes.
 func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs output
@@ -74,6 +74,8 @@ func TestUsage(t *testing.T) {
 		{"unknown flag", []string{"-locks"}, exitUsage, "-locks"},
 		{"stray argument", []string{"-lock=false", "now"}, exitUsage, `unexpected argument "now"`},
 		{"no buyers", []string{"-lock=false", "-buyers", "0"}, exitUsage, "-buyers"},
+		{"an empty basket", []string{"-basket", "0"}, exitUsage, "-basket must be 1 to 50"},
+		{"a basket and cohorts", []string{"-basket", "2", "-cohort"}, exitUsage, "and 1 with -cohort"},
 		{"no patience", []string{"-lock=false", "-patience", "0"}, exitUsage, "-patience"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +89,7 @@ func TestUsage(t *testing.T) {
 
 const soldOut = "stock: sold 100, refused 1400, oversold 0, stock left 0"
 
-// The demo as the README runs it, with nothing but this program.
+// The demo, as in the README, with only this program.
 func TestDemoSellsEachItemOnce(t *testing.T) {
 	t.Setenv("ZKRECIPES_SERVERS", "")
 	t.Setenv("STOCK_DB", "")
@@ -106,7 +108,8 @@ func TestDemoSellsEachItemOnce(t *testing.T) {
 	require.Empty(t, left, "the temporary database is gone")
 }
 
-// Buyers of one process pass the lock on among themselves, with one token: claim, read and write are as sound.
+// Buyers of one process pass the lock on among themselves, with one token. Claim, read and write are as sound as
+// without a cohort.
 func TestDemoWithCohortsSellsEachItemOnce(t *testing.T) {
 	t.Setenv("ZKRECIPES_SERVERS", "")
 	t.Setenv("STOCK_DB", "")
@@ -117,7 +120,18 @@ func TestDemoWithCohortsSellsEachItemOnce(t *testing.T) {
 	require.Equal(t, "stock: sold 100, refused 500, oversold 0, stock left 0", lastLine(stdout))
 }
 
-// Three processes, a crowd, no lock: the reason for all the rest.
+// Each buyer wants one item of each of three goods, every second buyer in the opposite order.
+func TestDemoWithBasketsSellsEachItemOnce(t *testing.T) {
+	t.Setenv("ZKRECIPES_SERVERS", "")
+	t.Setenv("STOCK_DB", "")
+	status, stdout, stderr := command(t, "-basket", "3", "-buyers", "300", "-items", "50", "-think", "500us")
+	require.Equal(t, exitSound, status, stderr)
+	require.Empty(t, withoutLongHolds(stderr))
+	require.Contains(t, stdout, "one item of each of 3 goods, or none")
+	require.Equal(t, "stock: sold 50, refused 250, oversold 0, stock left 0", lastLine(stdout))
+}
+
+// Three processes and a crowd without a lock show why the lock is needed.
 func TestDemoWithoutLockOversells(t *testing.T) {
 	t.Setenv("STOCK_DB", "")
 	t.Setenv("TMPDIR", t.TempDir())

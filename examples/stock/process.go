@@ -13,17 +13,15 @@ import (
 	"time"
 )
 
-// process is a service in an operating system process of its own: this program,
-// run again as `stock serve`.
+// process is a service in its own operating system process: this program, run again as `stock serve`.
 type process struct {
 	url  string
 	cmd  *exec.Cmd
 	quit func() // asks for the end
 }
 
-// startProcess returns once the service takes requests. The service ends by stop,
-// with ctx, or when this process ends, however it does: it reads end of file from
-// the pipe that only this process has open.
+// startProcess returns once the service accepts requests. The service ends by stop, with ctx, or at any end of this
+// process, when it reads end of file from a pipe that only this process holds open.
 func startProcess(ctx context.Context, o options, stderr io.Writer) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -71,7 +69,7 @@ func startProcess(ctx context.Context, o options, stderr io.Writer) (*process, e
 	return p, nil
 }
 
-// stop asks the service to end, and waits until it has. It must be called once.
+// stop asks the service to end, and waits until it does. Call it once.
 func (p *process) stop() error {
 	p.quit()
 	err := p.cmd.Wait()

@@ -2,13 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 )
 
-// scenario says what is about to happen, for somebody who has never heard of it.
+// scenario explains the demo to a first-time reader.
 func scenario(o options, database, zooKeeper string) string {
 	crowd := "all at once"
 	if o.atOnce > 0 {
@@ -24,10 +25,13 @@ Each purchase reads the stock from %s, pauses for up to %s, and writes back the 
 	if o.cohort {
 		text += "The buyers of one process form a cohort, and pass the lock on among themselves.\n"
 	}
+	if o.basket > 1 {
+		text += fmt.Sprintf("Each buyer wants one item of each of %d goods, or none, and gets their locks by one transaction.\n", o.basket)
+	}
 	return text + fmt.Sprintf("So exactly %d buyers have to get an item.\n", min(o.buyers, o.items))
 }
 
-// report sets what the buyers were told against what the database says.
+// report compares the buyers' answers with the database.
 type report struct {
 	tally
 	lock     bool
@@ -36,15 +40,33 @@ type report struct {
 	recorded int // rows in the table of sales
 }
 
+// count reads the stock and the sales. If the goods of a basket differ, those that contradict the answers count.
+func (r *report) count(ctx context.Context, db *store, goods []string) error {
+	for i, goodsNo := range goods {
+		left, err := db.read(ctx, goodsNo)
+		if err != nil {
+			return err
+		}
+		recorded, err := db.sales(ctx, goodsNo)
+		if err != nil {
+			return err
+		}
+		if i == 0 || left != r.items-r.sold || recorded != r.sold {
+			r.left, r.recorded = left, recorded
+		}
+	}
+	return nil
+}
+
 // oversold is how many buyers were promised an item that never existed.
 func (r report) oversold() int { return max(0, r.sold-r.items) }
 
-// lostUpdates is how many sales the stock knows nothing of, because a later write
-// put back what an earlier one had taken off.
+// lostUpdates counts the sales that are missing in the stock, because a later write restored the number before an
+// earlier sale.
 func (r report) lostUpdates() int { return max(0, r.sold-(r.items-r.left)) }
 
-// sound reports whether the sale went as a sale has to: every buyer answered, each
-// item sold once and recorded, the stock in agreement with the sales.
+// sound reports whether the sale was correct: every buyer got an answer, each item was sold once and recorded, and
+// the stock agrees with the sales.
 func (r report) sound() bool {
 	return r.oversold() == 0 && r.lostUpdates() == 0 &&
 		r.sold+r.refused == r.buyers &&
@@ -101,7 +123,7 @@ func (r report) write(w io.Writer) error {
 		meaning string
 	}{
 		{"sold", r.sold, "buyers who got an item"},
-		{"refused", r.refused, "buyers told that the item is sold out"},
+		{"refused", r.refused, "buyers refused because the item is sold out"},
 		{"unanswered", r.unanswered, "buyers who gave up"},
 		{"sales recorded", r.recorded, "rows in the table of sales"},
 		{"oversold", r.oversold(), "items sold that did not exist"},

@@ -92,7 +92,7 @@ func TestReportInFull(t *testing.T) {
 	require.NoError(t, r.write(&out))
 	require.Equal(t, `
   sold                          10   buyers who got an item
-  refused                       20   buyers told that the item is sold out
+  refused                       20   buyers refused because the item is sold out
   unanswered                     0   buyers who gave up
   sales recorded                10   rows in the table of sales
   oversold                       0   items sold that did not exist
@@ -139,6 +139,6 @@ var errFull = errors.New("disk full")
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
-func TestReportTellsOfAFailedWrite(t *testing.T) {
+func TestReportShowsAFailedWrite(t *testing.T) {
 	require.ErrorIs(t, sound().write(fullDisk{}), errFull)
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// serveGreeting precedes the URL on the one line that serve prints once it takes
-// requests: startProcess waits for it.
+// serveGreeting precedes the URL on the single line that serve prints once it accepts requests. startProcess waits
+// for this line.
 const serveGreeting = "stock: serving on "
 
-// serve runs one service process until ctx ends, or stdin does with -until-eof.
-// It then takes no more requests, answers those it has, and gives its locks back.
+// serve runs one service process until ctx ends, or with -until-eof until stdin ends. It then accepts no more
+// requests, answers the current ones, and releases its locks.
 func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -31,7 +31,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Wr
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	hold := guard(unlocked)
+	hold, holdAll := guard(unlocked), basketGuard(unlockedTogether)
 	if o.lock {
 		client, cerr := recipes.Connect(ctx, o.servers(),
 			recipes.WithSessionTimeout(o.sessionTimeout), recipes.WithLogger(log))
@@ -39,13 +39,13 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Wr
 			return cerr
 		}
 		defer func() { err = errors.Join(err, client.Close()) }()
-		hold = locked(client)
+		hold, holdAll = locked(client), lockedTogether(client)
 		if o.cohort {
 			hold = lockedInCohort(client)
 		}
 	}
 
-	svc := &service{store: db, guard: hold, think: thinkUpTo(o.think), patience: o.patience, log: log}
+	svc := &service{store: db, guard: hold, basketGuard: holdAll, think: thinkUpTo(o.think), patience: o.patience, log: log}
 	server := &http.Server{Handler: svc.handler(), ReadHeaderTimeout: 10 * time.Second}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
 	if err != nil {
@@ -57,7 +57,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Wr
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	if o.untilEOF {
-		// Ends with stdin, or with the process: a read can't be called off.
+		// Ends with stdin or with the process, because a read can't be cancelled.
 		go func() {
 			_, _ = io.Copy(io.Discard, stdin)
 			cancel()
@@ -75,7 +75,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Wr
 	grace, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	if err = server.Shutdown(grace); errors.Is(err, context.DeadlineExceeded) {
-		// Whoever still waits for a lock is cut off, and asks another service.
+		// Requests that still wait for a lock are cut off; their buyers ask another service.
 		err = server.Close()
 	}
 	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
@@ -84,8 +84,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout, stderr io.Wr
 	return err
 }
 
-// thinkUpTo returns a pause of random length, shorter than limit, that ends early
-// with its context.
+// thinkUpTo returns a random pause shorter than limit, which ends early with its context.
 func thinkUpTo(limit time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if limit <= 0 {

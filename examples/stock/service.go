@@ -8,30 +8,33 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
-// name is what goods numbers and buyers may look like. A goods number becomes a
-// segment of a znode path, so nothing may come in that ZooKeeper reads as more.
+// name matches valid goods numbers and buyers. A goods number becomes a segment of a znode path, so it must contain
+// nothing with a meaning in paths.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// A guard runs fn while it holds goodsNo, and hands it the fencing token of that
-// hold. It returns fn's error, joined with its own.
+// A guard runs fn while it holds the lock of goodsNo, and passes the fencing token of that hold. It returns fn's
+// error, joined with its own.
 type guard func(ctx context.Context, goodsNo string, fn func(ctx context.Context, token int64) error) error
+
+func lockPath(goodsNo string) string { return "/stock/locks/" + goodsNo }
 
 // locked is the guard to use: one InterProcessMutex for each goods number, so
 // that buyers of different goods never wait for each other.
 func locked(client *recipes.Client) guard {
 	return func(ctx context.Context, goodsNo string, fn func(context.Context, int64) error) error {
-		m, err := mutex.New(client, "/stock/locks/"+goodsNo)
+		m, err := mutex.New(client, lockPath(goodsNo))
 		if err != nil {
 			return err
 		}
-		// fn gets the lease's context: it ends when the lock is lost, and takes
-		// the SQL statements of a holder that may not be one any more with it.
+		// fn gets the lease's context. It ends when the lock is lost, and cancels the SQL statements of a holder that
+		// may no longer be one.
 		return m.Do(ctx, func(ctx context.Context, lease *recipes.Lease) error {
 			return fn(ctx, lease.FencingToken())
 		})
@@ -41,12 +44,12 @@ func locked(client *recipes.Client) guard {
 // lockedInCohort is locked for crowds: all buyers of goodsNo at this service share one place in the queue, and
 // pass the lock on among themselves.
 //
-// Holders who follow each other inside have the same token. So a write of one must have ended before the next one
-// holds the lock: it is not abandoned when the buyer's patience ends, only when the lock is lost, after which the
-// token is another. The patience bounds the wait for the lock.
+// Successive holders inside a cohort share a token. So a write must end before the next holder gets the lock: it is
+// cancelled only when the lock is lost, which changes the token, and not when the buyer's patience ends. The patience
+// bounds the wait for the lock.
 func lockedInCohort(client *recipes.Client) guard {
 	return func(ctx context.Context, goodsNo string, fn func(context.Context, int64) error) error {
-		m, err := mutex.New(client, "/stock/locks/"+goodsNo, mutex.WithCohort(mutex.Cohort{}))
+		m, err := mutex.New(client, lockPath(goodsNo), mutex.WithCohort(mutex.Cohort{}))
 		if err != nil {
 			return err
 		}
@@ -65,20 +68,21 @@ func unlocked(ctx context.Context, _ string, fn func(context.Context, int64) err
 	return fn(ctx, 0)
 }
 
-// service sells goods over HTTP. Any number of them, in any number of processes,
-// may share one store.
+// service sells goods over HTTP. Any number of services, in any number of processes, may share one store.
 type service struct {
-	store    *store
-	guard    guard
-	think    func(context.Context) error // between reading the stock and writing it
-	patience time.Duration               // for one purchase
-	log      *slog.Logger
+	store       *store
+	guard       guard
+	basketGuard basketGuard
+	think       func(context.Context) error // between reading the stock and writing it
+	patience    time.Duration               // for one purchase
+	log         *slog.Logger
 }
 
-// The results a buyer may be told.
+// The possible results of a purchase.
 const (
 	resultSold    = "sold"
 	resultSoldOut = "sold out"
+	resultBought  = "partly sold to this buyer"
 	resultUnknown = "unknown goods"
 	resultInvalid = "invalid goods number or buyer"
 	resultStale   = "stale write refused"
@@ -106,18 +110,19 @@ func refuseHead(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusMethodNotAllowed)
 }
 
-// serveGoodsStock answers 200 for one item sold, 409 when sold out, 404 for
-// goods that are unknown or inactive, 400 for what can be no goods or buyer, and
-// 503 with Retry-After when the purchase may or may not have taken place.
+// serveGoodsStock answers 200 for one item sold, 409 when sold out, 404 for unknown or inactive goods, 400 for
+// invalid names, and 503 with Retry-After if the purchase took place or not. With commas between several goods numbers,
+// it sells one item of each, or none.
 //
-// A buyer repeats a purchase safely by giving the same ?buyer= again: whoever
-// bought already is told so and gets no second item.
+// A repeated request with the same ?buyer= is safe. The buyer of an item gets the same answer again, and no second
+// item.
 func (s *service) serveGoodsStock(w http.ResponseWriter, r *http.Request) {
 	a := answer{GoodsNo: r.PathValue("goodsNo"), Buyer: r.URL.Query().Get("buyer")}
 	if a.Buyer == "" {
 		a.Buyer = rand.Text()
 	}
-	if !name.MatchString(a.GoodsNo) || !name.MatchString(a.Buyer) {
+	goods := strings.Split(a.GoodsNo, ",")
+	if !isBasket(goods) || !name.MatchString(a.Buyer) {
 		a.Result = resultInvalid
 		reply(w, http.StatusBadRequest, a)
 		return
@@ -125,13 +130,20 @@ func (s *service) serveGoodsStock(w http.ResponseWriter, r *http.Request) {
 
 	ctx, cancel := context.WithTimeout(r.Context(), s.patience)
 	defer cancel()
-	token, err := s.sell(ctx, a.GoodsNo, a.Buyer)
+	sell := s.sell
+	if len(goods) > 1 {
+		sell = func(ctx context.Context, _, buyer string) (int64, error) { return s.sellBasket(ctx, goods, buyer) }
+	}
+	token, err := sell(ctx, a.GoodsNo, a.Buyer)
 	switch {
 	case err == nil:
 		a.Result, a.Token = resultSold, token
 		reply(w, http.StatusOK, a)
 	case errors.Is(err, errSoldOut):
 		a.Result = resultSoldOut
+		reply(w, http.StatusConflict, a)
+	case errors.Is(err, errBought):
+		a.Result = resultBought
 		reply(w, http.StatusConflict, a)
 	case errors.Is(err, errUnknownGoods):
 		a.Result = resultUnknown
@@ -147,19 +159,16 @@ func (s *service) serveGoodsStock(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sell takes one item off the stock of goodsNo for buyer, and returns the token
-// of the lock it was sold under.
+// sell takes one item off the stock of goodsNo for buyer, and returns the fencing token of the sale.
 //
-// The row is claimed before it is read. The lock keeps buyers apart as long as
-// its holder notices in time that it was lost; one that was paused in between,
-// by the machine or the garbage collector, can't notice. Its successor has then
-// claimed the row with a higher token, and what the paused one writes on waking
-// up is refused with errStale.
+// The claim of the row precedes the read. The lock separates buyers as long as its holder notices a loss in time. A
+// process paused in between, by the machine or the garbage collector, can't notice. Meanwhile its successor claims
+// the row with a higher token, and the late write of the paused process fails with errStale.
 //
-// Stock never rises here, so a service could turn buyers away without the lock
-// once it has read 0. It does not: each of them is to go through the lock.
+// Stock never rises here, so a service that read 0 could refuse buyers without the lock. It does not, so that each
+// buyer exercises the lock.
 func (s *service) sell(ctx context.Context, goodsNo, buyer string) (token int64, err error) {
-	// Whoever makes names up must not make znodes with them.
+	// Invented names must not create znodes.
 	if _, err := s.store.read(ctx, goodsNo); err != nil {
 		return 0, err
 	}
@@ -187,15 +196,19 @@ func (s *service) sell(ctx context.Context, goodsNo, buyer string) (token int64,
 		if stock < 1 {
 			return errSoldOut
 		}
-		if err := s.store.write(ctx, goodsNo, buyer, hold, stock-1); err != nil {
+		if err := s.store.write(ctx, buyer, item{goodsNo, hold, stock - 1}); err != nil {
 			return err
 		}
 		token, decided = hold, true
 		return nil
 	})
-	if decided {
-		// The sale is in the database. That the lock was lost or could not be
-		// released after it is no reason to deny it.
+	return s.decide(ctx, goodsNo, decided, token, err)
+}
+
+// decide returns the result of a sale.
+func (s *service) decide(ctx context.Context, goodsNo string, isDecided bool, token int64, err error) (int64, error) {
+	if isDecided {
+		// The sale is in the database. A lock that is lost or not released after that is no reason to deny the sale.
 		if err != nil {
 			s.log.WarnContext(ctx, "sold, but the lock ended badly", "goods", goodsNo, "err", err)
 		}
@@ -204,7 +217,7 @@ func (s *service) sell(ctx context.Context, goodsNo, buyer string) (token int64,
 	return 0, err
 }
 
-// reply has no one to tell when the buyer is gone already.
+// reply ignores the error, because the buyer may be disconnected.
 func reply(w http.ResponseWriter, status int, a answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

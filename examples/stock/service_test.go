@@ -126,8 +126,7 @@ func TestServiceAsksToTryAgainWhenTheLockFails(t *testing.T) {
 	requireStore(t, s.store, 10, 0)
 }
 
-// A lock that ends badly after the sale does not undo it, and the buyer must not
-// be told otherwise.
+// A failed release after the sale does not undo the sale, and the buyer must hear of the sale.
 func TestServiceStandsByASaleWhoseLockEndedBadly(t *testing.T) {
 	s := newService(t)
 	inner := s.guard
@@ -150,8 +149,8 @@ func TestServiceLosesPatience(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 }
 
-// pausingService stops the first holder between its read and its write: read is
-// closed once it has read, and it goes on when resume is closed.
+// pausingService pauses the first holder between its read and its write. It closes read after the read, and continues
+// when resume is closed.
 func pausingService(t *testing.T) (s *service, read <-chan struct{}, resume chan<- struct{}) {
 	t.Helper()
 	s = newService(t)
@@ -167,8 +166,8 @@ func pausingService(t *testing.T) (s *service, read <-chan struct{}, resume chan
 	return s, reached, goOn
 }
 
-// Holder 33 is paused for so long that the lock went on to 34, which sells. What
-// 33 writes on waking up is refused, and its buyer gets an item by asking again.
+// Holder 33 is paused until holder 34 has the lock and sells. The late write of 33 is refused, and its buyer gets an
+// item by a repeated request.
 func TestPausedHolderIsRefused(t *testing.T) {
 	s, read, resume := pausingService(t)
 	paused := make(chan error, 1)
@@ -191,7 +190,7 @@ func TestPausedHolderIsRefused(t *testing.T) {
 	requireStore(t, s.store, 8, 2)
 }
 
-// The same two without a lock: both are told that they have it.
+// The same two holders without a lock: both sell the same item.
 func TestWithoutLockThePausedOneUndoesTheOther(t *testing.T) {
 	s, read, resume := pausingService(t)
 	s.guard = unlocked
@@ -211,8 +210,8 @@ func TestWithoutLockThePausedOneUndoesTheOther(t *testing.T) {
 	requireStore(t, s.store, 9, 4)
 }
 
-// Another holder claims the row while this one thinks.
-func TestStaleWriteIsToldToTheBuyer(t *testing.T) {
+// Another holder claims the row during the pause of this one.
+func TestStaleWriteIsReportedToTheBuyer(t *testing.T) {
 	s := newService(t)
 	s.think = func(ctx context.Context) error { return s.store.claim(ctx, goods, 1000) }
 	res, a := get(t, s, "/goods-stock/G1")

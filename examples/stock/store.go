@@ -14,10 +14,12 @@ var (
 	// errSoldOut is returned when there is nothing left to sell.
 	errSoldOut = errors.New("sold out")
 
-	// errStale is returned when the row carries a token other than the writer's:
-	// a later holder of the lock has claimed it, and nothing was written. If
-	// that is so for every holder, ZooKeeper was emptied or restored, and its
-	// tokens have begun again: set the column token back to 0.
+	// errBought is returned when the buyer bought some of the goods of a basket before, and not all.
+	errBought = errors.New("some of the goods are sold to this buyer")
+
+	// errStale is returned when the row has another token than the writer's, because a later holder of the lock
+	// claimed the row. Nothing was written. If all holders get this error, ZooKeeper was emptied or restored, and its
+	// tokens restarted: reset the column token to 0.
 	errStale = errors.New("stale fencing token")
 )
 
@@ -49,7 +51,7 @@ func (s *store) claim(ctx context.Context, goodsNo string, token int64) error {
 		return fmt.Errorf("claim %s: %w", goodsNo, err)
 	}
 	if !found {
-		// Either the goods are gone, which read tells, or the token is too old.
+		// Either the goods do not exist, which read finds out, or the token is too old.
 		if _, err := s.read(ctx, goodsNo); err != nil {
 			return err
 		}
@@ -71,39 +73,48 @@ func (s *store) read(ctx context.Context, goodsNo string) (stock int, err error)
 	return stock, nil
 }
 
-// write sets the stock of goodsNo and records the sale to buyer, both or
-// neither. It returns errStale, and changes nothing, unless the row is still
-// claimed with token.
+// item is one of the goods in a sale.
+type item struct {
+	goodsNo string
+	token   int64 // of the claim
+	stock   int   // after the sale
+}
+
+// write sets the stock of all items and records their sale to buyer, all or
+// nothing. It returns errStale, and changes nothing, unless each row is still
+// claimed with its token.
 //
-// After any other error the transaction may have been committed; receipt tells.
-func (s *store) write(ctx context.Context, goodsNo, buyer string, token int64, stock int) error {
+// After any other error the transaction may be committed. receipt finds out.
+func (s *store) write(ctx context.Context, buyer string, items ...item) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", goodsNo, err)
+		return fmt.Errorf("write: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 
-	res, err := tx.ExecContext(ctx,
-		`UPDATE goods_stock SET stock = ? WHERE goods_no = ? AND token = ?`, stock, goodsNo, token)
-	found, err := matched(res, err)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", goodsNo, err)
-	}
-	if !found {
-		return fmt.Errorf("write %s with token %d: %w", goodsNo, token, errStale)
-	}
-	_, err = tx.ExecContext(ctx,
-		`INSERT INTO sale (goods_no, buyer, token) VALUES (?, ?, ?)`, goodsNo, buyer, token)
-	if err != nil {
-		return fmt.Errorf("record sale of %s: %w", goodsNo, err)
+	for _, i := range items {
+		res, err := tx.ExecContext(ctx,
+			`UPDATE goods_stock SET stock = ? WHERE goods_no = ? AND token = ?`, i.stock, i.goodsNo, i.token)
+		found, err := matched(res, err)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", i.goodsNo, err)
+		}
+		if !found {
+			return fmt.Errorf("write %s with token %d: %w", i.goodsNo, i.token, errStale)
+		}
+		_, err = tx.ExecContext(ctx,
+			`INSERT INTO sale (goods_no, buyer, token) VALUES (?, ?, ?)`, i.goodsNo, buyer, i.token)
+		if err != nil {
+			return fmt.Errorf("record sale of %s: %w", i.goodsNo, err)
+		}
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("write %s: %w", goodsNo, err)
+		return fmt.Errorf("write: %w", err)
 	}
 	return nil
 }
 
-// receipt tells whether buyer has bought goodsNo, and under which token.
+// receipt reports whether buyer bought goodsNo, and under which token.
 func (s *store) receipt(ctx context.Context, goodsNo, buyer string) (token int64, ok bool, err error) {
 	err = s.db.QueryRowContext(ctx,
 		`SELECT token FROM sale WHERE goods_no = ? AND buyer = ?`, goodsNo, buyer).Scan(&token)
@@ -152,8 +163,8 @@ func (s *store) reset(ctx context.Context, goodsNo string, stock int) error {
 	return nil
 }
 
-// matched tells whether an UPDATE found its row, whether or not it changed it:
-// openStore asks MySQL to count the way SQLite does.
+// matched reports whether an UPDATE found its row, even if it changed nothing. openStore asks MySQL to count rows the
+// way SQLite does.
 func matched(res sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err

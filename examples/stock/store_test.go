@@ -51,7 +51,7 @@ func testSells(t *testing.T, s *store) {
 	stock, err := s.read(ctx, goods)
 	require.NoError(t, err)
 	require.Equal(t, 100, stock)
-	require.NoError(t, s.write(ctx, goods, "ann", 33, stock-1))
+	require.NoError(t, s.write(ctx, "ann", item{goods, 33, stock - 1}))
 
 	stock, err = s.read(ctx, goods)
 	require.NoError(t, err)
@@ -80,12 +80,12 @@ func testUnknownGoods(t *testing.T, s *store) {
 	require.ErrorIs(t, s.claim(ctx, goods, 33), errUnknownGoods)
 }
 
-// MySQL counts changed rows unless told otherwise, and would refuse this one.
+// MySQL counts changed rows by default, and would refuse this claim.
 func testClaimsAgain(t *testing.T, s *store) {
 	t.Helper()
 	require.NoError(t, s.claim(t.Context(), goods, 33))
 	require.NoError(t, s.claim(t.Context(), goods, 33))
-	require.NoError(t, s.write(t.Context(), goods, "ann", 33, 100), "the stock it has already")
+	require.NoError(t, s.write(t.Context(), "ann", item{goods, 33, 100}), "the stock it has already")
 }
 
 func testRefusesEarlierHolder(t *testing.T, s *store) {
@@ -93,12 +93,12 @@ func testRefusesEarlierHolder(t *testing.T, s *store) {
 	ctx := t.Context()
 	require.NoError(t, s.claim(ctx, goods, 33))
 	require.NoError(t, s.claim(ctx, goods, 34))
-	require.ErrorIs(t, s.write(ctx, goods, "ann", 33, 99), errStale)
+	require.ErrorIs(t, s.write(ctx, "ann", item{goods, 33, 99}), errStale)
 	require.ErrorIs(t, s.claim(ctx, goods, 33), errStale)
 	requireStore(t, s, 100, 0)
 
-	require.ErrorIs(t, s.write(ctx, goods, "ann", 35, 99), errStale, "a holder that has not claimed")
-	require.NoError(t, s.write(ctx, goods, "bob", 34, 99))
+	require.ErrorIs(t, s.write(ctx, "ann", item{goods, 35, 99}), errStale, "a holder that has not claimed")
+	require.NoError(t, s.write(ctx, "bob", item{goods, 34, 99}))
 	requireStore(t, s, 99, 1)
 }
 
@@ -106,8 +106,8 @@ func testWriteIsWhole(t *testing.T, s *store) {
 	t.Helper()
 	ctx := t.Context()
 	require.NoError(t, s.claim(ctx, goods, 33))
-	require.NoError(t, s.write(ctx, goods, "ann", 33, 99))
-	require.Error(t, s.write(ctx, goods, "ann", 33, 98), "a buyer buys once")
+	require.NoError(t, s.write(ctx, "ann", item{goods, 33, 99}))
+	require.Error(t, s.write(ctx, "ann", item{goods, 33, 98}), "a buyer buys once")
 	requireStore(t, s, 99, 1)
 }
 
@@ -117,7 +117,7 @@ func testCase(t *testing.T, s *store) {
 	_, err := s.read(ctx, strings.ToLower(goods))
 	require.ErrorIs(t, err, errUnknownGoods)
 	require.NoError(t, s.claim(ctx, goods, 33))
-	require.NoError(t, s.write(ctx, goods, "ann", 33, 99))
+	require.NoError(t, s.write(ctx, "ann", item{goods, 33, 99}))
 	_, ok, err := s.receipt(ctx, goods, "Ann")
 	require.NoError(t, err)
 	require.False(t, ok, "Ann is somebody else")
@@ -127,7 +127,7 @@ func testReset(t *testing.T, s *store) {
 	t.Helper()
 	ctx := t.Context()
 	require.NoError(t, s.claim(ctx, goods, 33))
-	require.NoError(t, s.write(ctx, goods, "ann", 33, 99))
+	require.NoError(t, s.write(ctx, "ann", item{goods, 33, 99}))
 	require.NoError(t, s.reset(ctx, goods, 7))
 	requireStore(t, s, 7, 0)
 	require.NoError(t, s.claim(ctx, goods, 1), "a new ensemble counts from the beginning")
@@ -155,7 +155,7 @@ func testTokenOnTheWriteAloneLosesUpdates(t *testing.T, s *store) {
 
 	readBy33 := read() // and 33 is paused
 	readBy34 := read()
-	naiveWrite(33, readBy33-1) // 33 wakes up before 34 has written
+	naiveWrite(33, readBy33-1) // 33 resumes before 34 writes
 	naiveWrite(34, readBy34-1)
 	require.Equal(t, 99, read(), "two sold, one taken off")
 }
@@ -173,8 +173,8 @@ func testClaimBeforeReadLosesNothing(t *testing.T, s *store) {
 
 	readBy33 := claimAndRead(33) // and 33 is paused
 	readBy34 := claimAndRead(34)
-	require.ErrorIs(t, s.write(ctx, goods, "ann", 33, readBy33-1), errStale)
-	require.NoError(t, s.write(ctx, goods, "bob", 34, readBy34-1))
+	require.ErrorIs(t, s.write(ctx, "ann", item{goods, 33, readBy33 - 1}), errStale)
+	require.NoError(t, s.write(ctx, "bob", item{goods, 34, readBy34 - 1}))
 	requireStore(t, s, 99, 1)
 }
 
@@ -183,7 +183,7 @@ func testLargeToken(t *testing.T, s *store) {
 	t.Helper()
 	const token = 1<<63 - 1
 	require.NoError(t, s.claim(t.Context(), goods, token))
-	require.NoError(t, s.write(t.Context(), goods, "ann", token, 99))
+	require.NoError(t, s.write(t.Context(), "ann", item{goods, token, 99}))
 	got, _, err := s.receipt(t.Context(), goods, "ann")
 	require.NoError(t, err)
 	require.Equal(t, int64(token), got)

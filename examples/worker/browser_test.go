@@ -33,7 +33,7 @@ import (
 //	go test -tags integration -run Chromium ./examples/worker -args -screenshot ../../docs/worker-status.png
 var screenshot = flag.String("screenshot", "", "write a picture of the status page to this PNG `file`")
 
-// chromium runs the browser without a window, and returns what it prints.
+// chromium runs the browser without a window, and returns its output.
 func chromium(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "chromium", append([]string{
@@ -61,8 +61,8 @@ type look struct {
 	Smallest float64  `json:"smallest"` // font size
 }
 
-// frame is a page that looks at the status page in a frame, as wide as it is told: a window of
-// the browser can't be as narrow as a phone.
+// frame is a page that measures the status page in a frame of a given width, because a window of the browser can't be
+// as narrow as a phone.
 const frame = `<!doctype html>
 <style>:root { color-scheme: light dark } iframe { width: %dpx; height: 900px; border: 0 }</style>
 <iframe src="/?refresh=0"></iframe>

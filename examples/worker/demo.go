@@ -13,9 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// demo sets the stage: a database, a ZooKeeper where none is named, the status page, and
-// the tour of what can happen to a leader. When it returns, the workers have ended, and an
-// embedded server and a temporary database are gone.
+// demo prepares a database, a ZooKeeper if none is named, and the status page, and starts the tour of failing
+// leaders. When it returns, all workers are over, and an embedded server and a temporary database are removed.
 func demo(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	if o.db == "" {
 		dir, err := os.MkdirTemp("", "worker-")
@@ -61,7 +60,7 @@ func demo(ctx context.Context, o options, stdout, stderr io.Writer) (err error) 
 
 	t := &tour{o: o, out: stdout, stderr: stderr, began: time.Now(), events: newJournal(), workers: map[string]*process{}}
 	defer func() { err = errors.Join(err, t.close()) }()
-	t.say("a run every %v, sessions of %v, %s, %s", o.every, client.SessionTimeout(), db.db.Kind, zooKeeper)
+	t.say("a run every %v, sessions of %v, %s, %s", o.every, client.SessionTimeout(), db.kind, zooKeeper)
 	t.say("watch it at %s/?refresh=1", site.url)
 	if err := t.play(ctx); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // summary is the last line of a demonstration. A slow machine may see a run more.
 const summary = `^worker: \d+ leaders, \d+ runs, 1 stale write refused, 0 overlapping terms$`
 
-// The demo as the README runs it, with nothing but this program, a little faster.
+// The demo, as in the README, with only this program, and a little faster.
 func TestDemo(t *testing.T) {
 	t.Setenv("ZKRECIPES_SERVERS", "")
 	t.Setenv("WORKER_DB", "")

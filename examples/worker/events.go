@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What a worker says in its log, which is standard output, one JSON object a line. The
-// demonstration goes by it.
+// Messages of a worker's log, which is standard output with one JSON object per line. The demonstration reads this
+// log.
 const (
 	saysServing = "serving"
 	saysLeads   = "leads"
@@ -31,7 +31,7 @@ type event struct {
 	Run     int64     `json:"run"`
 	Outcome string    `json:"outcome"`
 	Stale   bool      `json:"stale"`
-	Valid   time.Time `json:"valid"` // until when a term that has ended was valid
+	Valid   time.Time `json:"valid"` // the end of validity of a term that is over
 	Err     string    `json:"err"`
 }
 
@@ -52,7 +52,7 @@ func (j *journal) add(e event) {
 	j.grown = make(chan struct{})
 }
 
-// all returns the events so far. The slice only grows: what is there does not change.
+// all returns the events so far. The slice only grows, and its elements never change.
 func (j *journal) all() []event {
 	events, _ := j.look()
 	return events
@@ -64,8 +64,8 @@ func (j *journal) look() (events []event, grown <-chan struct{}) {
 	return slices.Clip(j.events), j.grown
 }
 
-// await returns the first event from position from on that matches, and the position
-// behind it. It shows every event to match once.
+// await returns the first event from position from on that matches, and the position after it. It calls match once
+// per event.
 func (j *journal) await(ctx context.Context, from int, match func(event) bool) (event, int, error) {
 	for {
 		events, grown := j.look()
@@ -82,7 +82,7 @@ func (j *journal) await(ctx context.Context, from int, match func(event) bool) (
 	}
 }
 
-// lines is a writer for a worker's log: it adds each whole line that is an event.
+// lines is the writer of a worker's log. It records each complete line that is an event.
 type lines struct {
 	journal *journal
 	rest    []byte

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A job is what the leader has to do. It gets the context of the term, and has to return
-// soon after that has ended: it holds up the next leader, or it runs beside him. A job that
-// panics ends the term: the latch reports that, and another worker leads.
+// A job is the leader's work. It gets the context of the term and has to return soon after that context ends;
+// otherwise it delays the next leader, or runs beside it. A job that panics ends the term: the latch reports the
+// panic, and another worker leads.
 type job func(ctx context.Context) error
 
-// waiting is a job that takes its time and does nothing. Put yours here.
+// waiting is a job that only takes time. Replace it by yours.
 func waiting(d time.Duration) job {
 	return func(ctx context.Context) error { return rest(ctx, d) }
 }
@@ -31,7 +31,7 @@ func rest(ctx context.Context, d time.Duration) error {
 // recordTimeout is how long the record of a run may hold up a step-down.
 const recordTimeout = 5 * time.Second
 
-// run runs the job once, and records that. It reports whether the record was written.
+// run runs the job once, and records the run. It reports whether the record was written.
 func (w *worker) run(ctx context.Context, token int64, next schedule) (recorded bool) {
 	now := time.Now()
 	r := runRecord{Number: next.Number, Token: token, Leader: w.id, Outcome: outcomeFailed, Due: next.Due, Began: now}
@@ -39,7 +39,7 @@ func (w *worker) run(ctx context.Context, token int64, next schedule) (recorded 
 		r.Due = now // the first run of all
 	}
 	w.log.InfoContext(ctx, saysBegins, "token", token, "run", r.Number)
-	defer func() { // deferred, because a run that panics has failed, too
+	defer func() { // deferred, because a run that panics failed, too
 		r.Took = time.Since(r.Began)
 		recorded = w.record(ctx, r)
 	}()
@@ -50,21 +50,18 @@ func (w *worker) run(ctx context.Context, token int64, next schedule) (recorded 
 	case ctx.Err() != nil:
 		r.Outcome = outcomeStopped
 	default:
-		// Not the end of the term: the next run may succeed. Where a failure is a
-		// reason to let another worker lead, call term.Release here.
+		// A failed run does not end the term, because the next run may succeed. If a failure should make another
+		// worker lead, call term.Release here.
 		w.logFailure(ctx, token, err)
 	}
 	return recorded
 }
 
-// record writes down a run and the time of the next one, which the database refuses if a
-// later leader has claimed the job meanwhile. A run that was broken off is due again: the
-// next leader makes up for it at once.
+// record writes the run and the time of the next one. The database refuses the record if a later leader claimed the
+// job meanwhile. An interrupted run remains due, and the next leader repeats it at once.
 //
-// The record does not end with the term's context. Work that was done, or broken off, is
-// to be recorded if that is still allowed, and the clock of this process can't tell: a
-// process that was paused right here would go by a clock that it has not read yet. The
-// token can tell.
+// The record outlasts the term's context. Finished or interrupted work must be recorded if still permitted, and this
+// process's clock can't decide that: a process paused right here would compare an old time. The token decides.
 func (w *worker) record(ctx context.Context, r runRecord) bool {
 	due := r.Due
 	if r.Outcome != outcomeStopped {
@@ -80,9 +77,8 @@ func (w *worker) record(ctx context.Context, r runRecord) bool {
 	return true
 }
 
-// dueAfter returns when the run after r is due: whole intervals after r was, and after r
-// began. So a run that was late delays none of the later ones, and of several that were
-// missed one is made up for.
+// dueAfter returns when the run after r is due: whole intervals after r was due, and after the start of r. So a late
+// run delays no later run, and of several missed runs one is made up for.
 func (w *worker) dueAfter(r runRecord) time.Time {
 	late := max(0, r.Began.Sub(r.Due))
 	return r.Due.Add(late.Truncate(w.every) + w.every)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The table of the leader is for people: nothing is decided by it. It has one row.
+// The table of the leader is for display only. It has one row.
 const (
 	leaderTable = `CREATE TABLE IF NOT EXISTS worker_leader (
 		name    NAME   NOT NULL UNIQUE,
@@ -19,11 +19,11 @@ const (
 	theLeader = `INSERT NEW INTO worker_leader (name, leader, token, began, terms, refused) VALUES ('job', '', 0, 0, 0, 0)`
 )
 
-// leadership is what the database knows of the leaders: who has claimed the job last. That one is
-// the only one whose writes are accepted, whether or not its term has ended meanwhile.
+// leadership describes the latest claim of the job, according to the database. Only writes of that leader are
+// accepted, even if its term is over.
 type leadership struct {
 	Leader    string
-	Token     int64 // 0: nobody has claimed the job yet
+	Token     int64 // 0: not claimed yet
 	Since     time.Time
 	Handovers int64
 	Refused   int64 // stale writes
@@ -40,7 +40,7 @@ func (s *store) noteLeader(ctx context.Context, token int64, leader string) erro
 	return nil
 }
 
-// noteRefusal counts a write that was refused because its token was stale.
+// noteRefusal counts a write that was refused for its stale token.
 func (s *store) noteRefusal(ctx context.Context) error {
 	if _, err := s.db.ExecContext(ctx, `UPDATE worker_leader SET refused = refused + 1 WHERE name = 'job'`); err != nil {
 		return fmt.Errorf("note a refusal: %w", err)

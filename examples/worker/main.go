@@ -1,19 +1,17 @@
-// Command worker runs a job every minute, in one process at a time. Several processes
-// stand by; when the one that leads stops, dies or hangs, the next one takes over and
-// runs the job when it is due. What a hung leader writes when it wakes up is refused.
+// Command worker runs a job every minute, in one process at a time. Several processes stand by. When the leader
+// stops, dies or hangs, the next one takes over and runs the job when it is due. The late writes of a hung leader are
+// refused.
 //
-// The leader is elected by a LeaderLatch and not by a LeaderSelector, because the rest of
-// the process asks too: the status page what is in the way, the readiness check whether we
-// lead, or whether nobody knows yet. A process that has nothing to do but the job is
-// shorter with a LeaderSelector.
+// The example elects its leader with a LeaderLatch, not a LeaderSelector, because other parts of the process use the
+// election, too: the status page shows problems, and the readiness check asks whether this process leads, or whether
+// that is undecided. A process that only runs the job is shorter with a LeaderSelector.
 //
 // Usage:
 //
 //	worker [flags]         show it: three workers, and what happens to their leaders
 //	worker serve [flags]   run one worker
 //
-// Its exit status is 0 when all went as it should, 1 when not, and 2 when it was called
-// wrongly.
+// Its exit status is 0 for success, 1 for a failure, and 2 for wrong arguments.
 package main
 
 import (
@@ -65,9 +63,8 @@ type options struct {
 	stay bool
 }
 
-// run is main without the process around it. It returns the exit status, after all it
-// started has ended. The workers of a demo write to stderr too, so it has to bear several
-// writers at once.
+// run is main without the process around it. It returns the exit status after everything that it started is over.
+// stderr must be safe for concurrent writes, because the workers of a demo write there, too.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -109,7 +106,7 @@ func parse(serving bool, args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	fs.StringVar(&o.db, "db", os.Getenv("WORKER_DB"), "database: an SQLite `file`, or mysql://user:password@host:port/name,\nor a DSN of go-sql-driver (default $WORKER_DB, else a temporary SQLite file)")
+	fs.StringVar(&o.db, "db", os.Getenv("WORKER_DB"), "database: an SQLite `file`, or a DSN of go-sql-driver,\nsuch as user:password@tcp(host:3306)/name (default $WORKER_DB, else a temporary SQLite file)")
 	fs.DurationVar(&o.every, "every", every, "run the job every so often")
 	fs.DurationVar(&o.work, "work", work, "how long the job takes: it only waits")
 	fs.DurationVar(&o.sessionTimeout, "session-timeout", session, "ZooKeeper session timeout: a leader that crashes or hangs is replaced after this long")

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// output takes what this process and its workers write, each in its own time.
+// output collects the output of this process and of its workers.
 type output struct {
 	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
@@ -40,7 +40,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// command runs the program in this process, its workers in others.
+// command runs the program in this process, and its workers in other processes.
 func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs output

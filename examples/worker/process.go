@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// process is a worker in an operating system process of its own: this program, run
-// again as `worker serve`.
+// process is a worker in its own operating system process: this program, run again as `worker serve`.
 type process struct {
 	name   string
 	url    string
@@ -21,9 +20,9 @@ type process struct {
 	err    error         // how it ended; set before exited is closed
 }
 
-// startProcess returns once the worker takes part in the election. Its events go to the
-// journal. ctx bounds the start. The worker ends by stop, or when this process ends,
-// however it does: it reads end of file from the pipe that only this process has open.
+// startProcess returns once the worker takes part in the election. Its events are appended to the journal. ctx bounds
+// the start. The worker ends by stop, or at any end of this process, when it reads end of file from a pipe that only
+// this process holds open.
 func startProcess(ctx context.Context, o options, name string, events *journal, stderr io.Writer) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,7 +49,7 @@ func startProcess(ctx context.Context, o options, name string, events *journal, 
 	}
 	p := &process{name: name, cmd: cmd, quit: quit, exited: make(chan struct{})}
 	cmd.Cancel = func() error {
-		_ = p.resume() // one that is paused would not see the end of its input
+		_ = p.resume() // a paused process would not see the end of its input
 		return stdin.Close()
 	}
 	cmd.WaitDelay = 15 * time.Second // then it is killed
@@ -81,7 +80,7 @@ func startProcess(ctx context.Context, o options, name string, events *journal, 
 	return p, nil
 }
 
-// stop asks the worker to end, and waits until it has. It is idempotent.
+// stop asks the worker to end, and waits until it does. It is idempotent.
 func (p *process) stop() error {
 	p.quit()
 	<-p.exited

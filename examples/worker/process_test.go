@@ -53,8 +53,8 @@ func embedded(t *testing.T) string {
 	return zktest.NewServer(t).Addr()
 }
 
-// requireInOrder checks what holds whatever happens: numbers without a gap, none twice, and
-// no term that writes after a later one has.
+// requireInOrder checks the invariants: run numbers have no gap and no duplicate, and no term writes after a later
+// one.
 func requireInOrder(t *testing.T, s *store) {
 	t.Helper()
 	runs, err := s.lastRuns(t.Context(), allRuns)
@@ -80,7 +80,7 @@ func testSigterm(t *testing.T, servers string) {
 	requireInOrder(t, s)
 }
 
-// Whoever stops in the middle of a run breaks it off and says so.
+// A worker stopped in the middle of a run interrupts the run and records that.
 func TestSigtermInTheMiddleOfARun(t *testing.T) {
 	tr, s := newTour(t, embedded(t))
 	ctx := t.Context()
@@ -92,7 +92,7 @@ func TestSigtermInTheMiddleOfARun(t *testing.T) {
 	runs, err := s.lastRuns(ctx, allRuns)
 	require.NoError(t, err)
 	for _, r := range runs {
-		if r.Number == begun.Run && r.Outcome != outcomeDone { // it may have come too late
+		if r.Number == begun.Run && r.Outcome != outcomeDone { // the stop may be too late
 			require.Equal(t, []string{outcomeStopped, victim}, []string{r.Outcome, r.Leader})
 		}
 	}
@@ -126,7 +126,7 @@ func testSigstop(t *testing.T, servers string, tick time.Duration) {
 	t.Logf("the next leader's first run began %v after SIGSTOP", h.firstRun.Sub(h.at))
 	require.LessOrEqual(t, h.firstRun.Sub(h.at), tr.o.sessionTimeout+tick+slack)
 
-	// It notices, and knows until when its term was good.
+	// The worker notices, and knows until when its term was valid.
 	ends, _, err := tr.events.await(ctx, 0, func(e event) bool { return e.Worker == h.from && e.Msg == saysEnds })
 	require.NoError(t, err)
 	require.Contains(t, ends.Err, "session lost")
@@ -138,7 +138,7 @@ func testSigstop(t *testing.T, servers string, tick time.Duration) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "leader\n", body)
 
-	// It stands in the queue again, and leads when its turn comes.
+	// The worker queues again, and leads in its turn.
 	for tr.leader != h.from {
 		require.NoError(t, tr.takeAway(ctx, syscall.SIGTERM, "test"))
 	}

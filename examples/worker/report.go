@@ -18,18 +18,18 @@ type report struct {
 	handovers      []handover
 	terms          []term
 	runs           []runRecord // the latest first
-	stale          int         // writes that the database has refused
+	stale          int         // writes refused by the database
 }
 
 // term is one term of leadership.
 type term struct {
 	token      int64
 	leader     string
-	began, end time.Time // end: until when it was valid; zero: it goes on
+	began, end time.Time // end: the end of validity; zero: current
 }
 
-// terms puts together what the workers have said. One that was killed has not said when
-// its term ended: the kill did it.
+// terms collects the terms from the workers' events. A killed worker could not report the end of its term, which is
+// the kill.
 func terms(events []event, handovers []handover) []term {
 	byToken := map[int64]*term{}
 	var all []*term
@@ -67,7 +67,7 @@ func staleWrites(events []event) (n int) {
 	return n
 }
 
-// overlaps counts the terms that began while the one before was valid.
+// overlaps counts the terms that began while the previous one was valid.
 func (r report) overlaps() (n int) {
 	for i := 1; i < len(r.terms); i++ {
 		if before := r.terms[i-1]; before.end.IsZero() || r.terms[i].began.Before(before.end) {
@@ -77,15 +77,13 @@ func (r report) overlaps() (n int) {
 	return n
 }
 
-// orderlyHandover is the longest that a leader who steps down may hold up the next one
-// here. On an idle machine it takes some milliseconds.
+// orderlyHandover bounds a handover by step-down. On an idle machine it takes some milliseconds.
 const orderlyHandover = time.Second
 
-// expirySlack is added to the session timeout: a tick of the server, and the time that
-// the next leader takes to learn of it.
+// expirySlack is added to the session timeout, for a tick of the server and the notification of the next leader.
 const expirySlack = 1500 * time.Millisecond
 
-// fault returns what went wrong, nil if nothing did.
+// fault returns the first error, or nil.
 func (r report) fault() error {
 	for _, h := range r.handovers {
 		limit := r.sessionTimeout + expirySlack
@@ -115,7 +113,7 @@ func (r report) fault() error {
 // faultOfRuns returns what is wrong with the runs: their numbers, the order of their tokens,
 // or their times.
 func (r report) faultOfRuns() error {
-	done := map[time.Time]int64{} // the runs that were done, by when they were due
+	done := map[time.Time]int64{} // finished runs, by due time
 	for i, n := 0, len(r.runs); i < n; i++ {
 		run := r.runs[i]
 		if run.Number != int64(n-i) {

@@ -51,7 +51,7 @@ func TestTerms(t *testing.T) {
 	require.Equal(t, []term{
 		{token: 10, leader: "ann", began: at(0), end: at(1000)},
 		{token: 20, leader: "bob", began: at(1005), end: at(2000)}, // by the kill
-		{token: 30, leader: "cid", began: at(5000), end: at(8000)}, // by its own clock, whenever it woke up
+		{token: 30, leader: "cid", began: at(5000), end: at(8000)}, // by its own clock, regardless of when it resumed
 		{token: 40, leader: "ann", began: at(9500)},
 	}, theReport().terms)
 }
@@ -139,6 +139,6 @@ var errFull = errors.New("disk full")
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
-func TestReportTellsOfAFailedWrite(t *testing.T) {
+func TestReportShowsAFailedWrite(t *testing.T) {
 	require.ErrorIs(t, theReport().write(fullDisk{}), errFull)
 }

@@ -14,10 +14,9 @@ import (
 
 // serve runs one worker until ctx ends, or stdin does with -until-eof.
 //
-// The order of a stop is that of the defers, from the bottom up. The worker leaves the
-// election first: the next one leads from then on, while this one still answers
-// its last requests. The session ends when nobody needs it any more, and the
-// database last, because runs are recorded there until the term is over.
+// The defers stop the worker from the bottom up. First the worker leaves the election, so that the next one leads
+// while this one still answers its last requests. Then the session ends, and finally the database is closed, because
+// runs are recorded there until the term is over.
 func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,7 +46,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	}
 
 	w := &worker{id: o.id, store: db, job: waiting(o.work), every: o.every, log: log, telemetry: metrics}
-	if err := w.enter(client); err != nil { //nolint:contextcheck // a latch goes on until it is closed
+	if err := w.enter(client); err != nil { //nolint:contextcheck // a latch runs until it is closed
 		return err
 	}
 	site, err := startSite(ctx, o.listen, w.page().handler())
@@ -58,7 +57,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	defer func() { err = errors.Join(err, w.leave()) }()
 
 	if o.untilEOF {
-		// Ends with stdin, or with the process: a read can't be called off.
+		// Ends with stdin or with the process, because a read can't be cancelled.
 		go func() {
 			_, _ = io.Copy(io.Discard, stdin)
 			cancel()
@@ -67,8 +66,7 @@ func serve(ctx context.Context, o options, stdin io.Reader, stdout io.Writer) (e
 	return w.await(ctx, site)
 }
 
-// await says when the first election is decided, and returns when the worker has to end:
-// nil when ctx has ended.
+// await reports the first decision of the election, and returns when the worker has to end, with nil when ctx ends.
 func (w *worker) await(ctx context.Context, site *site) error {
 	decided := w.latch.Decided()
 	for {
@@ -90,7 +88,7 @@ func (w *worker) await(ctx context.Context, site *site) error {
 type site struct {
 	url    string
 	server *http.Server
-	failed chan error // what ended it, unless stop did
+	failed chan error // an error that ended it before stop
 }
 
 func startSite(ctx context.Context, address string, handler http.Handler) (*site, error) {

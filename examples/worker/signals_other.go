@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// This system has no signals that stop a process nicely or pause it: workers run here,
-// the demonstration does not.
+// This system has no signals to stop or pause a process, so the demonstration does not run here, but workers do.
 const (
 	stopNicely = syscall.SIGTERM
 	crash      = syscall.SIGKILL

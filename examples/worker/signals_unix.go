@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// The three ways in which a leader goes away.
+// The three ways in which the demonstration removes a leader.
 const (
 	stopNicely = syscall.SIGTERM // it is asked to stop, as in every rolling update
 	crash      = syscall.SIGKILL

@@ -20,28 +20,27 @@ const (
 	patience  = 3 * time.Second // with ZooKeeper and the database, for one request
 )
 
-// page shows the election and the runs. It has no state of its own: all of it comes from
-// ZooKeeper and the database, so that every process shows the same, whether it leads, waits,
-// or only looks on with a latch that was never started.
+// page shows the election and the runs. It has no state: all data is from ZooKeeper and the database, so every
+// process shows the same, whether it leads, waits, or only observes with a latch that was never started.
 type page struct {
 	every    time.Duration
 	queue    func(context.Context) ([]recipes.Participant, error)
 	next     func(context.Context) (schedule, error)
 	runs     func(ctx context.Context, n int) ([]runRecord, error)
 	led      func(context.Context) (leadership, error)
-	self     func() (id, path string)            // the participant whose page it is; nil: it takes no part
-	trouble  func() error                        // what keeps it from the election; nil: it takes no part
+	self     func() (id, path string)            // the participant that serves the page; nil: an onlooker
+	trouble  func() error                        // the obstacle to its taking part; nil: an onlooker
 	isLeader func(context.Context) (bool, error) // nil: it takes no part
 	health   func() recipes.Health               // nil: it takes no part
 	metrics  http.Handler                        // nil: none
 }
 
-// onlookerPage is the page of one that takes no part: election was not started.
+// onlookerPage is the page of an onlooker, whose election was never started.
 func onlookerPage(s *store, election *latch.LeaderLatch, every time.Duration) *page {
 	return &page{every: every, queue: election.Participants, next: s.schedule, runs: s.lastRuns, led: s.leadership}
 }
 
-// page is the page of a worker that has entered the election.
+// page is the page of a worker that takes part in the election.
 func (w *worker) page() *page {
 	p := onlookerPage(w.store, w.latch, w.every)
 	p.self = func() (id, path string) { return w.latch.ID(), w.latch.Path() }
@@ -67,8 +66,8 @@ func (p *page) handler() http.Handler {
 	return mux
 }
 
-// serveLeader is for a load balancer that sends requests to the leader: 200 if this
-// worker leads, 503 if not. Just after the start it waits for the election's first decision.
+// serveLeader is for a load balancer that sends requests to the leader: 200 if this worker leads, otherwise 503.
+// Right after the start it waits for the first decision of the election.
 func (p *page) serveLeader(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -86,10 +85,10 @@ func (p *page) serveLeader(w http.ResponseWriter, r *http.Request) {
 // status is what the template gets.
 type status struct {
 	Self    string // "" if it takes no part
-	Path    string // of its znode; "" if it has none
+	Path    string // of its znode; "" without a znode
 	Every   time.Duration
 	Now     time.Time
-	Refresh int // in seconds; 0: the page stays as it is
+	Refresh int // in seconds; 0: no refresh
 
 	Queue   []recipes.Participant
 	Next    schedule
@@ -99,8 +98,8 @@ type status struct {
 	Trouble []string
 }
 
-// First is the first in the queue, nil if nobody takes part. Whether it leads nobody but
-// itself can know: it may have died, and have a znode until its session has expired.
+// First returns the first participant in the queue, or nil without any. Only that process knows whether it leads: it
+// may be dead, and keep its znode until its session expires.
 func (s status) First() *recipes.Participant {
 	if len(s.Queue) == 0 {
 		return nil
@@ -116,8 +115,8 @@ func (s status) Last() *runRecord {
 	return &s.Runs[0]
 }
 
-// overdueAfter is how long after its time a run that has not been recorded is late: after
-// the longest of the last runs, because the present one may take as long, and a moment.
+// overdueAfter is the delay after which an unrecorded run counts as late: the longest of the last runs, because the
+// current one may take as long, and a second.
 func overdueAfter(runs []runRecord) time.Duration {
 	longest := time.Duration(0)
 	for _, r := range runs {
@@ -168,11 +167,11 @@ func (p *page) serveStatus(w http.ResponseWriter, r *http.Request) {
 	if !known {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = statusPage.Execute(w, s) // the reader has gone away; nobody to tell
+	_ = statusPage.Execute(w, s) // the reader may be disconnected
 }
 
-// look asks ZooKeeper and the database, and reports whether any of them has answered. What
-// one of them does not tell is missing, and the page says why.
+// look asks ZooKeeper and the database, and reports whether either answered. Without an answer, the data is missing
+// and the page says why.
 func (p *page) look(ctx context.Context) (s status, known bool) {
 	s.Every = p.every
 	if p.self != nil {

@@ -78,9 +78,8 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// A run that is under way is not late yet. One that has not been recorded for longer than
-// runs take is.
-func TestStatusPageTellsOfALateRun(t *testing.T) {
+// A current run is not late yet. A run without a record for longer than runs take is late.
+func TestStatusPageShowsALateRun(t *testing.T) {
 	for late, want := range map[time.Duration]string{
 		0:                       "Run 13 is due now.",
 		time.Second:             "Run 13 is due now.",
@@ -97,7 +96,7 @@ func TestStatusPageTellsOfALateRun(t *testing.T) {
 	}
 }
 
-// What keeps a worker from the election is on its page.
+// The page shows the obstacle that keeps a worker from the election.
 func TestStatusPageOfARefusedWorker(t *testing.T) {
 	p := thePage()
 	p.trouble = func() error { return errDown }
@@ -106,7 +105,7 @@ func TestStatusPageOfARefusedWorker(t *testing.T) {
 	require.Contains(t, w.Body.String(), `role="alert">This worker is kept from the election: down for the night</section>`)
 }
 
-// Nobody's page moves under his eyes unless he has asked for it.
+// The page reloads only on request.
 func TestStatusPageRefreshesOnDemand(t *testing.T) {
 	for target, want := range map[string]bool{
 		"/": false, "/?refresh=2": true, "/?refresh=0": false, "/?refresh=-1": false, "/?refresh=x": false,
@@ -116,7 +115,7 @@ func TestStatusPageRefreshesOnDemand(t *testing.T) {
 	}
 }
 
-func TestStatusPageWithNobody(t *testing.T) {
+func TestStatusPageWithoutParticipants(t *testing.T) {
 	p := thePage()
 	p.self, p.trouble = nil, nil
 	p.queue = func(context.Context) ([]recipes.Participant, error) { return nil, nil }
@@ -134,7 +133,7 @@ func TestStatusPageWithNobody(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "Leader since")
 }
 
-// What is known is shown, and what is not is said.
+// The page shows available data, and names missing data.
 func TestStatusPageInTrouble(t *testing.T) {
 	p := thePage()
 	p.queue = func(context.Context) ([]recipes.Participant, error) { return nil, errDown }
@@ -182,7 +181,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// The page is about what is in ZooKeeper and in the database, whoever is asked.
+// Every worker shows the same data, from ZooKeeper and the database.
 func TestStatusPageOfALiveElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -206,8 +205,7 @@ func TestStatusPageOfALiveElection(t *testing.T) {
 	})
 }
 
-// While the session of a leader that has died lives on, its znode is the first. The page
-// says that its run is overdue.
+// Until the session of a dead leader expires, its znode is the first. The page says that its run is overdue.
 func TestStatusPageAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -2,20 +2,19 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/zkrecipes/zkrecipes/examples/database"
 )
 
-// errStale is returned when the job carries a token other than the writer's: a later
-// leader has claimed it, and nothing was written.
+// errStale is returned when the job has another token than the writer's, because a later leader claimed the job.
+// Nothing was written.
 var errStale = errors.New("stale fencing token")
 
-// The tables, in the words of package database. There is one job, with the token of the
-// latest leader, the number of the last run, and when the next one is due; and there are
-// the runs. No number is there twice, whoever leads. Times are in milliseconds since 1970.
+// The tables, in the dialect of openDB. worker_job has one row, with the token of the latest leader, the
+// number of the last run and the due time of the next one. worker_run has the runs. No run number occurs twice, under
+// any leader. Times are in milliseconds since 1970.
 const (
 	jobTable = `CREATE TABLE IF NOT EXISTS worker_job (
 		name  NAME   NOT NULL UNIQUE,
@@ -38,14 +37,14 @@ const (
 // The outcomes of a run.
 const (
 	outcomeDone    = "done"
-	outcomeStopped = "stopped" // its term has ended
+	outcomeStopped = "stopped" // its term ended first
 	outcomeFailed  = "failed"
 )
 
 // runRecord is one run of the job.
 type runRecord struct {
 	Number  int64
-	Token   int64 // of the term that it was done in
+	Token   int64 // of the term of the run
 	Leader  string
 	Outcome string
 	Due     time.Time
@@ -56,24 +55,24 @@ type runRecord struct {
 // schedule is the next run.
 type schedule struct {
 	Number int64
-	Due    time.Time // by the clock of whoever recorded the last run; zero: at once
+	Due    time.Time // by the clock of the process that recorded the last run; zero: at once
 }
 
 // store is where the runs are recorded. Its methods are single statements or short
 // transactions, safe for concurrent use, by other processes too. It works alike on SQLite,
 // MySQL and MariaDB.
 type store struct {
-	db *database.DB
+	db   *sql.DB
+	kind string // for reports
 }
 
-// openStore opens the database that dsn names, as the -db flag describes it, and creates
-// its tables unless they are there.
+// openStore opens the database named by dsn, described at the -db flag, and creates missing tables.
 func openStore(ctx context.Context, dsn string) (*store, error) {
-	db, err := database.Open(ctx, dsn, jobTable, theJob, runTable, leaderTable, theLeader)
+	db, kind, err := openDB(ctx, dsn, jobTable, theJob, runTable, leaderTable, theLeader)
 	if err != nil {
 		return nil, err
 	}
-	return &store{db: db}, nil
+	return &store{db: db, kind: kind}, nil
 }
 
 func (s *store) Close() error { return s.db.Close() }
@@ -82,15 +81,15 @@ func (s *store) Close() error { return s.db.Close() }
 // leader from then on, and returns the next run. Claiming again with the same token is
 // fine. It returns errStale when a later leader was first.
 //
-// The claim comes before the read, for a token that is looked at in the final write alone
-// is too late: a paused leader and its successor would both have read the same number.
+// The claim precedes the read. A check of the token only at the final write is too late: a paused leader and its
+// successor would both have read the same number.
 func (s *store) claim(ctx context.Context, token int64, leader string) (schedule, error) {
-	found, err := database.Found(s.db.ExecContext(ctx,
+	isFound, err := found(s.db.ExecContext(ctx,
 		`UPDATE worker_job SET token = ? WHERE name = 'job' AND token <= ?`, token, token))
 	if err != nil {
 		return schedule{}, fmt.Errorf("claim the job: %w", err)
 	}
-	if !found {
+	if !isFound {
 		return schedule{}, fmt.Errorf("claim the job with token %d: %w", token, errStale)
 	}
 	if err := s.noteLeader(ctx, token, leader); err != nil {
@@ -99,7 +98,7 @@ func (s *store) claim(ctx context.Context, token int64, leader string) (schedule
 	return s.schedule(ctx)
 }
 
-// schedule returns the next run. It is for onlookers: a leader claims the job.
+// schedule returns the next run. It is for onlookers; a leader claims the job.
 func (s *store) schedule(ctx context.Context) (next schedule, err error) {
 	var due int64
 	err = s.db.QueryRowContext(ctx, `SELECT runs + 1, due FROM worker_job WHERE name = 'job'`).Scan(&next.Number, &due)
@@ -112,12 +111,10 @@ func (s *store) schedule(ctx context.Context) (next schedule, err error) {
 	return next, nil
 }
 
-// record writes down a run, counts it, and sets when the next one is due: all of that or
-// nothing. It returns errStale, and changes nothing, unless the job is still claimed with
-// the run's token.
+// record writes a run, counts it, and sets the due time of the next one, all in one transaction. Unless the job is
+// still claimed with the run's token, it changes nothing and returns errStale.
 //
-// After any other error the run may have been recorded or not. Either way the next claim
-// returns the run that is due.
+// After any other error the run is recorded or not. Either way, the next claim returns the run that is due.
 func (s *store) record(ctx context.Context, r runRecord, due time.Time) error {
 	failed := func(err error) error {
 		return fmt.Errorf("record run %d with token %d: %w", r.Number, r.Token, err)
@@ -128,12 +125,12 @@ func (s *store) record(ctx context.Context, r runRecord, due time.Time) error {
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 
-	found, err := database.Found(tx.ExecContext(ctx,
+	isFound, err := found(tx.ExecContext(ctx,
 		`UPDATE worker_job SET runs = ?, due = ? WHERE name = 'job' AND token = ?`, r.Number, due.UnixMilli(), r.Token))
 	if err != nil {
 		return failed(err)
 	}
-	if !found {
+	if !isFound {
 		return failed(errStale)
 	}
 	_, err = tx.ExecContext(ctx,

@@ -42,7 +42,7 @@ func testStore(t *testing.T, open func(*testing.T) *store) {
 	}
 }
 
-// A term counts once, however often its leader claims the job. What is refused changes nothing but its number.
+// A term counts once, however often its leader claims the job. A refusal changes only the number of refusals.
 func testLeadership(t *testing.T, s *store) {
 	t.Helper()
 	none, err := s.leadership(t.Context())
@@ -114,14 +114,14 @@ func testNumbers(t *testing.T, s *store) {
 	require.Equal(t, []runRecord{aRun(2, 40)}, runs, "the latest, and all that was recorded of it")
 }
 
-// MySQL counts changed rows unless told otherwise, and would refuse this one.
+// MySQL counts changed rows by default, and would refuse this claim.
 func testClaimsAgain(t *testing.T, s *store) {
 	t.Helper()
 	require.Equal(t, int64(1), claim(t, s, 33))
 	require.Equal(t, int64(1), claim(t, s, 33))
 }
 
-// What the token is for: 33 was paused between its claim and its record.
+// The purpose of the token: 33 was paused between its claim and its record.
 func testRefusesEarlierLeader(t *testing.T, s *store) {
 	t.Helper()
 	require.Equal(t, int64(1), claim(t, s, 33))
@@ -141,7 +141,7 @@ func testRefusesWithoutClaim(t *testing.T, s *store) {
 	requireRuns(t, s)
 }
 
-// Nobody has claimed the job since: what was done is done, and may be recorded.
+// Without a later claim, finished work may still be recorded.
 func testUnopposed(t *testing.T, s *store) {
 	t.Helper()
 	claim(t, s, 33)
@@ -159,7 +159,7 @@ func testRecordsOnce(t *testing.T, s *store) {
 	requireRuns(t, s, 33)
 }
 
-// The due time goes with the run that is recorded, and is as safe from earlier leaders.
+// The due time is part of the recorded run, and as protected from earlier leaders.
 func testSchedule(t *testing.T, s *store) {
 	t.Helper()
 	next, err := s.claim(t.Context(), 33, "ann")
@@ -200,7 +200,7 @@ func TestDatabaseThatCannotBeOpened(t *testing.T) {
 	require.ErrorContains(t, err, "database: ")
 }
 
-// Every worker opens the database, and finds what the others have written.
+// Every worker opens the database, and finds the data of the others.
 func TestDatabaseOpensAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "worker.db")
 	first, err := openStore(t.Context(), file)

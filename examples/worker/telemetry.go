@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// telemetry is what a worker shows a Prometheus: the election and the session, which package
-// otelzkrecipes measures, and the writes that the database has refused.
+// telemetry exports metrics of a worker to Prometheus: the election and the session, measured by package
+// otelzkrecipes, and the writes refused by the database.
 type telemetry struct {
 	*otelzkrecipes.Telemetry
 
@@ -28,7 +28,7 @@ type telemetry struct {
 }
 
 func newTelemetry(ctx context.Context) (*telemetry, error) {
-	registry := prometheus.NewRegistry() // one of its own, so that a process may have several workers
+	registry := prometheus.NewRegistry() // not the global one, because a process may have several workers
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -44,7 +44,7 @@ func newTelemetry(ctx context.Context) (*telemetry, error) {
 	if err := errors.Join(err, counterErr); err != nil {
 		return nil, errors.Join(err, t.close(ctx))
 	}
-	t.stale.Add(ctx, 0) // so that the first one is an increase
+	t.stale.Add(ctx, 0) // so that the first refusal is an increase
 	return t, nil
 }
 
@@ -59,15 +59,14 @@ func (t *telemetry) close(ctx context.Context) error {
 	return t.provider.Shutdown(context.WithoutCancel(ctx))
 }
 
-// isReady tells whether a worker is of use: while it is connected, and for a third of the
-// session timeout without a connection, so that a rolling restart of the servers takes no worker
-// out of service.
+// isReady reports whether a worker is useful: while it is connected, and for a third of the session timeout without a
+// connection, so that a rolling restart of the servers takes no worker out of service.
 func isReady(h recipes.Health) bool {
 	return h.State == recipes.Connected ||
 		h.State == recipes.Suspended && time.Since(h.Since) < h.SessionTimeout/3
 }
 
-// serveHealth is for a readiness check. A worker that waits for its turn to lead is ready.
+// serveHealth is for a readiness check. A worker that waits for leadership is ready.
 func (p *page) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	h := p.health()
 	if !isReady(h) {

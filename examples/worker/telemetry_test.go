@@ -19,7 +19,7 @@ func (c *cluster) get(m *member, target string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// What a Prometheus reads, before and after a leader that went on too long.
+// The scrape of a Prometheus before and after a leader that worked for too long.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

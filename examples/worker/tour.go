@@ -14,8 +14,7 @@ const (
 	runsPerTerm = 3 // before something happens to the leader
 )
 
-// tour shows three workers, and takes their leader away in the three ways there are. It
-// tells what happens as it learns of it, from the workers' logs.
+// tour shows three workers, and removes their leader in three ways. It prints the events from the workers' logs.
 type tour struct {
 	o      options
 	out    io.Writer
@@ -23,23 +22,23 @@ type tour struct {
 	began  time.Time
 
 	events    *journal
-	seen      int // how many of them have been told
+	seen      int // number of events that were printed
 	workers   map[string]*process
 	leader    string // and its term
 	token     int64
-	runs      int // that were recorded in it
+	runs      int // recorded in this term
 	handovers []handover
 }
 
-// handover is one change of leader that the tour has caused.
+// handover is one change of leader caused by the tour.
 type handover struct {
 	signal   syscall.Signal
 	from     string
-	token    int64     // of the term that it ended
+	token    int64     // of the term that ended
 	at       time.Time // of the signal
 	to       string
 	led      time.Time // when the next leader led
-	firstRun time.Time // when it began its first run
+	firstRun time.Time // the start of its first run
 }
 
 // play is the script.
@@ -86,8 +85,8 @@ func (t *tour) crashLeader(ctx context.Context) error {
 	return t.start(ctx, victim)
 }
 
-// pauseLeader is the case that no election can prevent: the leader hangs in the middle of a
-// run, for longer than its session, and goes on with it when another one leads.
+// pauseLeader is the case that no election can prevent: the leader hangs in the middle of a run, for longer than its
+// session, and continues the run while another worker leads.
 func (t *tour) pauseLeader(ctx context.Context) error {
 	if err := t.awaitRuns(ctx); err != nil {
 		return err
@@ -117,11 +116,10 @@ func (t *tour) pauseLeader(ctx context.Context) error {
 	return err
 }
 
-// errTooLate is returned by takeAway when a pause came after the run that it was for.
+// errTooLate is returned by takeAway for a pause after the run that it was meant to interrupt.
 var errTooLate = errors.New("too late")
 
-// takeAway sends the leader a signal, and waits until another one leads and has begun its
-// first run.
+// takeAway sends the leader a signal, and waits until another worker leads and starts its first run.
 func (t *tour) takeAway(ctx context.Context, signal syscall.Signal, how string) error {
 	victim := t.workers[t.leader]
 	h := handover{signal: signal, from: victim.name, token: t.token, at: time.Now()}
@@ -155,7 +153,7 @@ func (t *tour) takeAway(ctx context.Context, signal syscall.Signal, how string) 
 	return nil
 }
 
-// awaitRuns waits until the present leader, whoever that is by then, has recorded its runs.
+// awaitRuns waits until the leader at that time records its runs.
 func (t *tour) awaitRuns(ctx context.Context) error {
 	if t.leader != "" && t.runs >= runsPerTerm {
 		return nil
@@ -164,12 +162,12 @@ func (t *tour) awaitRuns(ctx context.Context) error {
 	return err
 }
 
-// watch tells what happens until ctx ends.
+// watch prints events until ctx ends.
 func (t *tour) watch(ctx context.Context) {
 	_, _ = t.until(ctx, func(event) bool { return false })
 }
 
-// until tells every event, up to the first that matches.
+// until prints all events up to the first that matches.
 func (t *tour) until(ctx context.Context, match func(event) bool) (event, error) {
 	e, seen, err := t.events.await(ctx, t.seen, func(e event) bool {
 		t.tell(e)
@@ -182,7 +180,7 @@ func (t *tour) until(ctx context.Context, match func(event) bool) (event, error)
 	return e, err
 }
 
-// tell keeps track of who leads, and says what has happened.
+// tell tracks the leader and prints the event.
 func (t *tour) tell(e event) {
 	switch e.Msg {
 	case saysLeads:
@@ -216,7 +214,7 @@ func (t *tour) start(ctx context.Context, name string) error {
 	return nil
 }
 
-// close stops the workers, the leader last: the others are not to lead for a moment each.
+// close stops the workers, the leader last, so that the others do not lead for a moment each.
 func (t *tour) close() (err error) {
 	leader := t.workers[t.leader]
 	for _, p := range t.workers {

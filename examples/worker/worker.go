@@ -13,10 +13,10 @@ import (
 // electionPath is where the workers meet.
 const electionPath = "/worker/leader"
 
-// storePause is how long a leader waits after the database has failed.
+// storePause is the leader's pause after a failure of the database.
 const storePause = 5 * time.Second
 
-// worker is one participant in the election, and what it does when it leads.
+// worker is one participant in the election, with its work as the leader.
 type worker struct {
 	id    string
 	store *store
@@ -24,17 +24,17 @@ type worker struct {
 	every time.Duration
 	log   *slog.Logger
 
-	telemetry *telemetry      // nil: nobody scrapes it
+	telemetry *telemetry      // nil: no metrics
 	client    *recipes.Client // set by enter
 	latch     *latch.LeaderLatch
-	gaveUp    chan error // gets the one error that a latch gives up for
+	gaveUp    chan error // gets the single error for which a latch gives up
 }
 
-// enter makes the worker's latch. The work belongs into the latch's listener: it gets
-// the term, and a latch that steps down waits for it to return before it lets the
-// next leader in. Work that is started elsewhere, behind Await say, is not waited for.
+// enter creates the worker's latch. The work belongs in the latch's listener: the listener gets the term, and a latch
+// that steps down waits until the listener returns before the next leader can start. The latch does not wait for work
+// started elsewhere, for example after Await.
 //
-// The latch logs what keeps it from the election, and goes on until it is over.
+// The latch logs obstacles, and keeps trying.
 func (w *worker) enter(client *recipes.Client) (err error) {
 	w.client, w.gaveUp = client, make(chan error, 1)
 	w.latch, err = latch.New(client, electionPath,
@@ -50,16 +50,16 @@ func (w *worker) enter(client *recipes.Client) (err error) {
 	return w.latch.Start()
 }
 
-// leave hands over at once: it ends the term, waits until lead has returned, and
-// deletes the znode, upon which the next in the queue leads.
+// leave hands over at once. It ends the term, waits until lead returns, and deletes the znode, so that the next
+// worker in the queue leads.
 func (w *worker) leave() error { return w.latch.Close() }
 
-// lead serves one term: it runs the job whenever it is due, for as long as the term lasts.
-// The latch calls it; calls never overlap.
+// lead serves one term: it runs the job whenever it is due, for the length of the term. The latch never calls lead
+// twice at once.
 //
-// Each round has three steps. It claims the job with the term's token, which shuts out
-// every earlier leader, and reads when the next run is due; it waits for that and runs the
-// job; and it records the run and the time of the next one.
+// Each round has three steps. The first claims the job with the term's token, which shuts out every earlier leader,
+// and reads when the next run is due. The second waits for that time and runs the job. The third records the run and
+// the time of the next one.
 func (w *worker) lead(term *recipes.Lease) {
 	ctx, token := term.Context(), term.FencingToken()
 	w.log.InfoContext(ctx, saysLeads, "token", token)
@@ -67,7 +67,7 @@ func (w *worker) lead(term *recipes.Lease) {
 		w.log.InfoContext(ctx, saysEnds, "token", token, "valid", end(term), "err", context.Cause(ctx))
 	}()
 
-	for w.latch.HasLeadership() { // goes by the clock: after a pause ctx may end a moment late
+	for w.latch.HasLeadership() { // compares the clock: after a pause, ctx may end a moment late
 		next, err := w.store.claim(ctx, token, w.id)
 		if ctx.Err() != nil {
 			return
@@ -84,12 +84,12 @@ func (w *worker) lead(term *recipes.Lease) {
 	}
 }
 
-// wait returns how long to wait for a run that is due. An interval is enough: a time that
-// is further ahead comes from a longer interval than today's, or from a wrong clock.
+// wait returns how long to wait for the next run, at most an interval. A later due time is from a longer interval in
+// the past, or from a wrong clock.
 func (w *worker) wait(due time.Time) time.Duration { return min(time.Until(due), w.every) }
 
-// end is when a term that is over was certainly valid last. A leader that was paused
-// learns of its loss late, but the clock was right all along.
+// end returns the last moment at which a term that is over was certainly valid. After a pause the leader learns of
+// its loss late, but the clock was right.
 func end(term *recipes.Lease) time.Time {
 	now := time.Now()
 	if trusted := term.TrustedUntil(); trusted.Before(now) {
@@ -98,12 +98,11 @@ func end(term *recipes.Lease) time.Time {
 	return now
 }
 
-// isLeader tells whether this worker leads. For a moment after the start nobody knows;
-// "no" would be a guess then, so it waits for the first decision, for as long as ctx, and
-// then says what is in the way, if anything is.
+// isLeader reports whether this worker leads. Right after the start the answer is unknown, so isLeader waits for the
+// first decision until ctx ends, and then returns the obstacle, if any.
 //
-// The answer may be outdated when it is read: it is good for choosing where to send a
-// request, and no protection for what the request does. That is the token's part.
+// The answer may be outdated when the caller reads it. Use it to route a request, and protect the request's effect
+// with the token.
 func (w *worker) isLeader(ctx context.Context) (bool, error) {
 	select {
 	case <-w.latch.Decided():

@@ -36,7 +36,7 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{t: t, server: zktest.NewServer(t), store: sqliteStore(t), events: newJournal()}
 }
 
-// member is a worker of a cluster, and the session that it has.
+// member is a worker of a cluster, with its session.
 type member struct {
 	*worker
 
@@ -65,7 +65,7 @@ func (c *cluster) join(id string, work job) *member {
 // cut makes the network of a member silent.
 func (c *cluster) cut(m *member) { c.server.Partition(m.client.Conn().SessionID()) }
 
-// await waits for the first event of a member that has this message.
+// await waits for a member's first event with this message.
 func (c *cluster) await(id, msg string) event {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Hour)
@@ -112,8 +112,8 @@ func TestRunsAtOnceAndThenEveryMinute(t *testing.T) {
 	})
 }
 
-// A worker that leaves in the middle of a run breaks it off, records that, and the next
-// one runs the job in the same instant: virtual time has not moved.
+// A worker that leaves in the middle of a run interrupts it and records that. The next worker runs the job in the
+// same instant of virtual time.
 func TestOrderlyHandoverTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -136,7 +136,7 @@ func TestOrderlyHandoverTakesNoTime(t *testing.T) {
 	})
 }
 
-// The schedule is in the database: a takeover does not run the job again before its time.
+// The schedule is in the database, so a takeover does not run the job early.
 func TestNextLeaderKeepsToTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -152,9 +152,8 @@ func TestNextLeaderKeepsToTheSchedule(t *testing.T) {
 	})
 }
 
-// A run that came due while nobody led is made up once, and those after it come at their
-// time.
-func TestOverdueRunComesAtOnce(t *testing.T) {
+// A run that became due without a leader is made up for once, and later runs are on time.
+func TestOverdueRunStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		ann := c.join("ann", waiting(time.Second))
@@ -187,7 +186,7 @@ func TestDueTimeFarAhead(t *testing.T) {
 	})
 }
 
-// A database that is down makes nobody run the job in a hot loop.
+// Without a database, no worker runs the job in a hot loop.
 func TestPauseAfterAFailureOfTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -205,7 +204,7 @@ func TestPauseAfterAFailureOfTheDatabase(t *testing.T) {
 }
 
 // The znode stays as long as the job of the leader runs on.
-func TestNobodyLeadsWhileTheJobRunsOn(t *testing.T) {
+func TestNoWorkerLeadsWhileTheJobRunsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		release := make(chan struct{})
@@ -244,7 +243,7 @@ func TestCutOffLeaderStopsBeforeTheNextOneStarts(t *testing.T) {
 	})
 }
 
-// The worst case: a leader that goes on. The store refuses what it writes in the end.
+// The worst case: a leader that continues to work. The store refuses its writes.
 func TestStaleRecordIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -270,8 +269,8 @@ func TestStaleRecordIsRefused(t *testing.T) {
 	})
 }
 
-// A run that fails or panics is recorded as failed, and is no reason not to run again. A
-// panic also ends the term: the latch reports it, and stands again.
+// A run that fails or panics is recorded as failed, and the next one runs. A panic also ends the term; the latch
+// reports it and queues again.
 func TestFailedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -338,7 +337,7 @@ func TestIsLeaderWaitsForTheFirstDecision(t *testing.T) {
 	})
 }
 
-// A worker that is shut out says so, goes on, and stands for election once it may.
+// A worker that is shut out says so, keeps trying, and takes part once it may.
 func TestRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/zkrecipes/zkrecipes/internal/mariadb"
 )
 
 // realTick is withzk's.
@@ -43,18 +41,16 @@ func TestDemoOnARealZooKeeper(t *testing.T) {
 }
 
 func TestMariaDB(t *testing.T) {
-	server, err := mariadb.Start(t.Context())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.Stop()) }()
-
+	dsn := os.Getenv("WORKER_DB")
+	require.NotEmpty(t, dsn, "run through examples/cmd/withmariadb")
 	t.Run("store", func(t *testing.T) {
 		testStore(t, func(t *testing.T) *store {
 			t.Helper()
-			s, err := openStore(t.Context(), server.DSN())
+			s, err := openStore(t.Context(), dsn)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			return s
 		})
 	})
-	t.Run("demo", func(t *testing.T) { requireSound(t, "-db", server.DSN()) })
+	t.Run("demo", func(t *testing.T) { requireSound(t, "-db", dsn) })
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A picture has lanes from top to bottom, and in them what happens from left to right.
+// A picture has lanes from top to bottom. Time runs from left to right.
 type picture struct {
 	name, title string
 	lanes       []string
@@ -23,7 +23,7 @@ type bar struct {
 	kind     kind
 }
 
-// An arrow goes from a lane to another one.
+// An arrow points from one lane to another.
 type arrow struct {
 	from, to int
 	at       float64
@@ -66,47 +66,50 @@ func (p picture) draw() string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%.0f" viewBox="0 0 %d %.0f" `+
 		`font-family="Helvetica,Arial,sans-serif" font-size="12">`+"\n", width, full, width, full)
 	fmt.Fprintf(&b, "<title>%s</title>\n", html.EscapeString(p.title))
-	fmt.Fprintf(&b, `<rect width="%d" height="%.0f" fill="#ffffff"/>`+"\n", width, full)
+	b.WriteString(style)
+	fmt.Fprintf(&b, `<rect class="page" width="%d" height="%.0f"/>`+"\n", width, full)
 	fmt.Fprintf(&b, `<defs><marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">`+
-		`<path d="M0,0 L8,4 L0,8 z" fill="#333333"/></marker></defs>`+"\n")
-	text(&b, 10, 20, "start", p.title, "#111111", true)
+		`<path d="M0,0 L8,4 L0,8 z" class="ink"/></marker></defs>`+"\n")
+	text(&b, 10, 20, "start", p.title, `class="ink" font-weight="bold"`)
 	for _, m := range p.marks {
-		line(&b, x(m.at), top-4, x(m.at), bottom, "#888888", ` stroke-dasharray="4 3"`)
+		line(&b, x(m.at), top-4, x(m.at), bottom, `stroke-dasharray="4 3"`)
 	}
 	for i, name := range p.lanes {
-		text(&b, 10, y(i)+height-9, "start", name, "#333333", false)
+		text(&b, 10, y(i)+height-9, "start", name, `class="ink"`)
 	}
 	for _, s := range p.bars {
 		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" rx="3" fill="%s" stroke="#777777"/>`+"\n",
 			x(s.from), y(s.lane), x(s.to)-x(s.from), height, s.kind)
-		text(&b, (x(s.from)+x(s.to))/2, y(s.lane)+height-9, "middle", s.text, "#111111", false)
+		text(&b, (x(s.from)+x(s.to))/2, y(s.lane)+height-9, "middle", s.text, `fill="#1f2328"`)
 	}
 	for _, a := range p.arrows {
 		start, end := y(a.from)+height, y(a.to)
 		if a.to < a.from {
 			start, end = y(a.from), y(a.to)+height
 		}
-		line(&b, x(a.at), start, x(a.at), end, "#333333", ` marker-end="url(#head)"`)
-		text(&b, x(a.at)+5, (start+end)/2+4, "start", a.text, "#333333", false)
+		line(&b, x(a.at), start, x(a.at), end, `marker-end="url(#head)"`)
+		text(&b, x(a.at)+5, (start+end)/2+4, "start", a.text, `class="ink"`)
 	}
 	for _, m := range p.marks {
-		text(&b, x(m.at), bottom+16, "middle", m.text, "#333333", false)
+		text(&b, x(m.at), bottom+16, "middle", m.text, `class="ink"`)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-func line(b *strings.Builder, x1, y1, x2, y2 float64, color, more string) {
-	fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"%s/>`+"\n", x1, y1, x2, y2, color, more)
+// style has the colors outside the bars, by day and at night.
+const style = `<style>
+.page { fill: #ffffff } .ink { fill: #1f2328 } line { stroke: #59636e }
+@media (prefers-color-scheme: dark) { .page { fill: #0d1117 } .ink { fill: #e6edf3 } line { stroke: #9198a1 } }
+</style>
+`
+
+func line(b *strings.Builder, x1, y1, x2, y2 float64, attributes string) {
+	fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2, attributes)
 }
 
-func text(b *strings.Builder, x, y float64, anchor, s, color string, isTitle bool) {
-	if s == "" {
-		return
+func text(b *strings.Builder, x, y float64, anchor, s, attributes string) {
+	if s != "" {
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, attributes, html.EscapeString(s))
 	}
-	weight := ""
-	if isTitle {
-		weight = ` font-weight="bold"`
-	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s"%s>%s</text>`+"\n", x, y, anchor, color, weight, html.EscapeString(s))
 }

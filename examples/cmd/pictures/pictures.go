@@ -21,7 +21,7 @@ func pictures() []picture {
 		{
 			name: "ensemble", title: "Ensemble and quorum: a write is committed once two of three servers have it",
 			lanes:  []string{"Client", "Server 1 (leader)", "Server 2", "Server 3"},
-			bars:   []bar{{0, 5, 75, "write … answer", busy}, {1, 15, 70, "has the write: with server 2, a quorum", good}, {2, 35, 70, "has the write", good}, {3, 5, 100, "cut off: still answers pings and reads", bad}},
+			bars:   []bar{{0, 5, 75, "write … answer", busy}, {1, 15, 70, "has the write: a quorum with server 2", good}, {2, 35, 70, "has the write", good}, {3, 5, 100, "cut off: still answers pings and reads", bad}},
 			arrows: []arrow{{0, 1, 20, ""}, {1, 2, 40, ""}, {1, 0, 68, "committed"}},
 		},
 		{
@@ -50,7 +50,7 @@ func pictures() []picture {
 			name: "contender", title: "Contenders queue by the server's numbers; each watches the znode ahead",
 			lanes:  []string{"…-lock-0000000007", "…-lock-0000000008", "…-lock-0000000009"},
 			bars:   []bar{{0, 5, 60, "holds", good}, {1, 5, 64, "watches 7", idle}, {1, 64, 100, "holds", good}, {2, 5, 100, "watches 8", idle}},
-			arrows: []arrow{{0, 1, 60, "deleted: wakes 8 alone"}},
+			arrows: []arrow{{0, 1, 60, "its deletion wakes only 8"}},
 		},
 		{
 			name: "trust", title: "Trust: only a committed write proves the session, for 2T/3",
@@ -60,7 +60,7 @@ func pictures() []picture {
 				{0, 12, 18, "✓", good},
 				{0, 22, 28, "✗", bad},
 				{0, 32, 38, "✗", bad},
-				{1, 2, 56, "trusted: the work may go on", good},
+				{1, 2, 56, "trusted: the work may continue", good},
 				{1, 56, 100, "context ended", idle},
 				{2, 0, 78, "alive", busy},
 				{2, 78, 100, "expired", bad},
@@ -86,7 +86,7 @@ func pictures() []picture {
 			bars: []bar{
 				{0, 0, 45, "open", good},
 				{0, 45, 100, "ended: ErrReleased", idle},
-				{1, 3, 68, "works, and then returns", good},
+				{1, 3, 68, "works, then returns", good},
 				{2, 0, 72, "exists", busy},
 				{3, 10, 74, "waits", idle},
 				{3, 74, 100, "leads", good},

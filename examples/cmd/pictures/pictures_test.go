@@ -18,7 +18,7 @@ const folder = "../../../docs/pictures"
 // perCharacter is the width in pixels of a character of 12 px, on average.
 const perCharacter = 6.3
 
-// The files are those that the command writes, and each is shown on a page.
+// The committed files are the current output of the command, and a page shows each of them.
 func TestPicturesAreCurrent(t *testing.T) {
 	pages := ""
 	for _, page := range []string{"../../../README.md", "../../../docs/concepts.md"} {
@@ -49,7 +49,7 @@ func TestPicturesAreWellFormed(t *testing.T) {
 	}
 }
 
-// A text that is longer than its bar would run into its neighbours.
+// A text longer than its bar would overlap its neighbours.
 func TestTextsFitIntoTheirBars(t *testing.T) {
 	for _, p := range pictures() {
 		for _, s := range p.bars {
