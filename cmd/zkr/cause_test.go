@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -10,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForeignExecutablesAreRefusedBeforeTheLock: what the kernel would refuse is found before a server is asked.
+// TestForeignExecutablesAreRefusedBeforeTheLock requires that zkr finds what the kernel would refuse before it
+// contacts a server.
 func TestForeignExecutablesAreRefusedBeforeTheLock(t *testing.T) {
 	w := newWorld(t)
 	requests := w.server.Observe()
@@ -38,7 +41,7 @@ func TestForeignExecutablesAreRefusedBeforeTheLock(t *testing.T) {
 	require.NoFileExists(t, w.file("ran"))
 }
 
-// TestCommandRunsOnce: the look at whether it can be executed does not execute it.
+// TestCommandRunsOnce requires that the check for an executable file does not execute it.
 func TestCommandRunsOnce(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.WriteFile(w.file("script"), []byte("#!/bin/sh\necho run >> runs\n"), 0o700)) //nolint:gosec // a script
@@ -46,7 +49,7 @@ func TestCommandRunsOnce(t *testing.T) {
 	require.Equal(t, []string{"run"}, w.lines("runs"))
 }
 
-// TestFullDiskIsNotAMissingServer: what can't be written has a code of its own.
+// TestFullDiskIsNotAMissingServer requires a separate exit code for output that can't be written.
 func TestFullDiskIsNotAMissingServer(t *testing.T) {
 	w := newWorld(t)
 	w.seedHolder("/l", "ann")
@@ -60,7 +63,7 @@ func TestFullDiskIsNotAMissingServer(t *testing.T) {
 	}
 }
 
-// TestNestedLockOnTheSamePath would wait for itself. Locks that the outer one does not hold are taken.
+// TestNestedLockOnTheSamePath requires an error instead of a deadlock. An inner zkr acquires other locks as usual.
 func TestNestedLockOnTheSamePath(t *testing.T) {
 	w := newWorld(t)
 	inner := func(args ...string) []string {
@@ -76,7 +79,13 @@ func TestNestedLockOnTheSamePath(t *testing.T) {
 	} {
 		got := w.run(args...)
 		require.Equal(t, 64, got.code, "%s: %s", name, got.stderr)
-		require.Contains(t, got.stderr, "is held by the zkr that has started this one", name)
+		require.Contains(t, got.stderr, "is held by the zkr that started this one", name)
+	}
+	got := w.run("lock", "--shared", "/r", "--", binary, "lock", "--shared", "/r", "--", "true")
+	require.Equal(t, 64, got.code)
+	require.Contains(t, got.stderr, "is held with --shared by the zkr that started this one; with a writer queued in between, each would wait for the other")
+	for _, sides := range [][2]string{{"--shared", "--write"}, {"--write", "--shared"}} {
+		require.Contains(t, w.run("lock", sides[0], "/r", "--", binary, "lock", sides[1], "/r", "--", "true").stderr, "waiting for it would deadlock")
 	}
 	require.Equal(t, 0, w.run(inner("lock", "--namespace", "other", "/l", "--", "true")...).code)
 	require.Equal(t, 0, w.run("lock", "--permits", "2", "/s", "--", binary, "lock", "--permits", "2", "/s", "--", "true").code)
@@ -84,21 +93,47 @@ func TestNestedLockOnTheSamePath(t *testing.T) {
 	require.Equal(t, 0, w.run("lock", "/l", "--", "true").code, "the outer one has ended")
 }
 
-// TestFirstProcessReapsOrphans has zkr as the first process of a PID namespace, as in a container: whose children end
-// up as its own.
-func TestFirstProcessReapsOrphans(t *testing.T) {
-	w := newWorld(t)
-	r := w.startWith(func(c *exec.Cmd) {
+// startAsFirstProcess starts zkr as the first process of a PID namespace, as in a container: whose orphans end up as its own. A
+// script runs before it, and has the arguments.
+func (w *world) startAsFirstProcess(script string, args ...string) *run {
+	w.Helper()
+	return w.startWith(func(c *exec.Cmd) {
 		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-		c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `mount -t proc proc /proc && exec "$@"`, "sh", binary, "lock", "/l", "--", "sh", "-c", `
-for i in 1 2 3 4 5; do (sh -c 'sleep 0.05 & sleep 0.05 & exit' &); done
-sleep 0.3
-for i in $(seq 200); do
+		c.Path, c.Args = "/bin/sh", append([]string{"sh", "-c", "mount -t proc proc /proc; " + script + ` exec "$@"`, "sh", binary}, args...)
+	})
+}
+
+// orphans starts processes whose parents end first. awaitReaped waits until all ended processes are reaped.
+const (
+	orphans     = "for i in 1 2 3 4 5; do (sh -c 'sleep 0.05 & sleep 0.05 & exit' &); done; sleep 0.3\n"
+	awaitReaped = `for i in $(seq 200); do
 	grep -ls '^State:.*zombie' /proc/[0-9]*/status || { echo reaped > reaped; break; }
 	sleep 0.05
-done
-kill -KILL $$`}
-	})
+done`
+)
+
+func TestFirstProcessReapsOrphans(t *testing.T) {
+	w := newWorld(t)
+	r := w.startAsFirstProcess("", "lock", "/l", "--", "sh", "-c", orphans+awaitReaped+"\nkill -KILL $$")
 	require.Equal(t, 128+9, r.code(), r.stderr.String())
 	require.FileExists(t, w.file("reaped"), r.stdout.String())
+}
+
+// TestFirstProcessReapsOrphansWhileItWaits for the lock, and before that for the servers.
+func TestFirstProcessReapsOrphansWhileItWaits(t *testing.T) {
+	script := "(sleep 0.2; " + orphans + awaitReaped + ") &"
+	t.Run("for the lock", func(t *testing.T) {
+		w := newWorld(t)
+		lease := w.hold("/l", "other")
+		r := w.startAsFirstProcess(script, "lock", "/l", "--", "true")
+		w.content("reaped")
+		require.NoError(t, lease.Release())
+		require.Equal(t, 0, r.code(), r.stderr.String())
+	})
+	t.Run("for the servers", func(t *testing.T) {
+		w := newWorld(t)
+		w.server.Freeze()
+		w.startAsFirstProcess(script, "lock", "-w", "100", "/l", "--", "true")
+		w.content("reaped")
+	})
 }

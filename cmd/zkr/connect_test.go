@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// deadAddress is one at which nobody listens.
+// deadAddress is an address without a listener.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,7 +27,7 @@ func deadAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// The time to wait bounds connecting, too: to a server that refuses, and to one that is silent.
+// The time to wait also bounds connecting, to a server that refuses and to a silent one.
 func TestUnreachable(t *testing.T) {
 	for name, prepare := range map[string]func(*world) string{
 		"refused": func(w *world) string { return deadAddress(w.T) },
@@ -46,7 +48,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A server that falls silent once connected makes the lock one that was not acquired within the time.
+// If a server falls silent after the handshake, the lock counts as not acquired within the time.
 func TestSilentAfterTheConnect(t *testing.T) {
 	w := newWorld(t)
 	w.server.Inject(func(r zktest.Request) zktest.Fault {
@@ -73,18 +75,48 @@ func TestFlagsAreStrongerThanTheEnvironment(t *testing.T) {
 func TestSpacesAroundServers(t *testing.T) {
 	w := newWorld(t)
 	front := newTalkative(w, srvr("3.9.4", "leader"), "")
+	w.server.Put("/app", nil)
 	client, err := recipes.Connect(t.Context(), []string{" " + w.server.Addr() + "/app "})
 	require.NoError(t, err)
 	w.Cleanup(func() { require.NoError(t, client.Close()) })
 	lease := w.holdWith(client, "/l", "ann")
 	_, stat, _ := w.server.Get(lease.Path())
-	front.answer("cons", fmt.Sprintf(" /10.0.0.5:43210[1](queued=0,sid=0x%x,lop=PING)\n", stat.EphemeralOwner))
+	front.answerCons(fmt.Sprintf(" /10.0.0.5:43210[1](queued=0,sid=0x%x,lop=PING)\n", stat.EphemeralOwner))
 	w.env = append(w.env, "ZKR_SERVERS= "+front.Addr().String()+"/app ")
 	got := w.run("lock", "-n", "/l", "--", "true")
 	require.Equal(t, 75, got.code, got.stderr)
 	got = w.run("who", "/l")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Contains(t, got.stdout, `10.0.0.5:43210  "ann" at /l/`)
+}
+
+// A typo in a chroot is no other lock: each command says so, and nothing is made.
+func TestChrootHasToExist(t *testing.T) {
+	w := newWorld(t)
+	w.server.Put("/team", nil)
+	for _, chroot := range []string{"/typo", "/team/typo"} {
+		servers := w.server.Addr() + chroot
+		for _, command := range [][]string{
+			{"lock", "-n", "/l", "--", "touch", "ran"},
+			{"lock", "/l", "--", "touch", "ran"},
+			{"elect", "/l", "--", "touch", "ran"},
+			{"once", "--at", "1", "/l", "--", "touch", "ran"},
+			{"ls", "/"},
+			{"who", "/l"},
+			{"revoke", "/l"},
+		} {
+			got := w.run(append([]string{"--servers", servers, "--namespace", "shop"}, command...)...)
+			require.Equal(t, 64, got.code, "%v", command)
+			require.Contains(t, got.stderr, "the chroot "+chroot+" does not exist: create it, or use --namespace")
+		}
+		require.NoFileExists(t, w.file("ran"))
+		got := w.run("doctor", "--servers", servers)
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stdout, "bad    chroot "+chroot+": it does not exist")
+	}
+	require.Equal(t, []string{"team", "zookeeper"}, w.server.Children("/"))
+	require.Equal(t, 0, w.run("--servers", w.server.Addr()+"/team", "--namespace", "shop", "lock", "/l", "--", "true").code)
+	require.Equal(t, []string{"l"}, w.server.Children("/team/shop"))
 }
 
 func TestWrongEnvironment(t *testing.T) {
@@ -170,7 +202,7 @@ func TestVerbose(t *testing.T) {
 	require.NotContains(t, got.stderr, "secret")
 }
 
-// A path that is used by another recipe is refused, and nothing is left there.
+// A path used by another recipe is refused, and zkr leaves nothing there.
 func TestOtherKindsAreRefused(t *testing.T) {
 	for marker, kind := range map[string]string{"latch-": "latch", "__READ__": "rwlock", "__WRIT__": "rwlock"} {
 		t.Run(marker, func(t *testing.T) {
@@ -179,7 +211,7 @@ func TestOtherKindsAreRefused(t *testing.T) {
 			w.server.Seed(zktest.Znode{Path: "/l/_c_x-" + marker + "0000000001", Session: session})
 			for _, command := range []string{"lock", "elect"} {
 				if command == "elect" && kind == "latch" {
-					continue // it stands as one
+					continue // stands for election as one
 				}
 				got := w.run(command, "/l", "--", "touch", "ran")
 				require.Equal(t, 64, got.code)
@@ -196,8 +228,8 @@ func TestOtherKindsAreRefused(t *testing.T) {
 	require.Equal(t, 64, w.run("lock", "/s", "--", "true").code)
 }
 
-// Zkr does not hang while nobody reads what it says.
-func TestNobodyReadsStderr(t *testing.T) {
+// Zkr does not hang without a reader of its output.
+func TestStderrWithoutAReader(t *testing.T) {
 	w := newWorld(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)

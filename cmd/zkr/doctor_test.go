@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -17,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// talkative is a server that answers four-letter words, in front of the one of a test.
+// talkative is a proxy in front of a test server, and answers four-letter words.
 type talkative struct {
 	net.Listener
 	mu      sync.Mutex // protects answers
@@ -26,11 +28,11 @@ type talkative struct {
 	work    sync.WaitGroup
 }
 
-// answer sets the answer to a four-letter word.
-func (f *talkative) answer(word, text string) {
+// answerCons sets the answer to cons.
+func (f *talkative) answerCons(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answers[word] = text
+	f.answers["cons"] = text
 }
 
 func (f *talkative) answerTo(word string) (text string, isKnown bool) {
@@ -107,14 +109,14 @@ func TestDoctor(t *testing.T) {
 		{"all is right", srvr("3.9.4", "follower"), good, "ok     ADDRESS: version 3.9.4, follower", 1},
 		{"it loses data", srvr("3.9.3", "leader"), good, "bad    ADDRESS: version 3.9.3 loses committed data (ZOOKEEPER-4925)", 2},
 		{"it is old", srvr("3.4.13", "leader"), good, "change ADDRESS: version 3.4.13", 1},
-		{"it knows no words", "", "", "change ADDRESS: its version is not known", 1},
+		{"it knows no words", "", "", "change ADDRESS: its version is unknown", 1},
 		{"it does not tell its configuration", srvr("3.8.4", "leader"), "conf is not executed", "change ADDRESS: ticks and limits", 1},
 		{"ticks", srvr("3.8.4", "leader"), good, "ok     ADDRESS: tick 2s, session timeouts from 4s to 40s", 1},
 		{"sessions below two ticks", srvr("3.8.4", "leader"), conf(2000, 1000, 40000, 2), "change ADDRESS: minSessionTimeout 1s is below two ticks", 1},
 		{"timeout below two ticks", srvr("3.8.4", "leader"), conf(20000, 40000, 400000, 2), "bad    ADDRESS: the session timeout 30s is below two ticks", 2},
 		{"a leader that hangs", srvr("3.8.4", "leader"), conf(2000, 4000, 40000, 10), "change ADDRESS: a leader that hangs is noticed after syncLimit × tickTime = 20s", 1},
 		{"a leader that is missed soon", srvr("3.8.4", "leader"), good, "ok     ADDRESS: a leader that hangs is noticed after 10s", 1},
-		{"one alone", srvr("3.8.4", "standalone"), conf(2000, 4000, 40000, 0), "change ADDRESS: it stands alone", 1},
+		{"one alone", srvr("3.8.4", "standalone"), conf(2000, 4000, 40000, 0), "change ADDRESS: standalone server", 1},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -127,7 +129,7 @@ func TestDoctor(t *testing.T) {
 			require.Contains(t, got.stdout, "ok     session timeout: 30s")
 			require.Contains(t, got.stdout, "ok     commit: ")
 			require.Contains(t, got.stdout, "ok     clock: ")
-			require.Contains(t, got.stdout, "change ACL of /: everybody")
+			require.Contains(t, got.stdout, "change ACL of /: any client")
 			for line := range strings.Lines(got.stdout) {
 				require.Regexp(t, `^(ok    |change|bad   ) \S`, line)
 			}
@@ -136,7 +138,19 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestDoctorAsksEveryServer has one of each fault beside one that serves.
+// TestDoctorOfDev requires a note about the kind of server, and no advice about a zoo.cfg, which zkr dev does not
+// have.
+func TestDoctorOfDev(t *testing.T) {
+	w := newWorld(t)
+	address := w.server.Addr()
+	got := w.run("doctor", "--servers", address)
+	require.Equal(t, 1, got.code, got.stdout)
+	require.Contains(t, got.stdout, "change "+address+": zkr dev, or a server of package zktest: it keeps everything in memory")
+	require.Contains(t, got.stdout, "ok     "+address+": tick 50ms, session timeouts from 100ms to 1h0m0s")
+	require.Equal(t, 2, strings.Count(got.stdout, "change "), "the other one is about the ACL")
+}
+
+// TestDoctorAsksEveryServer has one server per fault, and one that serves.
 func TestDoctorAsksEveryServer(t *testing.T) {
 	w := newWorld(t)
 	one := newTalkative(w, srvr("3.9.4", "leader"), conf(2000, 4000, 40000, 5))
@@ -146,7 +160,7 @@ func TestDoctorAsksEveryServer(t *testing.T) {
 	require.Equal(t, 2, got.code, got.stdout)
 	require.Contains(t, got.stdout, "change "+two.Addr().String()+": ticks and bounds of session timeouts differ from those of "+one.Addr().String())
 	require.Contains(t, got.stdout, "bad    "+dead+": can't be reached")
-	require.Contains(t, got.stdout, "bad    "+hung+": accepts, but does not answer for 3s: hung")
+	require.Contains(t, got.stdout, "bad    "+hung+": accepts connections, but does not answer within 3s: hung")
 	var findings []struct{ Level, What, Text string }
 	require.NoError(t, json.Unmarshal([]byte(w.run("doctor", "-o", "json", "--servers", one.Addr().String()+","+dead).stdout), &findings))
 	require.Equal(t, "bad", findings[1].Level)
@@ -154,7 +168,7 @@ func TestDoctorAsksEveryServer(t *testing.T) {
 	require.Contains(t, findings[1].Text, "can't be reached")
 }
 
-// TestDoctorWithoutASession has no server that gives one: all are asked all the same.
+// TestDoctorWithoutASession requires findings about all servers, although none grants a session.
 func TestDoctorWithoutASession(t *testing.T) {
 	w := newWorld(t)
 	up := newTalkative(w, "This ZooKeeper instance is not currently serving requests\n", "")
@@ -163,15 +177,15 @@ func TestDoctorWithoutASession(t *testing.T) {
 	w.server.Freeze()
 	got := w.run("doctor", "--servers", servers)
 	require.Equal(t, 2, got.code, got.stdout)
-	require.Contains(t, got.stdout, "bad    "+up.Addr().String()+": up, serves nobody: no quorum (1 of 3)")
-	require.Contains(t, got.stdout, "bad    "+hung+": accepts, but does not answer for 3s: hung")
-	require.Contains(t, got.stdout, "bad    session: no server gives one")
+	require.Contains(t, got.stdout, "bad    "+up.Addr().String()+": up, but serves no client: no quorum (1 of 3)")
+	require.Contains(t, got.stdout, "bad    "+hung+": accepts connections, but does not answer within 3s: hung")
+	require.Contains(t, got.stdout, "bad    session: no server grants one")
 
 	got = w.run("lock", "-w", "500ms", "--servers", servers, "/l", "--", "true")
 	require.Equal(t, 69, got.code)
-	require.Contains(t, got.stderr, up.Addr().String()+": up, serves nobody: no quorum (1 of 3)")
+	require.Contains(t, got.stderr, up.Addr().String()+": up, but serves no client: no quorum (1 of 3)")
 	require.Contains(t, got.stderr, dead+": can't be reached")
-	require.Contains(t, got.stderr, hung+": accepts, but does not answer for 3s: hung")
+	require.Contains(t, got.stderr, hung+": accepts connections, but does not answer within 3s: hung")
 }
 
 // TestDoctorOfSlowDisks has servers that are up, and commit nothing.
@@ -182,8 +196,33 @@ func TestDoctorOfSlowDisks(t *testing.T) {
 	w.server.Freeze()
 	got := w.run("doctor", "--servers", follower.Addr().String()+","+electing.Addr().String())
 	require.Equal(t, 2, got.code, got.stdout)
-	require.Contains(t, got.stdout, "bad    "+follower.Addr().String()+": up (follower), but a session was not committed within 3s: look at the disks of the servers")
-	require.Contains(t, got.stdout, "bad    "+electing.Addr().String()+": up, serves nobody, although 2 of 2 are up: it has no leader; look at the disks")
+	require.Contains(t, got.stdout, "bad    "+follower.Addr().String()+": up (follower), but did not commit a session within 3s: the servers' disks are slow or full")
+	require.Contains(t, got.stdout, "bad    "+electing.Addr().String()+": up, but serves no client although 2 of 2 servers are up: it is starting, or has no leader; check the disks")
+}
+
+// Commits of 2.4 s are too slow for a session of 6 s. Doctor waits longer than such a client does, and measures them.
+func TestDoctorMeasuresCommitsThatAreTooSlowForTheSession(t *testing.T) {
+	w := newWorld(t)
+	w.server.SlowCommits(2400 * time.Millisecond)
+	got := w.run("doctor", "--session-timeout", "6s")
+	require.Equal(t, 2, got.code, got.stdout)
+	require.Contains(t, got.stdout, "change "+w.server.Addr()+": serves, but commits are slow: a session took 2.4")
+	require.Contains(t, got.stdout, "ok     session timeout: 6s, as asked for")
+	require.Contains(t, got.stdout, "bad    commit: 2.4s, above T/3: leases are being lost; check the disks")
+}
+
+// A server with maxClientCnxns connections from this host closes each further connection at once.
+func TestDoctorOfTooManyConnections(t *testing.T) {
+	w := newWorld(t)
+	address := fullAddress(t)
+	const want = "closes each connection from this host at once: more are open than its maxClientCnxns allows"
+	got := w.run("doctor", "--servers", address)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stdout, "bad    "+address+": "+want)
+	got = w.run("lock", "-w", "1s", "--servers", address, "/l", "--", "true")
+	require.Equal(t, 69, got.code)
+	require.Contains(t, got.stderr, address+": "+want)
+	require.Contains(t, got.stderr, "there are more from this address than maxClientCnxns allows", "so says the client")
 }
 
 // hungAddress accepts connections, and does nothing else.
@@ -212,18 +251,18 @@ func TestDoctorTimesSeveralCommits(t *testing.T) {
 			})
 			got := w.run("doctor", "--session-timeout", "6s")
 			require.Contains(t, got.stdout, level)
-			require.Contains(t, got.stdout, "look at the disks")
+			require.Contains(t, got.stdout, "check the disks")
 		})
 	}
 }
 
-// TestDoctorOfAPath tries what a lock does there.
+// TestDoctorOfAPath tries the operations of a lock at a path.
 func TestDoctorOfAPath(t *testing.T) {
 	w := newWorld(t)
 	protect(w, "/team")
 	got := w.run("doctor", "--namespace", "team", "/locks")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stdout, "ok     ACL of /team: not open to everybody")
+	require.Contains(t, got.stdout, "ok     ACL of /team: not open to all clients")
 	require.Contains(t, got.stdout, "bad    /team/locks: this user may not list /team")
 	require.NoError(t, os.WriteFile(w.file("right"), []byte("digest:ann:secret\n"), 0o600))
 	got = w.run("doctor", "--auth-file", "right", "--namespace", "team", "/locks")
@@ -239,13 +278,13 @@ func TestDoctorOfAPath(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, w.run("doctor", "/sticky").stdout, "bad    /sticky: this user may not delete")
 	w.server.SetSessionTimeouts(3*time.Second, 3*time.Second)
-	require.Contains(t, w.run("doctor").stdout, "change session timeout: 3s was granted in place of 30s")
+	require.Contains(t, w.run("doctor").stdout, "change session timeout: 3s was granted instead of 30s")
 	require.Equal(t, 64, w.run("doctor", "-o", "xml").code)
 	require.Equal(t, 64, w.run("doctor", "relative").code)
 }
 
-// TestDoctorOfAPathThatGoes has somebody delete what doctor has just seen or made.
-func TestDoctorOfAPathThatGoes(t *testing.T) {
+// TestDoctorOfAPathThatIsDeleted deletes the znode that doctor just saw or created.
+func TestDoctorOfAPathThatIsDeleted(t *testing.T) {
 	deleteBefore := func(w *world, op zktest.Op, prefix string, path func(r zktest.Request) string) {
 		isDeleted := false
 		w.server.Inject(func(r zktest.Request) zktest.Fault {
@@ -256,7 +295,7 @@ func TestDoctorOfAPathThatGoes(t *testing.T) {
 			return zktest.Fault{}
 		})
 	}
-	t.Run("the directory", func(t *testing.T) { // as a container goes whose last lock has gone
+	t.Run("the directory", func(t *testing.T) { // like an unused container
 		w := newWorld(t)
 		w.server.Put("/team/locks", nil)
 		deleteBefore(w, zktest.OpCreate, "/team/locks/", func(zktest.Request) string { return "/team/locks" })
@@ -271,7 +310,7 @@ func TestDoctorOfAPathThatGoes(t *testing.T) {
 		deleteBefore(w, zktest.OpExists, "/locks/zkr-doctor", func(r zktest.Request) string { return r.Path })
 		got := w.run("doctor", "/locks")
 		require.NotContains(t, got.stdout, "clock", "no time was read")
-		require.Contains(t, got.stdout, "somebody else has deleted")
+		require.Contains(t, got.stdout, "another client deleted")
 	})
 	t.Run("another doctor", func(t *testing.T) { // with the same process id, as in two containers, which was once the whole name
 		w := newWorld(t)
@@ -290,7 +329,7 @@ func TestDoctorOfAPathThatGoes(t *testing.T) {
 	})
 }
 
-// TestDoctorRefusesAnInvalidPath: no permission is missing where no lock can be.
+// TestDoctorRefusesAnInvalidPath requires a usage error, not a finding about permissions.
 func TestDoctorRefusesAnInvalidPath(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"", "//x", "/a/../b", "/a\tb", "/zookeeper/x"} {

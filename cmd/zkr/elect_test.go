@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -49,7 +51,7 @@ func TestElectStandsAgainAfterALoss(t *testing.T) {
 	}
 }
 
-// It comes back after a silence of the servers, too.
+// It also resumes after a silence of the servers.
 func TestElectAfterASilence(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -45,7 +47,7 @@ func requireNoGrandchildren(w *world, losses int, deleteZnode func(path string))
 			}
 		}
 		for k, r := range runs {
-			r.await() // also the watchdog's end, which has the output: it has killed the group then
+			r.await() // includes the end of the watchdog, which kills the group first
 			if isAlive(pids[k]) {
 				alive++
 			}
@@ -58,8 +60,8 @@ func requireNoGrandchildren(w *world, losses int, deleteZnode func(path string))
 	require.Zero(w, alive)
 }
 
-// Commands alive at the next grant, of 50 whose line has fallen silent: 0, at a session timeout of 4 s. The
-// next contender is granted by the server as soon as that has ended the session.
+// With 50 commands whose connections fall silent, and a session timeout of 4 s, no command is alive at the next
+// grant. The server grants the next contender as soon as the session ends.
 func TestFigureCommandsAliveAtTheNextGrant(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -63,7 +65,7 @@ func (s *shell) sees(text string) {
 	}
 }
 
-// prompt waits for the shell, which has the terminal again, and for what it says then.
+// prompt waits until the shell has the terminal again, and for its next output.
 func (s *shell) prompt(want string) {
 	s.Helper()
 	s.sees("PROMPT> ")
@@ -79,7 +81,8 @@ func (s *shell) quits() {
 	s.await()
 }
 
-// TestPipelineSharesTheTerminal: the other side of a pipe reads keys while the command runs, as less(1) does.
+// TestPipelineSharesTheTerminal requires that the other side of a pipe can read keys while the command runs, as
+// less(1) does.
 func TestPipelineSharesTheTerminal(t *testing.T) { eachTool(t, pipelineSharesTheTerminal) }
 
 func pipelineSharesTheTerminal(s *shell) {
@@ -105,7 +108,7 @@ func lessBehindAPipe(s *shell) {
 	s.quits()
 }
 
-// TestBackgroundJobOfAScript: the script keeps the terminal, and Ctrl-C does not reach the job.
+// TestBackgroundJobOfAScript requires that the script keeps the terminal, and that Ctrl-C does not reach the job.
 func TestBackgroundJobOfAScript(t *testing.T) {
 	eachTool(t, func(s *shell) {
 		s.script(`
@@ -149,8 +152,8 @@ func TestCtrlCEndsALoop(t *testing.T) {
 	}
 }
 
-// TestCtrlCIsSentOnce: a command that takes a second Ctrl-C for impatience gets one. flock(1) dies of it, and its
-// command lives on until it finds the file.
+// TestCtrlCIsSentOnce uses a command that reacts differently to a second Ctrl-C, and requires that it gets only one.
+// flock(1) dies of Ctrl-C, and its command continues until it finds the file.
 func TestCtrlCIsSentOnce(t *testing.T) {
 	eachTool(t, func(s *shell) {
 		s.script(`./tool sh -c 'trap "echo int >> ints; echo > got" INT; echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done; exit 4'; echo $? > code`)
@@ -163,6 +166,31 @@ func TestCtrlCIsSentOnce(t *testing.T) {
 		s.sees("PROMPT> ")
 		s.awaitDead(pid)
 		require.Len(s, s.lines("ints"), 1)
+		s.quits()
+	})
+}
+
+// TestSizeOfTheTerminal reaches the command of a script, too.
+func TestSizeOfTheTerminal(t *testing.T) {
+	eachTool(t, func(s *shell) {
+		s.script(`./tool sh -c 'trap "echo winch > winch" WINCH; echo up > up; while [ ! -e winch ]; do sleep 0.02; done; exit 5'`)
+		s.types("./script\n")
+		s.content("up")
+		s.resize()
+		s.prompt("5")
+		s.quits()
+	})
+}
+
+// TestSizeOfTheTerminalEndsNothing uses a command that does not catch the signal.
+func TestSizeOfTheTerminalEndsNothing(t *testing.T) {
+	eachTool(t, func(s *shell) {
+		s.script(`./tool sh -c 'echo up > up; while [ ! -e go ]; do sleep 0.02; done; exit 5'`)
+		s.types("./script\n")
+		s.content("up")
+		s.resize()
+		require.NoError(s, os.WriteFile(s.file("go"), nil, 0o600))
+		s.prompt("5")
 		s.quits()
 	})
 }
@@ -265,7 +293,7 @@ func TestBackgroundJobThatWantsTheTerminal(t *testing.T) {
 	})
 }
 
-// TestStoppedCommandOfAScript: a command that somebody stops keeps its lock until it is continued.
+// TestStoppedCommandOfAScript requires that a stopped command keeps its lock until it is continued.
 func TestStoppedCommandOfAScript(t *testing.T) {
 	eachTool(t, func(s *shell) {
 		s.script(`./tool sh -c 'echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done'; exit 5`)
@@ -281,7 +309,7 @@ func TestStoppedCommandOfAScript(t *testing.T) {
 	})
 }
 
-// TestZkrDiesOfTheSignalOfTheCommand: also of those for which the runtime of Go has handlers of its own.
+// TestZkrDiesOfTheSignalOfTheCommand includes signals that Go's runtime handles.
 func TestZkrDiesOfTheSignalOfTheCommand(t *testing.T) {
 	for _, s := range []syscall.Signal{
 		syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGTRAP,

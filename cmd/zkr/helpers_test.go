@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -36,23 +38,39 @@ func name(pid int) string {
 	return strings.TrimSpace(string(text))
 }
 
-// watchdogOf returns the child of a zkr that is in a session of its own, 0 if there is none.
-func watchdogOf(zkr int) int {
+// processes are all processes.
+func processes() (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0
+		return nil
 	}
 	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			pids = append(pids, pid)
 		}
+	}
+	return pids
+}
+
+// watchdogOf returns zkr's child in its own session, or 0.
+func watchdogOf(zkr int) int {
+	for _, pid := range processes() {
 		stat := statOf(pid)
-		if len(stat) > 3 && stat[0] != "Z" && stat[1] == strconv.Itoa(zkr) && stat[3] == entry.Name() {
+		if len(stat) > 3 && stat[0] != "Z" && stat[1] == strconv.Itoa(zkr) && stat[3] == strconv.Itoa(pid) {
 			return pid
 		}
 	}
 	return 0
+}
+
+// descendantsOf returns the children of a process and theirs.
+func descendantsOf(parent int) (pids []int) {
+	for _, pid := range processes() {
+		if statOf(pid)[1] == strconv.Itoa(parent) {
+			pids = append(append(pids, pid), descendantsOf(pid)...)
+		}
+	}
+	return pids
 }
 
 func atoi(t *testing.T, text string) int64 {
@@ -69,7 +87,7 @@ func (w *world) lines(name string) []string {
 	return lines[:len(lines)-1]
 }
 
-// awaitHeartbeats waits until a holder has sent n heartbeats, which are T/6 apart at most.
+// awaitHeartbeats waits until a holder sent n heartbeats, at most T/6 apart.
 func awaitHeartbeats(t *testing.T, log *zktest.Log, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return log.Count(zktest.OpMulti) >= n }, time.Minute, 10*time.Millisecond)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -32,7 +34,7 @@ func TestCodeOfASignalledCommand(t *testing.T) {
 	require.Equal(t, 128+15, w.run("lock", "/l", "--", "sh", "-c", "kill -15 $$").code)
 }
 
-// The arguments reach the command as they are: there is no shell, and flags behind -- are not ours.
+// The arguments reach the command unchanged, without a shell, and zkr does not parse flags after --.
 func TestArgumentsAreNotInterpreted(t *testing.T) {
 	w := newWorld(t)
 	got := w.run("lock", "/l", "--", "printf", "[%s]", "a b", "$HOME", "-n", "--", "*")
@@ -195,7 +197,7 @@ func TestHelpIsOnStdout(t *testing.T) {
 	}
 }
 
-// The defaults are those of the README, and what the environment says takes their place.
+// The defaults are those of the README. Environment variables replace them.
 func TestDefaults(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SERVERS=", "ZKR_SESSION_TIMEOUT=")

@@ -1,7 +1,11 @@
+//go:build linux
+
 package main_test
 
 import (
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -10,16 +14,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// secret writes a file that its owner alone may use.
+// secret writes a file that only its owner may use.
 func (w *world) secret(name, text string) {
 	w.Helper()
 	require.NoError(w, os.WriteFile(w.file(name), []byte(text), 0o600))
 }
 
-// A server that demands a login: zkr logs in, and its znodes are for the same user.
+// Zkr logs in to a server that requires a login, and its znodes belong to the same user.
 func TestSASLDigest(t *testing.T) {
 	t.Parallel()
 	server := zktest.NewServer(t, zktest.WithSASL(map[string]string{"ann": "s:ecret"}), zktest.WithSASLRequired())
+	server.Seed(zktest.Znode{Path: "/team"})
 	w := &world{T: t, server: server, dir: t.TempDir(), env: []string{"ZKR_SERVERS=" + server.Addr() + "/team", "ZKR_NAMESPACE="}}
 	w.secret("right", "ann:s:ecret\n")
 	w.secret("wrong", "ann:guessed")
@@ -39,12 +44,43 @@ func TestSASLDigest(t *testing.T) {
 	require.NoFileExists(t, w.file("ran"))
 }
 
+// The password changes while zkr runs. Each login reads the file again, also in the listener of a latch, which runs for a whole
+// term.
+func TestPasswordIsReadAtEachLogin(t *testing.T) {
+	for _, command := range []string{"lock", "elect", "elect --latch", "elect --priority 1"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			server := zktest.NewServer(t, zktest.WithSASL(map[string]string{"ann": "old"}), zktest.WithSASLRequired())
+			w := &world{T: t, server: server, dir: t.TempDir(), env: []string{"ZKR_SERVERS=" + server.Addr(), "ZKR_NAMESPACE="}}
+			w.secret("password", "ann:old")
+			r := w.start(append(strings.Fields("--sasl digest --sasl-file password "+command),
+				"/l", "--", "sh", "-c", "echo >> ready; while [ ! -e go ]; do sleep 0.02; done; exit 3")...)
+			w.content("ready")
+			server.SetPassword("ann", "new")
+			w.secret("password", "ann:new")
+			var logins atomic.Int32
+			server.Inject(func(r zktest.Request) (none zktest.Fault) {
+				if r.Op == zktest.OpMulti { // a heartbeat, which requires a login
+					logins.Add(1)
+				}
+				return none
+			})
+			server.Disconnect()
+			w.eventually(func() bool { return logins.Load() > 0 }, "zkr has logged in again")
+			require.NoError(t, os.WriteFile(w.file("go"), nil, 0o600))
+			require.Equal(t, 3, r.code(), r.stderr.String())
+			require.Len(t, w.lines("ready"), 1, "one term")
+			require.Empty(t, server.Children("/l"))
+		})
+	}
+}
+
 func TestLoginFlagsAreChecked(t *testing.T) {
 	w := newWorld(t)
 	w.secret("file", "ann:secret")
 	w.secret("bad", "ann-secret")
 	require.NoError(t, os.WriteFile(w.file("open"), []byte("digest:ann:secret"), 0o644))
-	require.NoError(t, os.Chmod(w.file("open"), 0o644)) // whatever the umask
+	require.NoError(t, os.Chmod(w.file("open"), 0o644)) // regardless of the umask
 	for want, args := range map[string][]string{
 		`--sasl "plain": give digest or krb5`:          {"--sasl", "plain"},
 		"--sasl digest needs --sasl-file":              {"--sasl", "digest"},
@@ -58,7 +94,7 @@ func TestLoginFlagsAreChecked(t *testing.T) {
 		`--acl: "ann" is not scheme:id:permissions`:    {"--acl", "ann"},
 		`--acl: "sasl:ann:x": permissions are letters`: {"--acl", "sasl:ann:x"},
 		`--acl: "sasl:ann:" gives no permission`:       {"--acl", "sasl:ann:"},
-		"is not behind the last server":                {"--servers", "a/x,b"},
+		"does not follow the last server":              {"--servers", "a/x,b"},
 	} {
 		got := w.run(append(args, "ls", "/l")...)
 		require.Equal(t, 64, got.code, "%v: %s", args, got.stderr)

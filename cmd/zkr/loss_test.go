@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -42,8 +44,8 @@ func (w *world) startScript(script string, args ...string) (r *run, pids []int) 
 	return r, pids
 }
 
-// While the servers are silent SIGTERM comes a grace before the end of trust, and SIGKILL at that. Both
-// come before the next contender can be granted.
+// While the servers are silent, SIGTERM arrives a grace before the end of trust, and SIGKILL at the end of trust.
+// Both precede the earliest grant to the next contender.
 func TestSilence(t *testing.T) {
 	w := newWorld(t)
 	r, pids := w.startFamily("--grace", "600ms")
@@ -105,7 +107,7 @@ func TestShortSilence(t *testing.T) {
 	w.awaitContenders("/l", 1)
 }
 
-// When somebody deletes the znode, SIGTERM comes at once, and SIGKILL after the lesser of the grace and T/6.
+// After a deletion of the znode, SIGTERM arrives at once, and SIGKILL after the lesser of the grace and T/6.
 func TestDeletedZnode(t *testing.T) {
 	const timeout, grace = 12 * time.Second, 4 * time.Second
 	w := newWorld(t)
@@ -145,7 +147,7 @@ func TestExpiredSession(t *testing.T) {
 	require.NotEmpty(t, w.content("term"))
 }
 
-// A command that ends at SIGTERM after a loss does not make it less of one.
+// A loss remains a loss if the command ends at SIGTERM.
 func TestPoliteCommandAfterALoss(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
@@ -166,7 +168,7 @@ func TestGraceIsCutToASixthOfTheGrantedTimeout(t *testing.T) {
 	require.Empty(t, w.run("lock", "/l", "--", "true").stderr, "the default is cut silently")
 }
 
-// When zkr is killed, nobody of the group lives on.
+// A killed zkr leaves no process of the group alive.
 func TestKilledZkr(t *testing.T) {
 	w := newWorld(t)
 	r, pids := w.startFamily()
@@ -177,8 +179,8 @@ func TestKilledZkr(t *testing.T) {
 	r.await()
 }
 
-// A process that has left the group goes as well, if it has kept its environment.
-func TestProcessThatHasLeftTheGroup(t *testing.T) {
+// A process outside the group dies as well, if it kept its environment.
+func TestProcessOutsideTheGroup(t *testing.T) {
 	const script = `
 sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 0.05; done' &
 setsid sh -c 'echo $$ > orphan; exec sleep 100' &
@@ -199,7 +201,7 @@ wait`
 	}
 }
 
-// A killed outer zkr takes the inner one along, and the group of that.
+// A killed outer zkr takes the inner one and its group along.
 func TestKilledOuterZkr(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.WriteFile(w.file("inner"), []byte("#!/bin/sh\n"+family), 0o700)) //nolint:gosec // a script
@@ -222,7 +224,7 @@ func TestLostOuterLock(t *testing.T) {
 	w.awaitDead(pids...)
 }
 
-// A zkr that does not run can't kill: its watchdog does, at the end of trust.
+// A stopped zkr can't kill. Its watchdog kills the group at the end of trust.
 func TestStoppedZkr(t *testing.T) {
 	w := newWorld(t)
 	r, pids := w.startFamily("--grace", "100ms")
@@ -237,7 +239,7 @@ func TestStoppedZkr(t *testing.T) {
 	require.Equal(t, 74, r.code())
 }
 
-// A watchdog that somebody kills has a successor.
+// A killed watchdog has a successor.
 func TestKilledWatchdog(t *testing.T) {
 	w := newWorld(t)
 	r, pids := w.startFamily()
@@ -255,8 +257,8 @@ func TestKilledWatchdog(t *testing.T) {
 	r.await()
 }
 
-// The command has cleaned its environment, so it is known by its group alone, and somebody has killed the watchdog: its successor
-// knows the group as well.
+// The command cleared its environment, so only the group identifies it, and the watchdog was killed. The successor knows the
+// group as well.
 func TestKilledWatchdogOfACleanedEnvironment(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, os.WriteFile(w.file("inner"), []byte("#!/bin/sh\n"+family), 0o700)) //nolint:gosec // a script
@@ -274,7 +276,7 @@ func TestKilledWatchdogOfACleanedEnvironment(t *testing.T) {
 	r.await()
 }
 
-// Signals for everything named zkr miss the watchdog; those that can be ignored are.
+// Signals for all processes named zkr do not reach the watchdog, and it ignores those that it can.
 func TestWatchdogIsNotHitByName(t *testing.T) {
 	w := newWorld(t)
 	r, pids := w.startFamily()
@@ -292,7 +294,7 @@ func TestWatchdogIsNotHitByName(t *testing.T) {
 	r.await()
 }
 
-// No watchdog outlives a zkr that has ended.
+// No watchdog outlives an ended zkr.
 func TestWatchdogEndsWithZkr(t *testing.T) {
 	w := newWorld(t)
 	r := w.startWith(func(*exec.Cmd) {}, "lock", "/l", "--", "sh", "-c", "echo > ready; while [ ! -e go ]; do sleep 0.01; done")

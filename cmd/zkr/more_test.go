@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -9,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitScript is a command that says that it runs, and ends when it may.
+// waitScript is a command that reports its start, and ends on request.
 const waitScript = "echo $$ > ready-$0; while [ ! -e go ]; do sleep 0.02; done; exit 3"
 
 // Two read at the same time; a writer waits for both, and a plain lock is refused.
@@ -38,7 +40,7 @@ func TestSharedAndWrite(t *testing.T) {
 	require.Empty(t, w.server.Children("/l"))
 }
 
-// As many run as there are permits. The others wait, and one of the holders can be asked to go.
+// As many commands run as there are permits. The others wait, and a holder can be asked to release.
 func TestPermits(t *testing.T) {
 	w := newWorld(t)
 	one := w.start("lock", "--permits", "2", "--id", "one", "/l", "--", "sh", "-c", "echo > ready-1; exec sleep 100")

@@ -1,6 +1,14 @@
+//go:build linux
+
 package main_test
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -10,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/once"
 )
 
-// Hosts run the same crontab. One of them runs the command, and the others say who has.
+// Hosts run the same crontab. One host runs the command, and the others name that host.
 func TestOnceRunsOncePerOccurrence(t *testing.T) {
 	w := newWorld(t)
 	tick := func(id, at string) *run {
@@ -32,7 +40,7 @@ func TestOnceRunsOncePerOccurrence(t *testing.T) {
 	require.IsIncreasing(t, w.lines("runs"))
 	require.Equal(t, []string{"last"}, w.server.Children("/jobs/report"))
 
-	late := w.run("once", "-q", "--done-code", "7", "--at", "2026-11-26T02:59", "/jobs/report", "--", "sh", "-c", "echo >> runs")
+	late := w.run("once", "-q", "--done-code", "7", "--at", "2026-11-26T03:01", "/jobs/report", "--", "sh", "-c", "echo >> runs")
 	require.Equal(t, 7, late.code)
 	require.Empty(t, late.stderr)
 	require.Len(t, w.lines("runs"), 2)
@@ -40,7 +48,74 @@ func TestOnceRunsOncePerOccurrence(t *testing.T) {
 	require.Equal(t, 1, w.run("once", "--last", "/jobs/other").code)
 }
 
-// The code of a command that fails is that of zkr. Only with --retry it runs again.
+// Two hosts have the crontab of the documents, and run its line as cron does: a percent sign is escaped, and the command is one for sh.
+func TestOnceInTheCrontabOfTheDocuments(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, os.WriteFile(w.file("make-report"), []byte("#!/bin/sh\necho report >> runs\n"), 0o700)) //nolint:gosec // a program
+	for i, document := range []string{"README.md", "../../docs/schedulers.md"} {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		crontab := regexp.MustCompile("(?m)^```cron\nZKR_SERVERS=\\S+\n(?:\\S+ ){5}(.*)\n```$").FindStringSubmatch(string(text))
+		require.NotNil(t, crontab, document)
+		for range 2 { // hosts
+			host := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(crontab[1], `\%`, "%"))
+			host.Dir = w.dir
+			host.Env = append(append(os.Environ(), w.env...), "ZKR_NAMESPACE="+strconv.Itoa(i), "PATH="+filepath.Dir(binary)+":"+w.dir+":"+os.Getenv("PATH"))
+			out, err := host.CombinedOutput()
+			require.NoError(t, err, string(out))
+		}
+		require.Len(t, w.lines("runs"), i+1, "%s: one run of the day on two hosts", document)
+		record := w.run("once", "--namespace", strconv.Itoa(i), "--last", "/jobs/report").stdout
+		require.Contains(t, record, time.Now().UTC().Format(time.DateOnly)+"T00:00Z by ", document)
+	}
+}
+
+// An occurrence that is skipped, and may never have run, is reported as a failure. After --forget it runs.
+func TestOnceThatIsNotRun(t *testing.T) {
+	w := newWorld(t)
+	once := func(at string) result {
+		return w.run("once", "-q", "--done-code", "0", "--at", at, "/jobs/report", "--", "sh", "-c", "echo >> runs")
+	}
+	nextYear := time.Now().AddDate(1, 0, 0).UTC()
+	early := once(nextYear.Format(time.RFC3339))
+	require.Equal(t, 65, early.code)
+	require.Contains(t, early.stderr, "zkr: once: do /jobs/report: too early: ")
+	require.Equal(t, 1, w.run("once", "--forget", "/jobs/report").code, "nothing has run")
+
+	require.Equal(t, 0, once(nextYear.Format(time.DateOnly)).code, "a date is not compared with a clock")
+	for at, why := range map[string]string{
+		time.Now().Format(time.DateOnly): "superseded: " + time.Now().Format(time.DateOnly) + ", which may never have run, is before",
+		"17":                             "format differs from that of the latest occurrence",
+	} {
+		got := once(at)
+		require.Equal(t, 65, got.code)
+		require.Contains(t, got.stderr, why)
+		require.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
+	}
+	require.Len(t, w.lines("runs"), 1)
+	forgotten := w.run("once", "--forget", "/jobs/report")
+	require.Equal(t, 0, forgotten.code, forgotten.stderr)
+	require.Contains(t, forgotten.stdout, "forgotten: "+nextYear.Format(time.DateOnly)+" by ")
+	require.Equal(t, 0, once("17").code)
+	require.Len(t, w.lines("runs"), 2)
+}
+
+// --forget does not touch the record of a current run.
+func TestForgetWhileTheCommandRuns(t *testing.T) {
+	w := newWorld(t)
+	running := w.start("once", "--id", "web-1", "--at", "1", "/a", "--", "sh", "-c", "echo > ready; sleep 100")
+	w.content("ready")
+	got := w.run("once", "--forget", "/a")
+	require.Equal(t, 75, got.code)
+	require.Contains(t, got.stderr, "web-1")
+	require.Contains(t, w.run("once", "--last", "/a").stdout, "1 by web-1: started at ")
+	running.signal(syscall.SIGTERM)
+	running.code()
+	require.Equal(t, 0, w.run("once", "--forget", "/a").code)
+	require.Equal(t, 1, w.run("once", "--last", "/a").code)
+}
+
+// Zkr ends with the exit code of a failed command, which runs again only with --retry.
 func TestOnceOfACommandThatFails(t *testing.T) {
 	w := newWorld(t)
 	require.Equal(t, 5, w.run("once", "--at", "1", "/a", "--", "sh", "-c", "exit 5").code)
@@ -54,7 +129,7 @@ func TestOnceOfACommandThatFails(t *testing.T) {
 	require.Len(t, w.lines("runs"), 1)
 }
 
-// A host dies while the command runs: the command is killed, and no other host repeats it.
+// A host dies while the command runs. The command is killed, and no other host repeats it.
 func TestOnceThatIsKilled(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
@@ -73,7 +148,7 @@ func TestOnceWhileAnotherOccurrenceRuns(t *testing.T) {
 	w.hold("/a", "ann")
 	require.Equal(t, 75, w.run("once", "-n", "--at", "2", "/a", "--", "true").code)
 	got := w.run("once", "-w", "0.2", "--at", "2", "/a", "--", "true")
-	require.Equal(t, 75, got.code)
+	require.Equal(t, 75, got.code, got.stderr)
 	require.Contains(t, got.stderr, `held by "ann"`)
 	waiting := w.start("once", "--at", "2", "/a", "--", "true")
 	w.eventually(func() bool { return len(w.server.Children("/a")) == 3 }, "it waits")
@@ -97,14 +172,17 @@ func TestOnceUsage(t *testing.T) {
 		{"--at", "1", "--done-code", "256", "/a", "--", "true"},
 		{"--last"},
 		{"--last", "/a", "--", "true"},
+		{"--forget"},
+		{"--forget", "/a", "--", "true"},
+		{"--forget", "--last", "/a"},
 	} {
 		require.Equal(t, 64, w.run(append([]string{"once"}, args...)...).code, args)
 	}
 	require.Empty(t, w.server.Children("/a"))
 }
 
-// The lock is held for at least this time, so that a host whose clock is late finds it held. A revocation, a signal, and a
-// command that takes longer end it.
+// The lock is held for at least this time, so that a host with a slow clock finds the lock held. A revocation, a signal,
+// or a command that takes longer ends the hold.
 func TestAtLeast(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now()

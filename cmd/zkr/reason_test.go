@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -36,7 +38,7 @@ func TestStoppedZkrSaysForHowLong(t *testing.T) {
 	}
 }
 
-// TestStoppedLeaderSaysForHowLong: elect goes on after a loss, and says why as well.
+// TestStoppedLeaderSaysForHowLong requires the reason of a loss also from elect, which continues after the loss.
 func TestStoppedLeaderSaysForHowLong(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
@@ -49,7 +51,7 @@ func TestStoppedLeaderSaysForHowLong(t *testing.T) {
 	require.Contains(t, r.stderr.String(), "this process did not run for 4.")
 }
 
-// TestDeletionIsNotTakenForAStop: a short stop is not the reason for a loss of another kind.
+// TestDeletionIsNotTakenForAStop requires that a short stop is not reported as the reason for another kind of loss.
 func TestDeletionIsNotTakenForAStop(t *testing.T) {
 	w := newWorld(t)
 	r := w.start("lock", "/l", "--", "sh", "-c", "echo > ready; while :; do sleep 0.02; done")
@@ -62,7 +64,7 @@ func TestDeletionIsNotTakenForAStop(t *testing.T) {
 	require.Contains(t, r.stderr.String(), "its znode was deleted")
 }
 
-// TestLockIsGivenUpWhileTrusted: SIGTERM comes while the lock is still held.
+// TestLockIsGivenUpWhileTrusted requires SIGTERM while the lock is still held.
 func TestLockIsGivenUpWhileTrusted(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())

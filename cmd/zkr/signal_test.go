@@ -1,6 +1,9 @@
+//go:build linux
+
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -65,7 +68,7 @@ func TestSignalWhileConnecting(t *testing.T) {
 	}
 }
 
-// What zkr was started to ignore it ignores, and so does the command, as with nohup.
+// Signals that zkr was started to ignore, as under nohup, are ignored by zkr and by the command.
 func TestIgnoredSignals(t *testing.T) {
 	w := newWorld(t)
 	r := w.startWith(func(c *exec.Cmd) {
@@ -80,7 +83,7 @@ func TestIgnoredSignals(t *testing.T) {
 	require.Equal(t, 0, r.code())
 }
 
-// What the command leaves running in its group is ended before the lock goes.
+// Processes that the command leaves in its group are ended before the lock is released.
 func TestGroupThatOutlivesTheCommand(t *testing.T) {
 	w := newWorld(t)
 	r := w.start("lock", "--grace", "300ms", "/l", "--", "sh", "-c", `
@@ -95,7 +98,7 @@ exit 6`)
 	require.NoError(t, lease.Release())
 }
 
-// A command that has ended by itself is not waited for.
+// Zkr does not wait for a command that is already dead.
 func TestNoGraceForAnEmptyGroup(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now()
@@ -107,7 +110,7 @@ func TestNoGraceForAnEmptyGroup(t *testing.T) {
 func TestStopAndContinue(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, syscall.Mkfifo(w.file("go"), 0o600))
-	// Nobody forks while it is stopped: a shell that waits in vfork does not stop.
+	// No process forks while stopped. A shell that waits in vfork does not stop.
 	r := w.start("lock", "/l", "--", "sh", "-c", `
 sh -c 'echo $$ > child; exec sleep 100' &
 echo $$ > parent; read line < go; kill %1 2> /dev/null; exit 3`)
@@ -166,4 +169,53 @@ func TestLostWhileZkrWasStopped(t *testing.T) {
 	require.Equal(t, 74, r.code())
 	require.False(t, isAlive(pid))
 	require.NoFileExists(t, w.file("continued"))
+}
+
+// counts is a command that counts signals. USR1 is sent after the counted signals.
+const counts = `trap 'echo term >> got' TERM; trap 'echo hup >> got' HUP; trap 'echo usr1 > usr1' USR1; echo $$ > parent
+while [ ! -e usr1 ]; do sleep 0.02; done; exit 3`
+
+// TestSignalForAllProcessesOfAServiceIsSentOnce: as systemd does, which sends SIGTERM to zkr, to its watchdog and to the command.
+func TestSignalForAllProcessesOfAServiceIsSentOnce(t *testing.T) {
+	for _, isNested := range []bool{false, true} {
+		t.Run(fmt.Sprint("nested ", isNested), func(t *testing.T) {
+			w := newWorld(t)
+			args := []string{"lock", "/l", "--", "sh", "-c", counts}
+			if isNested {
+				args = append([]string{"lock", "/outer", "--", binary}, args...)
+			}
+			r := w.start(args...)
+			parent := w.pid("parent")
+			service := append([]int{r.cmd.Process.Pid}, descendantsOf(r.cmd.Process.Pid)...)
+			require.Contains(t, service, parent)
+			for _, dog := range service {
+				w.eventually(func() bool { return name(dog) != "exe" }, "the watchdog has begun")
+			}
+			for n, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+				require.NoError(t, syscall.Kill(parent, s))
+				w.eventually(func() bool { return len(w.lines("got")) == n+1 }, "the command got it") // a shell takes two at once for one
+				for _, pid := range service {
+					if pid != parent && name(pid) != "sleep" {
+						_ = syscall.Kill(pid, s) // it may be a sleep that just ended
+					}
+				}
+			}
+			r.signal(syscall.SIGUSR1)
+			require.Equal(t, 3, r.code(), r.stderr.String())
+			require.ElementsMatch(t, []string{"term", "hup"}, w.lines("got"))
+		})
+	}
+}
+
+// TestSignalForZkrAloneIsPassedOn has a case in which the watchdog is dead.
+func TestSignalForZkrAloneIsPassedOn(t *testing.T) {
+	w := newWorld(t)
+	r := w.start("lock", "/l", "--", "sh", "-c", counts)
+	w.pid("parent")
+	require.NoError(t, syscall.Kill(watchdogOf(r.cmd.Process.Pid), syscall.SIGKILL))
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1} {
+		r.signal(s)
+	}
+	require.Equal(t, 3, r.code(), r.stderr.String())
+	require.ElementsMatch(t, []string{"term", "hup"}, w.lines("got"))
 }

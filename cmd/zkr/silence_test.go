@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// withoutReader makes the reader of a zkr's stderr go before zkr has written anything.
+// withoutReader closes the reader of a zkr's stderr before zkr writes anything.
 func withoutReader(t *testing.T) func(*exec.Cmd) {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -24,9 +26,9 @@ func withoutReader(t *testing.T) func(*exec.Cmd) {
 	return func(c *exec.Cmd) { c.Stderr = write }
 }
 
-// TestReaderOfStderrThatHasGone has a command that ends in order when it is asked to: zkr, which says so, must not
+// TestStderrWhoseReaderIsGone has a command that ends in order when it is asked to: zkr, which says so, must not
 // die of SIGPIPE, and the command not of SIGKILL.
-func TestReaderOfStderrThatHasGone(t *testing.T) {
+func TestStderrWhoseReaderIsGone(t *testing.T) {
 	for _, flags := range [][]string{{}, {"-v"}} {
 		for _, command := range []string{"lock", "elect"} {
 			t.Run(command+strings.Join(flags, ""), func(t *testing.T) {
@@ -42,7 +44,7 @@ func TestReaderOfStderrThatHasGone(t *testing.T) {
 	}
 }
 
-// TestCommandDiesOfSIGPIPE: what zkr does about its own stderr is not inherited.
+// TestCommandDiesOfSIGPIPE requires that the command does not inherit zkr's handling of SIGPIPE.
 func TestCommandDiesOfSIGPIPE(t *testing.T) {
 	w := newWorld(t)
 	require.Equal(t, result{128 + 13, "", ""}, w.run("lock", "/l", "--", "sh", "-c", "kill -PIPE $$; exit 3"))
@@ -61,7 +63,7 @@ func TestStoppedWatchdogDoesNotKeepTheLock(t *testing.T) {
 	require.Empty(t, w.server.Children("/l"))
 }
 
-// TestStoppedWatchdogIsReplaced: a watchdog that does not run guards nothing.
+// TestStoppedWatchdogIsReplaced stops the watchdog, which then guards nothing.
 func TestStoppedWatchdogIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
@@ -96,7 +98,7 @@ func (w *world) silent() {
 	})
 }
 
-// TestObserversAreBounded has servers that fall silent after the handshake, or before it. Each command ends, with 69.
+// TestObserversAreBounded uses servers that fall silent before or after the handshake. Each command ends with 69.
 func TestObserversAreBounded(t *testing.T) {
 	const after, before = "after the handshake", "before the handshake"
 	for when, commands := range map[string][][]string{
@@ -126,7 +128,7 @@ func TestObserversAreBounded(t *testing.T) {
 	}
 }
 
-// TestRevokeWhoseWaitFallsSilent is asked, and then nobody can tell whether the lock was released.
+// TestRevokeWhoseWaitFallsSilent sends a revocation. It is then unknown whether the lock was released.
 func TestRevokeWhoseWaitFallsSilent(t *testing.T) {
 	w := newWorld(t)
 	w.seedHolder("/l", "ann")

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -16,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal: what is written to the master is typed.
+// terminal is a pseudo-terminal. Text written to the master is typed.
 type terminal struct {
 	*world
 	master, slave *os.File
 	screen        *buffer
 }
 
-// newTerminal makes a terminal. Nobody whom the test leaves on it lives longer than the test.
+// newTerminal makes a terminal. No process on the terminal outlives the test.
 func newTerminal(w *world) *terminal {
 	w.Helper()
 	blocking, slave, err := pty.Open()
@@ -46,7 +48,7 @@ func newTerminal(w *world) *terminal {
 	return t
 }
 
-// unblock replaces a file by one whose Close ends its reads: pty.Open makes files that block.
+// unblock replaces a file by another one whose Close ends its reads, because pty.Open makes files that block.
 func unblock(w *world, blocking *os.File) *os.File {
 	w.Helper()
 	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -56,8 +58,8 @@ func unblock(w *world, blocking *os.File) *os.File {
 	return os.NewFile(uintptr(fd), blocking.Name())
 }
 
-// users are the processes that have the terminal open. Not counted are those that run the program of the test: this
-// one, and a process that it has forked for another test, which has all files until it runs a program.
+// users are the processes with the terminal open, except this process and its forks for other tests, which have all
+// files open until they execute a program.
 func (t *terminal) users() (pids []int) {
 	t.Helper()
 	test, err := os.Stat("/proc/self/exe")
@@ -67,7 +69,7 @@ func (t *terminal) users() (pids []int) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(t, err)
 	for _, process := range processes {
-		program, err := os.Stat(process + "/exe") // before its files: they are closed when it runs a program
+		program, err := os.Stat(process + "/exe") // read before its files, which are closed when it executes a program
 		if err != nil || os.SameFile(program, test) {
 			continue
 		}
@@ -91,7 +93,7 @@ func isOpen(fd, name string, want os.FileInfo) bool {
 	return err == nil && os.SameFile(file, want)
 }
 
-// killUsers ends the processes that have the terminal open, and those that they start meanwhile.
+// killUsers ends the processes with the terminal open, and those that they start meanwhile.
 func (t *terminal) killUsers() {
 	t.Helper()
 	t.eventually(func() bool {
@@ -132,7 +134,7 @@ func (t *terminal) foreground() (group int) {
 	return group
 }
 
-// The group of the command has the terminal: it reads from it, and Ctrl-C is for it alone.
+// The command's group has the terminal, so the command can read, and only the group gets Ctrl-C.
 func TestCommandHasTheTerminal(t *testing.T) {
 	w := newTerminal(newWorld(t))
 	r := w.start("lock", "/l", "--", "sh", "-c", `echo $$ > parent; read line; echo "$line" > line; trap 'echo > int; exit 4' INT; echo > ready; while :; do sleep 0.02; done`)
@@ -153,7 +155,7 @@ func TestCtrlZ(t *testing.T) {
 		w.attach(c)
 		c.Path, c.Args = "/bin/sh", []string{
 			"sh", "-c", `set -m; "$@"; while read x; do fg > /dev/null; done`, "sh", binary, "lock", "/l", "--",
-			"sh", "-c", `echo $PPID > zkr; echo $$ > parent; exec sleep 100`, // a shell that has just called vfork does not stop
+			"sh", "-c", `echo $PPID > zkr; echo $$ > parent; exec sleep 100`, // a shell does not stop right after vfork
 		}
 	})
 	w.eventually(func() bool { return name(w.pid("parent")) == "sleep" }, "it sleeps")
@@ -218,7 +220,49 @@ func (t *terminal) modes() unix.Termios {
 	return *modes
 }
 
-// TestTerminalOutlivedByAProcess: the terminal ends, and so does the process.
+// resize gives the terminal another size.
+func (t *terminal) resize() {
+	t.Helper()
+	require.NoError(t, pty.Setsize(t.slave, &pty.Winsize{Rows: 33, Cols: 77}))
+}
+
+// TestRawTerminalOfAKilledCommand requires restored modes after a command that was killed by a signal or for a lost lock. Modes
+// left by a command that ended by itself are intended.
+func TestRawTerminalOfAKilledCommand(t *testing.T) {
+	for name, test := range map[string]struct {
+		script string
+		code   string
+		isRaw  bool
+	}{
+		"lost":      {"trap '' TERM; while :; do sleep 0.02; done", "74", false},
+		"in order":  {"trap 'exit 7' TERM; while :; do sleep 0.02; done", "74", false},
+		"signalled": {"kill -KILL $$", "137", false},
+		"by itself": {"exit 3", "3", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTerminal(newWorld(t))
+			before := w.modes()
+			r := w.startWith(func(c *exec.Cmd) {
+				w.attach(c)
+				c.Path, c.Args = "/bin/sh", []string{
+					"sh", "-c", `set -m; "$@"; echo $? > code; while [ ! -e go ]; do sleep 0.02; done; exit`, "sh", binary, "lock", "--grace", "100ms", "/l", "--",
+					"sh", "-c", "stty raw -echo; echo > raw; " + test.script,
+				}
+			})
+			w.content("raw")
+			if test.code == "74" {
+				require.NotEqual(t, before, w.modes())
+				w.server.Delete(w.awaitContenders("/l", 1)[0])
+			}
+			require.Equal(t, test.code, w.content("code"))
+			require.Equal(t, test.isRaw, before != w.modes())
+			require.NoError(t, os.WriteFile(w.file("go"), nil, 0o600))
+			r.await()
+		})
+	}
+}
+
+// TestTerminalOutlivedByAProcess ends the terminal, and requires the end of the process.
 func TestTerminalOutlivedByAProcess(t *testing.T) {
 	var pid int
 	t.Run("terminal", func(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -37,7 +39,7 @@ func TestTopOfNothing(t *testing.T) {
 	require.Equal(t, 130, r.code())
 }
 
-// On a terminal the view is live: it shows a new waiter, ends with q, and leaves the terminal as it was.
+// On a terminal the view is live. It shows a new waiter, ends with q, and restores the terminal.
 func TestTopOnATerminal(t *testing.T) {
 	w := newTerminal(newWorld(t))
 	lease := w.hold("/locks/a", "ann")
@@ -77,7 +79,7 @@ func TestTopKeysWhileTheServersAreSilent(t *testing.T) {
 	require.Contains(t, w.screen.String(), "\x1b[?1049l")
 }
 
-// TestCtrlZInTop gives the shell its screen and its modes, and comes back.
+// TestCtrlZInTop requires that the shell gets its screen and its modes back, and that top resumes.
 func TestCtrlZInTop(t *testing.T) {
 	s := newShell(newWorld(t), "true")
 	s.seedHolder("/locks/a", "ann")
@@ -109,6 +111,11 @@ func TestDev(t *testing.T) {
 	require.Equal(t, result{0, "ran\n", ""}, got)
 	require.Equal(t, 71, w.run("dev", "--listen", address).code, "in use")
 	require.Equal(t, 64, w.run("dev", "--listen", "nowhere").code)
+	require.Empty(t, r.stderr.String())
 	r.signal(syscall.SIGTERM)
 	require.Equal(t, 128+15, r.code())
+
+	r = w.start("dev", "--listen", ":0")
+	w.eventually(func() bool { return strings.Contains(r.stdout.String(), "\n") }, "it listens")
+	w.eventually(func() bool { return strings.Contains(r.stderr.String(), "every host that can reach this port") }, "a warning")
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -24,7 +26,7 @@ func (w *world) shows(screen *buffer, pattern string) {
 	require.Eventually(w, func() bool { return expression.MatchString(screen.String()) }, patience, 20*time.Millisecond, "%s in %q", pattern, screen)
 }
 
-// TestWaitOnATerminalSaysWhoIsAhead, and renews the line. It is gone when the command runs.
+// TestWaitOnATerminalSaysWhoIsAhead requires a line that is renewed, and removed when the command runs.
 func TestWaitOnATerminalSaysWhoIsAhead(t *testing.T) {
 	for _, command := range []string{"lock", "elect"} {
 		t.Run(command, func(t *testing.T) {

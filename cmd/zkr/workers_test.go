@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -9,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// workers is a script that only waits for two workers, which have left its group: one by timeout(1), which ends at
-// SIGTERM with what it runs, and one by setsid(1), which ignores SIGTERM. The script itself ends at SIGTERM, so nothing
-// in the group ever needs SIGKILL.
+// workers is a script that waits for two workers outside its group: one under timeout(1), which ends at SIGTERM
+// together with its command, and one under setsid(1), which ignores SIGTERM. The script itself ends at SIGTERM, so that
+// no process in the group needs SIGKILL.
 const workers = `
 timeout 40 sh -c 'echo $$ > polite; exec sleep 39' &
 setsid sh -c 'trap "" TERM; echo $$ > stubborn; while :; do sleep 0.05; done' &
@@ -19,7 +21,7 @@ while [ ! -s polite ] || [ ! -s stubborn ]; do sleep 0.01; done
 echo $$ > parent
 wait`
 
-// awaitWorkers waits until the script has started the workers, and returns their processes.
+// awaitWorkers waits until the script started the workers, and returns their processes.
 func (w *world) awaitWorkers() (pids []int) {
 	w.Helper()
 	for _, name := range []string{"parent", "polite", "stubborn"} {
@@ -34,8 +36,8 @@ func (w *world) awaitWorkers() (pids []int) {
 	return pids
 }
 
-// TestWorkersThatLeftTheGroupEndWithTheLock has a group for which SIGTERM is enough: whatever takes the lock away
-// also ends the processes that have left the group.
+// TestWorkersThatLeftTheGroupEndWithTheLock uses a group that ends at SIGTERM. Every loss of the lock also ends the
+// processes outside the group.
 func TestWorkersThatLeftTheGroupEndWithTheLock(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"kicked":  func(w *world) { w.server.Delete(w.awaitContenders("/l", 1)[0]) },
@@ -71,7 +73,7 @@ func TestWorkersAreDeadAtTheNextGrant(t *testing.T) {
 	require.Equal(t, 74, r.code())
 }
 
-// TestRevokedLockIsKeptUntilTheWorkersHaveEnded: a revocation leaves the lock with its holder until it has ended.
+// TestRevokedLockIsKeptUntilTheWorkersHaveEnded requires that the holder keeps a revoked lock until its work ends.
 func TestRevokedLockIsKeptUntilTheWorkersHaveEnded(t *testing.T) {
 	w := newWorld(t)
 	w.start("lock", "--grace", "500ms", "/l", "--", "sh", "-c", workers)
@@ -83,7 +85,7 @@ func TestRevokedLockIsKeptUntilTheWorkersHaveEnded(t *testing.T) {
 	}
 }
 
-// TestPoliteWorkersGetSIGTERM: those who have left the group are asked before they are killed.
+// TestPoliteWorkersGetSIGTERM requires a SIGTERM for processes outside the group before SIGKILL.
 func TestPoliteWorkersGetSIGTERM(t *testing.T) {
 	w := newWorld(t)
 	w.start("lock", "--grace", "4s", "/l", "--", "sh", "-c",
@@ -93,8 +95,8 @@ func TestPoliteWorkersGetSIGTERM(t *testing.T) {
 	w.content("term")
 }
 
-// TestDaemonOutlivesACommandThatEndsInOrder: what has left the group is left alone, even if others of the group need
-// SIGKILL.
+// TestDaemonOutlivesACommandThatEndsInOrder requires that processes outside the group stay alive, even if others of
+// the group need SIGKILL.
 func TestDaemonOutlivesACommandThatEndsInOrder(t *testing.T) {
 	w := newWorld(t)
 	got := w.run("lock", "--grace", "100ms", "/l", "--", "sh", "-c", `
@@ -104,7 +106,7 @@ while [ ! -s daemon ] || [ ! -s left ]; do sleep 0.01; done`)
 	require.Equal(t, 0, got.code)
 	require.False(t, isAlive(w.pid("left")))
 	require.True(t, isAlive(w.pid("daemon")))
-	time.Sleep(200 * time.Millisecond) //nolint:forbidigo // a kill that comes late
+	time.Sleep(200 * time.Millisecond) //nolint:forbidigo // longer than a late kill
 	require.True(t, isAlive(w.pid("daemon")))
 	require.NoError(t, os.WriteFile(w.file("go"), nil, 0o600))
 	w.awaitDead(w.pid("daemon"))

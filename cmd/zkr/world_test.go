@@ -1,3 +1,5 @@
+//go:build linux
+
 package main_test
 
 import (
@@ -18,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
@@ -38,8 +41,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "zkr")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s\n", out)
+	if err := buildRelease(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	// Under nohup, zkr would inherit that hangups are ignored.
@@ -52,6 +55,32 @@ func buildAndRun(m *testing.M) int {
 		}
 	}
 	return code
+}
+
+// releaseVersion is the version linked into the binary under test.
+const releaseVersion = "v1.2.3-test"
+
+// buildRelease builds zkr with the settings of a release: the environment, flags and linker flags in .goreleaser.yaml. In
+// particular, the versions of the modules are from zkr's go.mod, not from the workspace.
+func buildRelease(binary string) error {
+	text, err := os.ReadFile("../../.goreleaser.yaml")
+	if err != nil {
+		return err
+	}
+	var release struct {
+		Builds []struct{ Env, Flags, Ldflags []string }
+	}
+	if err := yaml.Unmarshal(text, &release); err != nil {
+		return err
+	}
+	settings := release.Builds[0]
+	linked := strings.ReplaceAll(strings.Join(settings.Ldflags, " "), "{{ .Tag }}", releaseVersion)
+	build := exec.Command("go", append(append([]string{"build"}, settings.Flags...), "-ldflags", linked, "-o", binary, ".")...)
+	build.Env = append(os.Environ(), settings.Env...)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 // world is a server and a folder for one test.
@@ -68,7 +97,7 @@ func newWorld(t *testing.T) *world {
 	return newLoneWorld(t)
 }
 
-// newLoneWorld is newWorld for a test that runs beside no other one.
+// newLoneWorld is newWorld for a test that runs alone.
 func newLoneWorld(t *testing.T) *world {
 	t.Helper()
 	server := zktest.NewServer(t)
@@ -126,7 +155,7 @@ func (w *world) startWith(change func(*exec.Cmd), args ...string) *run {
 	return r
 }
 
-// await waits for the end, and for that of everybody who has its output.
+// await waits for the end of the process and of all others that share its output.
 func (r *run) await() {
 	r.w.Helper()
 	select {
@@ -151,7 +180,7 @@ func (r *run) signal(s syscall.Signal) {
 	require.NoError(r.w, r.cmd.Process.Signal(s))
 }
 
-// result is what a zkr that has ended has left.
+// result has the output and the exit code of an ended zkr.
 type result struct {
 	code           int
 	stdout, stderr string

@@ -1,4 +1,4 @@
-//go:build integration
+//go:build integration && linux
 
 package main_test
 
@@ -39,7 +39,7 @@ func (w *world) realClient() *recipes.Client {
 	return client
 }
 
-// line is a connection to a server that can fall silent: what is sent does not arrive any more.
+// line is a connection that can fall silent, so that no data arrives any more.
 type line struct {
 	net.Listener
 	server string
@@ -112,7 +112,7 @@ func (u unlessSilent) Write(p []byte) (int, error) {
 func TestZooKeeperLock(t *testing.T) {
 	w := newRealWorld(t)
 	require.Equal(t, result{7, "out\n", ""}, w.run("lock", "--grace", "1s", "/l", "--", "sh", "-c", "echo out; exit 7"))
-	require.Equal(t, "/missing is free\n", w.run("ls", "/missing").stdout)
+	require.Equal(t, "/missing: no such path (a free lock may have none)\n", w.run("ls", "/missing").stdout)
 	lease := w.holdWith(w.realClient(), "/l", "ann")
 	require.Equal(t, 75, w.run("lock", "-n", "/l", "--", "true").code)
 	var queues []struct {
@@ -155,7 +155,7 @@ func TestZooKeeperDoctor(t *testing.T) {
 	require.Regexp(t, `(?m)^ok +/locks: this user may delete`, got.stdout)
 }
 
-// The server tells the client's address by cons, in the format of real servers.
+// The server reports the client's address in the answer to cons, in the format of real servers.
 func TestZooKeeperWho(t *testing.T) {
 	w := newRealWorld(t)
 	w.start("lock", "--id", "ann", "/l", "--", "sh", "-c", "echo $ZKR_LOCK_ZNODE > znode; exec sleep 100")
@@ -168,7 +168,7 @@ func TestZooKeeperWho(t *testing.T) {
 	require.Regexp(t, `:\d+ +\S+T\S+ +`+znode, w.run("ls", "-o", "wide", "/l").stdout)
 }
 
-// A stopped zkr says for how long it did not run, and its command is dead at the next grant.
+// A stopped zkr reports for how long it did not run, and its command is dead at the next grant.
 func TestZooKeeperStoppedZkr(t *testing.T) {
 	w := newRealWorld(t)
 	r := w.start("lock", "/l", "--", "sh", "-c", "echo $$ > pid; while :; do sleep 0.05; done")
@@ -187,8 +187,9 @@ func TestZooKeeperEightDates(t *testing.T) {
 	requireEightDates(t, w)
 }
 
-// Commands alive at the next grant, of 50 whose line has fallen silent: 0. The next one is another zkr, which looks
-// as its first act. Its own session is a long one, so that a busy machine does not cost it the lock.
+// With 50 commands whose connections fall silent, no command is alive at the next grant. The next contender is
+// another zkr, whose first action is the check. Its session timeout is long, so that a busy machine does not cost it
+// the lock.
 func TestZooKeeperSilence(t *testing.T) {
 	w := newRealWorld(t)
 	w.env = append(w.env, "ZKR_SESSION_TIMEOUT="+shortSession.String())
@@ -231,7 +232,7 @@ func TestZooKeeperGrandchildren(t *testing.T) {
 	})
 }
 
-// Workers that have left the group end with the lock, although SIGTERM is enough for the group.
+// Workers outside the group end with the lock, although SIGTERM is enough for the group.
 func TestZooKeeperWorkers(t *testing.T) {
 	w := newRealWorld(t)
 	r := w.start("lock", "--grace", "300ms", "/l", "--", "sh", "-c", `echo $ZKR_LOCK_ZNODE > znode; `+workers)
@@ -265,8 +266,8 @@ func TestZooKeeperTerminal(t *testing.T) {
 	}
 }
 
-// A reader of stderr that has gone does not turn a revocation into SIGKILL.
-func TestZooKeeperStderrThatNobodyReads(t *testing.T) {
+// Without a reader of stderr, a revocation does not turn into SIGKILL.
+func TestZooKeeperStderrWithoutAReader(t *testing.T) {
 	w := newRealWorld(t)
 	r := w.startWith(withoutReader(t), "lock", "/l", "--", "sh", "-c",
 		`exec 2> /dev/null; trap 'echo > cleaned; exit 3' TERM; echo > up; while :; do sleep 0.02; done`)

@@ -1,9 +1,9 @@
-// Package await bounds calls that have no context of their own, such as those of zk.Conn.
+// Package await bounds calls without a context, such as those of zk.Conn.
 package await
 
 import "context"
 
-// Call returns what fn returns, or the error of ctx if ctx ends first. In that case fn goes on in its
+// Call returns the result of fn, or the error of ctx if ctx ends first. In that case, fn keeps running in its
 // goroutine until its connection is closed, and its result is dropped.
 func Call[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 	type result struct {

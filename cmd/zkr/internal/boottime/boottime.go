@@ -1,4 +1,6 @@
-// Package boottime is a clock that goes on while the machine is suspended, as the servers' clocks do.
+//go:build linux
+
+// Package boottime is a clock that keeps running while the machine is suspended, like the servers' clocks.
 package boottime
 
 import (
@@ -10,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Time is a moment: the time since the machine was started. It is the same for all processes.
+// Time is the time since the boot of the machine. All processes share the same origin.
 type Time time.Duration
 
 // Now returns the present moment.
@@ -22,7 +24,7 @@ func Now() Time {
 	return Time(ts.Nano())
 }
 
-// Until returns the moment that comes d from now, if d was computed from the clock of time.Now.
+// Until returns the moment d from now, for a d computed from the clock of time.Now.
 func Until(t time.Time) Time { return Now().Add(time.Until(t)) }
 
 // Add returns the moment d later.
@@ -31,14 +33,14 @@ func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 // Sub returns the time from other to t.
 func (t Time) Sub(other Time) time.Duration { return time.Duration(t - other) }
 
-// Timer fires at a moment, also if that has passed while the machine was suspended. Timers of package
-// time would fire later by the length of the suspension.
+// Timer fires at a moment, even if the machine was suspended at that moment. Timers of package time would fire later
+// by the length of the suspension.
 type Timer struct {
 	file *os.File
 	C    <-chan struct{} // gets a value when the timer fires
 }
 
-// NewTimer returns a timer that is not set. It needs no closing before the end of the process.
+// NewTimer returns an unset timer. A timer lasts until the end of the process, and needs no Close.
 func NewTimer() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {

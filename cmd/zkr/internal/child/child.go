@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package child runs a command in a process group of its own, which gets the terminal.
 //
 // The kernel kills the command when the thread that called Start ends: so Start has to be called from
@@ -6,14 +8,15 @@ package child
 
 import (
 	"errors"
-	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/boottime"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/cgroup"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/watchdog"
 )
@@ -28,63 +31,106 @@ type Command struct {
 
 // Event is a change of the command's process.
 type Event struct {
-	HasExited bool           // what it has started may live
-	StoppedBy syscall.Signal // if it has not exited; it may have been continued since
+	HasExited bool           // descendants may be alive
+	StoppedBy syscall.Signal // if not exited; may be continued by now
 }
 
-// Child is a command that was started. Its methods are for one goroutine.
+// Child is a running command. Its methods are for a single goroutine.
 type Child struct {
 	Events   <-chan Event
 	Watchdog *watchdog.Watchdog
 	pid      int
-	tag      string
+	family   process.Family
 	terminal *terminal
 }
 
-// Start starts the command in a group of its own, guarded by a watchdog. If this process is in the
-// terminal's foreground and alone in its group, the command gets the terminal. The watchdog kills the group at until, unless it is told
-// another time.
+// Start starts the command in its own process group, guarded by a watchdog. If this process is in the terminal's foreground and
+// alone in its group, the command gets the terminal. The watchdog kills the group at until, unless a later call sets another
+// time.
 func Start(cmd Command, until boottime.Time) (*Child, error) {
 	dog, err := watchdog.Start()
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(dog.Tag(cmd.Tag), dog.Until(until)); err != nil {
+	c := &Child{Watchdog: dog, family: newFamily(cmd.Tag, dog), terminal: openTerminal()}
+	if err := errors.Join(dog.Family(c.family), dog.Until(until)); err != nil {
 		dog.Dismiss()
+		c.family.Cgroup.Remove()
 		return nil, err
 	}
-	t := openTerminal()
-	t.allowOutputStops()
-	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if t.isToGive() {
-		sys.Foreground, sys.Ctty, t.isGiven = true, t.fd(), true
-	}
-	p, err := os.StartProcess(cmd.Path, cmd.Args, &os.ProcAttr{
-		Env:   cmd.Env,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   sys,
-	})
-	if err != nil {
-		t.takeBack() // the group may have got it before the command could not be executed
-		t.close()
+	if err := c.start(cmd); err != nil {
+		c.terminal.takeBack() // the group may own the terminal although the command could not be executed
+		c.terminal.close()
 		dog.Dismiss()
+		c.family.Cgroup.Remove()
 		return nil, err
 	}
-	t.ignoreOutputStops()
-	c := &Child{Watchdog: dog, pid: p.Pid, tag: cmd.Tag, terminal: t}
-	_ = p.Release() // waited for below
-	if err := dog.Group(c.pid); err != nil {
+	c.family.Group = c.pid
+	if err := dog.Family(c.family); err != nil {
 		c.Kill()
-		return nil, fmt.Errorf("watchdog: %w", err)
+		return nil, err
 	}
 	events := make(chan Event, 1)
 	c.Events = events
-	go watchProcess(c.pid, events) // ends when the command has ended
+	go watchProcess(c.pid, events) // ends with the command
 	return c, nil
 }
 
-// watchProcess sends what becomes of a process. The process is not reaped, so that its id, which is that
-// of the group, is not given to another meanwhile.
+// newFamily returns the marks by which the processes of a command will be known.
+func newFamily(tag string, dog *watchdog.Watchdog) process.Family {
+	process.Subreap()
+	process.ReapOrphans()
+	return process.Family{
+		Cgroup: cgroup.New(),
+		Zkr:    process.Self(),
+		Others: slices.DeleteFunc(process.Children(), func(id process.ID) bool { return id.PID == dog.PID() }),
+		Tag:    tag,
+	}
+}
+
+// start starts the command, in the control group if the kernel permits that.
+func (c *Child) start(cmd Command) error {
+	t := c.terminal
+	t.allowOutputStops()
+	sys := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if t.isToGive() {
+		t.saveModes()
+		sys.Foreground, sys.Ctty, t.isGiven = true, t.fd(), true
+	}
+	attr := &os.ProcAttr{Env: cmd.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys}
+	p, err := c.startInCgroup(cmd, attr)
+	if err != nil {
+		c.family.Cgroup.Remove()
+		c.family.Cgroup = ""
+		p, err = process.Start(cmd.Path, cmd.Args, attr)
+	}
+	if err != nil {
+		return err
+	}
+	t.ignoreOutputStops()
+	c.pid = p.Pid
+	return p.Release() // waited for in Finish
+}
+
+// errNoCgroup is returned by startInCgroup if there is none.
+var errNoCgroup = errors.New("no cgroup")
+
+func (c *Child) startInCgroup(cmd Command, attr *os.ProcAttr) (*os.Process, error) {
+	if c.family.Cgroup == "" {
+		return nil, errNoCgroup
+	}
+	folder, err := os.Open(string(c.family.Cgroup))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = folder.Close() }()
+	sys, inCgroup := *attr.Sys, *attr
+	sys.UseCgroupFD, sys.CgroupFD, inCgroup.Sys = true, int(folder.Fd()), &sys
+	return process.Start(cmd.Path, cmd.Args, &inCgroup)
+}
+
+// watchProcess reports changes of a process. It does not reap the process, because the kernel could then reuse the
+// id, which is also the id of the group.
 func watchProcess(pid int, events chan<- Event) {
 	for {
 		var info unix.Siginfo
@@ -95,7 +141,7 @@ func watchProcess(pid int, events chan<- Event) {
 			events <- Event{HasExited: true} // not our child: can't be
 			return
 		case info.Code == cldStopped:
-			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // so that it is told once
+			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // consume the event, to report a stop once
 			by := (*childInfo)(unsafe.Pointer(&info)).child.status
 			events <- Event{StoppedBy: syscall.Signal(by)}
 		default:
@@ -120,16 +166,16 @@ type childInfo struct {
 }
 
 // Signal sends a signal to the group.
-func (c *Child) Signal(s syscall.Signal) { _ = unix.Kill(-c.pid, s) } // fails if all have ended
+func (c *Child) Signal(s syscall.Signal) { _ = unix.Kill(-c.pid, s) } // fails if no process of the group is alive
 
-// SignalLeavers sends a signal to the processes that have left the group and still have the tag.
-func (c *Child) SignalLeavers(s syscall.Signal) { process.SignalTagged(c.pid, c.tag, s) }
+// SignalLeavers sends a signal to descendants outside the group.
+func (c *Child) SignalLeavers(s syscall.Signal) { c.family.SignalLeavers(c.Watchdog.PID(), s) }
 
-// Kill kills the group, and all processes with the tag.
-func (c *Child) Kill() { process.KillAll(c.pid, c.tag) }
+// Kill kills the group, and descendants outside the group.
+func (c *Child) Kill() { c.family.Kill(c.Watchdog.PID()) }
 
 // KillGroup kills the group alone.
-func (c *Child) KillGroup() { process.KillAll(c.pid, "") }
+func (c *Child) KillGroup() { c.family.KillGroup() }
 
 // IsStopped reports whether the command is stopped. The event Stopped may be late or missing.
 func (c *Child) IsStopped() bool { return process.IsStopped(c.pid) }
@@ -137,25 +183,29 @@ func (c *Child) IsStopped() bool { return process.IsStopped(c.pid) }
 // IsAlive reports whether the command lives.
 func (c *Child) IsAlive() bool { return process.IsAlive(c.pid) }
 
-// IsGroupAlive reports whether anybody in the group lives.
+// IsGroupAlive reports whether any process of the group is alive.
 func (c *Child) IsGroupAlive() bool { return process.IsGroupAlive(c.pid) }
 
-// ReapOrphans collects what has ended of the command's descendants, if this process is the first of a container.
-func (c *Child) ReapOrphans() { process.ReapOrphans(c.pid, c.Watchdog.PID()) }
+// HasLeavers reports whether a descendant outside the group is alive.
+func (c *Child) HasLeavers() bool { return len(c.family.Leavers(c.Watchdog.PID())) > 0 }
 
-// HasLeavers reports whether a process lives that has left the group and still has the tag.
-func (c *Child) HasLeavers() bool { return process.IsTaggedAlive(c.pid, c.tag) }
-
-// Finish gives the terminal back, dismisses the watchdog and returns how the command has ended. Call it
-// after the command's exit, when nobody of the group lives.
-func (c *Child) Finish() syscall.WaitStatus {
+// Finish takes the terminal back, dismisses the watchdog, removes the control group and returns the command's exit status. Call
+// it after the command's exit, when no process of the group is alive.
+//
+// A command killed by a signal or by zkr could not restore the terminal's modes, so Finish does.
+func (c *Child) Finish(isEndedByZkr bool) syscall.WaitStatus {
 	c.terminal.takeBack()
-	c.terminal.close()
+	defer c.terminal.close()
 	c.Watchdog.Dismiss()
+	c.family.Cgroup.Remove()
+	defer process.Reaped(c.pid)
 	var status syscall.WaitStatus
 	for {
 		_, err := syscall.Wait4(c.pid, &status, 0, nil)
 		if err != syscall.EINTR {
+			if isEndedByZkr || status.Signaled() {
+				c.terminal.restoreModes()
+			}
 			c.endLoan(status)
 			return status
 		}

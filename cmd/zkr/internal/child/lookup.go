@@ -1,3 +1,5 @@
+//go:build linux
+
 package child
 
 import (
@@ -14,11 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// LookUp returns the file of a command. The error has the code that a shell would exit with: 127 if
-// there is no such file, 126 if it can't be executed. Call it from the main thread.
+// LookUp returns the file of a command. The error has a shell's exit code: 127 if the file does not exist, 126 if it
+// can't be executed. Call LookUp from the main thread.
 func LookUp(command []string) (path string, err error) {
 	name := command[0]
 	path, err = find(name)
@@ -38,17 +41,18 @@ func LookUp(command []string) (path string, err error) {
 	return path, nil
 }
 
-// tryToExecute lets the kernel execute a command, and ends it before its first instruction: a traced process stops
-// there. The kernel knows more than any look at the file: other machines, registered interpreters, file systems
-// from which nothing may be executed. Where tracing is forbidden, the answer is nil.
+// tryToExecute lets the kernel execute a command, and kills the process before its first instruction, where a traced
+// process stops. Only the kernel knows about other machines, registered interpreters and file systems mounted noexec.
+// Where tracing is forbidden, the answer is nil.
 func tryToExecute(path string, command []string) error {
-	p, err := os.StartProcess(path, command, &os.ProcAttr{
+	p, err := process.Start(path, command, &os.ProcAttr{
 		Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	switch {
 	case err == nil:
 		_ = p.Kill()
 		_, _ = p.Wait() // it was killed
+		process.Reaped(p.Pid)
 		return nil
 	case errors.Is(err, unix.ENOEXEC):
 		return errors.New(unix.ENOEXEC.Error() + builtFor(path))
@@ -71,7 +75,7 @@ func builtFor(path string) string {
 	return ": built for " + file.Machine.String()
 }
 
-// find looks in PATH for a name without a slash, and finds files there that can't be executed as well.
+// find looks in PATH for a name without a slash. It also finds files that can't be executed.
 func find(name string) (string, error) {
 	if name == "" {
 		return "", fs.ErrNotExist
@@ -116,8 +120,8 @@ func checkExecutable(path string) error {
 	return checkFormat(path)
 }
 
-// checkFormat refuses what the kernel would refuse after the lock was acquired: a text without "#!" in its
-// first line, and one whose interpreter does not exist. A file that can't be read is not refused.
+// checkFormat refuses files that the kernel would refuse after the lock is acquired: a text without "#!" in its first
+// line, and a script whose interpreter does not exist. It accepts an unreadable file.
 func checkFormat(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -130,7 +134,7 @@ func checkFormat(path string) error {
 	case isScript:
 		line, _, _ = strings.Cut(line, "\n")
 		if strings.HasSuffix(line, "\r") {
-			return errors.New("its first line ends with CR LF, of which the kernel takes the CR for a part of the interpreter's name or argument")
+			return errors.New("its first line ends with CR LF, and the kernel takes the CR as part of the interpreter's name or argument")
 		}
 		fields := strings.Fields(line)
 		if len(fields) == 0 {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package child
 
 import (
@@ -10,18 +12,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 )
 
-// terminal is the controlling terminal; its file is nil if there is none.
+// terminal is the controlling terminal. Its file is nil without a terminal.
 //
-// A command without zkr, or with flock(1), is in the process group of its script or pipeline, and shares the
-// terminal with it. A command of zkr has a group of its own, so that all of it can be killed. It is given the
-// terminal only if that takes it from nobody: if zkr leads its group and is alone in it, as after a shell's
-// prompt. Elsewhere the group of zkr keeps the terminal: Ctrl-C and Ctrl-Z reach the script, the pipeline and
-// zkr, which passes them on. A command that reads from the terminal there borrows it, from its first attempt
-// on, by which the kernel stops it.
+// A command without zkr, or with flock(1), is in the process group of its script or pipeline, and shares their
+// terminal. A command of zkr has its own group, so that zkr can kill the whole group. The command gets the terminal
+// only if no other process loses the terminal by this: if zkr leads its group and is alone in the group, as after a
+// shell's prompt. Otherwise zkr's group keeps the terminal: Ctrl-C and Ctrl-Z reach the script, the pipeline and zkr,
+// which passes them on. A command that reads from the terminal in that case borrows the terminal, starting with the
+// first attempt, for which the kernel stops the command.
 type terminal struct {
 	file    *os.File
-	isGiven bool // the group of a child has it, as far as is known
-	isLent  bool // the child has asked for it, and others of zkr's group may want it, too
+	isGiven bool          // the group of a child has it, as far as is known
+	isLent  bool          // borrowed by the child; others of zkr's group may want the terminal, too
+	modes   *unix.Termios // from before a child got the terminal for the first time; nil before that
 }
 
 func openTerminal() *terminal {
@@ -46,8 +49,8 @@ func (t *terminal) isOurs() bool {
 // isToGive reports whether a child gets the terminal without asking for it.
 func (t *terminal) isToGive() bool { return t.isOurs() && process.IsAloneInGroup() }
 
-// ignoreOutputStops keeps this process from being stopped for writing to a terminal in whose background
-// it is, and for taking it back. Called when the child has been executed: it would inherit that.
+// ignoreOutputStops keeps this process from being stopped when it takes the terminal back, or writes from the
+// background. Call it after the child was executed, because the child would inherit the setting.
 func (t *terminal) ignoreOutputStops() { signal.Ignore(syscall.SIGTTOU) }
 
 // allowOutputStops is for the next child, which must not inherit what ignoreOutputStops has set for us.
@@ -56,6 +59,20 @@ func (t *terminal) allowOutputStops() { signal.Reset(syscall.SIGTTOU) }
 func (t *terminal) close() {
 	if t.file != nil {
 		_ = t.file.Close()
+	}
+}
+
+// saveModes notes the modes for restoreModes, once.
+func (t *terminal) saveModes() {
+	if t.modes == nil {
+		t.modes, _ = unix.IoctlGetTermios(t.fd(), unix.TCGETS) // on failure, the terminal stays unchanged
+	}
+}
+
+// restoreModes undoes the changes of a killed child to the terminal, unless another job owns the terminal by now.
+func (t *terminal) restoreModes() {
+	if t.modes != nil && t.isOurs() {
+		_ = unix.IoctlSetTermios(t.fd(), unix.TCSETS, t.modes) // the terminal may be closed
 	}
 }
 
@@ -79,30 +96,34 @@ func (t *terminal) takeBack() {
 // HasTerminal reports whether the group has the terminal, so that Ctrl-Z stops the group alone.
 func (c *Child) HasTerminal() bool { return c.terminal.isGiven }
 
-// IsInBackground reports whether there is a terminal, in whose background this process is.
+// HasControllingTerminal reports whether this process has a terminal, whose keys send signals.
+func (c *Child) HasControllingTerminal() bool { return c.terminal.file != nil }
+
+// IsInBackground reports whether this process is in the background of a terminal.
 func (c *Child) IsInBackground() bool { return c.terminal.file != nil && !c.terminal.isOurs() }
 
-// Lend gives the terminal to the group, which has stopped because it wants the terminal, and continues the group.
-// It does nothing unless this process is in the foreground.
+// Lend gives the terminal to the group, which is stopped because it wants the terminal, and continues the group. It
+// does nothing unless this process is in the foreground.
 func (c *Child) Lend() {
 	if !c.terminal.isOurs() || isBackgroundJob() {
 		return
 	}
 	c.terminal.isLent = true
+	c.terminal.saveModes()
 	c.terminal.give(c.pid)
 	c.Signal(syscall.SIGCONT)
 }
 
-// isBackgroundJob reports whether a script has started this process with "&": in its group, without SIGINT. Such
-// a process must not take the terminal from the script.
+// isBackgroundJob reports whether a script started this process with "&", in its group and without SIGINT. Such a
+// process must not take the terminal from the script.
 func isBackgroundJob() bool { return signal.Ignored(syscall.SIGINT) }
 
-// StopSelf stops this process, after which the shell has the terminal. It returns when the process continues. The
-// group, which has to be stopped by then, is not continued. If the terminal's stop signal has reached the group
-// alone, it is passed on to the others of this process's group; a signal of 0 is none.
+// StopSelf stops this process, so that the shell gets the terminal, and returns when the process is continued. The
+// group has to be stopped before, and StopSelf does not continue the group. If the terminal's stop signal reached
+// only the group, StopSelf passes the signal on to the other processes of zkr's group; a signal of 0 means none.
 //
-// Where no shell would continue this process, StopSelf returns false at once, because the kernel disregards the
-// terminal's signals there.
+// If no shell would continue this process, the kernel disregards the terminal's signals, and StopSelf returns false
+// at once.
 func (c *Child) StopSelf(passedOn syscall.Signal) (hasStopped bool) {
 	if passedOn != 0 && process.IsOrphanedGroup() {
 		return false
@@ -114,7 +135,7 @@ func (c *Child) StopSelf(passedOn syscall.Signal) (hasStopped bool) {
 	return unix.Kill(os.Getpid(), unix.SIGSTOP) == nil
 }
 
-// Continue gives the terminal to the group, if this process is in its foreground, and continues it.
+// Continue continues the group, which gets the terminal if this process is in the foreground.
 func (c *Child) Continue() {
 	t := c.terminal
 	if t.isToGive() || t.isLent && t.isOurs() {
@@ -123,8 +144,8 @@ func (c *Child) Continue() {
 	c.Signal(syscall.SIGCONT)
 }
 
-// endLoan passes on to the others of this process's group what they have missed while the terminal was lent: the
-// signal of the keyboard that the command has died of. It continues those that wanted the terminal meanwhile.
+// endLoan passes on to the other processes of zkr's group the keyboard signal that killed the command while it had
+// the terminal. It continues the processes that wanted the terminal meanwhile.
 func (c *Child) endLoan(status syscall.WaitStatus) {
 	if !c.terminal.isLent {
 		return

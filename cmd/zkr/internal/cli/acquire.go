@@ -25,7 +25,7 @@ func (w *waitFlags) define(c *cobra.Command) {
 	flags.BoolVarP(&w.isTry, "no-wait", "n", false, "exit with 75 if another one holds it")
 	durationVar(flags, &w.wait, "wait", "w", 0, "exit with 75 if it is not acquired within this time, such as 10 (seconds) or 5m")
 	flags.IntVarP(&w.busyCode, "busy-code", "E", exit.Busy, "exit with this code instead of 75")
-	flags.BoolVarP(&w.isQuiet, "quiet", "q", false, "do not say on a terminal what is waited for")
+	flags.BoolVarP(&w.isQuiet, "quiet", "q", false, "do not say on a terminal what is waited for; with -n, print nothing if another one holds it")
 }
 
 func (w *waitFlags) check(c *cobra.Command) error {
@@ -63,8 +63,8 @@ func (j *job) connectShown(ctx context.Context) (*recipes.Client, error) {
 	return j.connect(ctx, j.limit())
 }
 
-// acquireShown acquires a lock, and says on a terminal whom it waits for. With isTry it does not wait. An error about a
-// lock that another one holds has the code for that.
+// acquireShown acquires a lock, and shows the holders on a terminal while it waits. With isTry it does not wait. If
+// another contender holds the lock, the error has the exit code for that case.
 func (j *job) acquireShown(ctx context.Context, client *recipes.Client, lock locker, isTry bool) (*recipes.Lease, error) {
 	defer j.showWaiting(ctx, client)()
 	acquire := lock.Acquire
@@ -78,17 +78,21 @@ func (j *job) acquireShown(ctx context.Context, client *recipes.Client, lock loc
 	return lease, nil
 }
 
-// orBusy returns the error with the code for a lock that was not acquired, if err says that.
+// orBusy returns err, with the exit code for a busy lock if err reports one.
 func (j *job) orBusy(ctx context.Context, client *recipes.Client, err error) error {
 	isLate := errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil
-	if !isLate && !errors.Is(err, recipes.ErrNotAcquired) {
+	isBusy := errors.Is(err, recipes.ErrNotAcquired) && !errors.Is(err, context.Canceled)
+	if !isLate && !isBusy {
 		return err
+	}
+	if j.isQuiet && j.isTry {
+		return exit.Silent(j.busyCode)
 	}
 	text := j.path + " is busy"
 	if isLate {
 		text = fmt.Sprintf("%s not acquired within %v", j.path, j.limit())
 	}
-	if holders := j.describeHolders(client, j.path); holders != "" { //nolint:contextcheck // ctx may have ended
+	if holders := j.describeHolders(client, j.path); holders != "" { //nolint:contextcheck // ctx may be over
 		text += ": " + holders
 	}
 	return &exit.Error{Code: j.busyCode, Err: errors.New(text)}

@@ -18,10 +18,11 @@ func newDev(_ *globals) *cobra.Command {
 		Use:   "dev [--listen ADDRESS]",
 		Short: "Run a ZooKeeper server in memory, for development",
 		Long: `Runs a ZooKeeper server in this process until a signal comes: for development and demonstrations, without Docker and
-without a JDK. It keeps everything in memory, and knows no four-letter words. Never use it in production.`,
+without a JDK. It keeps everything in memory. Never use it in production.`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if _, _, err := net.SplitHostPort(listen); err != nil {
+			host, _, err := net.SplitHostPort(listen)
+			if err != nil {
 				return exit.Errorf(exit.Usage, "--listen: %w", err)
 			}
 			ctx, stop := guard.NewSignals().EndWait(context.Background())
@@ -31,6 +32,9 @@ without a JDK. It keeps everything in memory, and knows no four-letter words. Ne
 				return &exit.Error{Code: exit.Machine, Err: err}
 			}
 			defer func() { _ = server.Close() }() // the process ends
+			if isOpen(host) {
+				say("every host that can reach this port can read and change all data; use --listen 127.0.0.1:2181 to admit this host only")
+			}
 			if _, err := fmt.Fprintf(c.OutOrStdout(), "export ZKR_SERVERS=%s\n", server.Addr()); err != nil {
 				return err
 			}
@@ -40,4 +44,13 @@ without a JDK. It keeps everything in memory, and knows no four-letter words. Ne
 	}
 	c.Flags().StringVar(&listen, "listen", listen, "address to listen at; port 0 is a free one")
 	return c
+}
+
+// isOpen reports whether a server that listens at host accepts connections from other hosts.
+func isOpen(host string) bool {
+	if host == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
 }

@@ -79,7 +79,7 @@ func (g *globals) checkServers() error {
 	return nil
 }
 
-// examine returns the report about the servers, and about a path on them if it is not "".
+// examine returns the report about the servers and, unless path is "", about the path.
 func (g *globals) examine(path string) (doctor.Report, error) {
 	settings, err := g.tlsSettings()
 	if err != nil {
@@ -92,14 +92,16 @@ func (g *globals) examine(path string) (doctor.Report, error) {
 	defer stop()
 	bounded, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
+	_, chroot := g.serverList()
 	report := doctor.Run(bounded, doctor.Config{
 		Servers: g.serversAlone(),
 		TLS:     settings,
 		Asked:   g.sessionTimeout,
 		Prefix:  g.prefix(),
+		Chroot:  chroot,
 		Path:    path,
-		Connect: func(ctx context.Context, servers []string, limit time.Duration) (*recipes.Client, error) {
-			return g.connectTo(ctx, servers, limit)
+		Connect: func(ctx context.Context, servers []string, limit, timeout time.Duration) (*recipes.Client, error) {
+			return g.connectTo(ctx, servers, limit, recipes.WithSessionTimeout(timeout))
 		},
 	})
 	return report, orSignal(ctx, context.Cause(ctx))

@@ -118,7 +118,7 @@ func (f *electFlags) elect() error {
 	}
 }
 
-// latchOptions are those of a latch besides its id.
+// latchOptions returns the options of a latch, except the id.
 func (f *electFlags) latchOptions() []latch.Option {
 	if f.isSteered {
 		return []latch.Option{latch.WithPriority(f.priority)}
@@ -137,14 +137,14 @@ func (f *electFlags) join(signals *guard.Signals) (*recipes.Client, election, er
 		return nil, nil, orSignal(ctx, err)
 	}
 	var e election
-	if err = f.refuseOwnPath(bounded, client, 0); err == nil {
+	if err = f.refuseOwnPath(bounded, client, 0, false); err == nil {
 		e, err = newElection(bounded, client, f.path, f.id, f.isLatch, f.latchOptions()...)
 	}
 	if err != nil {
 		err = orSignal(ctx, f.orBusy(bounded, client, err))
 	} else {
 		stop()
-		if err = orSignal(ctx, context.Cause(ctx)); !exit.IsSilent(err) { // else it came with the last answer
+		if err = orSignal(ctx, context.Cause(ctx)); !exit.IsSilent(err) { // otherwise the signal arrived with the last answer
 			return client, e, nil
 		}
 	}
@@ -169,7 +169,7 @@ func (f *electFlags) lead(client *recipes.Client, e election, signals *guard.Sig
 	defer e.leave(lease)
 	signals.ForChild()
 	stop()
-	if err := orSignal(ctx, context.Cause(ctx)); exit.IsSilent(err) { // it came with the term
+	if err := orSignal(ctx, context.Cause(ctx)); exit.IsSilent(err) { // the signal arrived with the term
 		return false, err
 	}
 	say("leading: %s, token %d", f.shown(lease.Path()), lease.FencingToken())

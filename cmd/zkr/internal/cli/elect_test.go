@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// A signal that comes when an election has just been joined has ended the join, or ends the wait behind it.
+// A signal right after the join of an election ends either the join or the wait after the join.
 func TestSignalAtTheEndOfAJoin(t *testing.T) {
 	srv := zktest.NewServer(t)
 	defer signal.Reset()

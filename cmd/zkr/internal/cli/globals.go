@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
@@ -49,9 +48,9 @@ func (g *globals) define(flags *pflag.FlagSet) {
 	durationVar(flags, &g.sessionTimeout, "session-timeout", "", timeout, "session timeout to ask for (ZKR_SESSION_TIMEOUT)")
 	flags.StringVar(&g.authFile, "auth-file", os.Getenv("ZKR_AUTH_FILE"), "file with lines scheme:credential (ZKR_AUTH_FILE)")
 	g.login.define(flags)
-	flags.StringVar(&g.tlsCA, "tls-ca", "", "file with the certificates that servers are checked by")
-	flags.StringVar(&g.tlsCert, "tls-cert", "", "file with our certificate")
-	flags.StringVar(&g.tlsKey, "tls-key", "", "file with our key")
+	flags.StringVar(&g.tlsCA, "tls-ca", os.Getenv("ZKR_TLS_CA"), "file with the certificates that servers are checked by (ZKR_TLS_CA)")
+	flags.StringVar(&g.tlsCert, "tls-cert", os.Getenv("ZKR_TLS_CERT"), "file with our certificate (ZKR_TLS_CERT)")
+	flags.StringVar(&g.tlsKey, "tls-key", os.Getenv("ZKR_TLS_KEY"), "file with our key (ZKR_TLS_KEY)")
 	flags.BoolVarP(&g.isVerbose, "verbose", "v", false, "log what the client does, to stderr")
 }
 
@@ -70,8 +69,8 @@ func (g *globals) options() ([]recipes.Option, error) {
 	}
 	logger := slog.New(slog.NewTextHandler(&stderr, &slog.HandlerOptions{Level: level}))
 	options := []recipes.Option{recipes.WithSessionTimeout(g.sessionTimeout), recipes.WithLogger(logger)}
-	if prefix := g.prefix(); prefix != "" {
-		options = append(options, recipes.WithNamespace(prefix))
+	if namespace := strings.Trim(g.namespace, "/"); namespace != "" {
+		options = append(options, recipes.WithNamespace(namespace))
 	}
 	auth, err := readAuth(g.authFile)
 	if err != nil {
@@ -130,49 +129,17 @@ func readText(path string) ([]byte, error) {
 	return bytes.TrimPrefix(content, []byte("\uFEFF")), nil
 }
 
-// tlsSettings returns nil if no flag asks for TLS.
-func (g *globals) tlsSettings() (*tls.Config, error) {
-	if g.tlsCA == "" && g.tlsCert == "" && g.tlsKey == "" {
-		return nil, nil //nolint:nilnil // documented
-	}
-	settings := &tls.Config{MinVersion: tls.VersionTLS12}
-	if g.tlsCA != "" {
-		content, err := readText(g.tlsCA)
-		if err != nil {
-			return nil, exit.Errorf(exit.Usage, "--tls-ca: %w", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(content) {
-			return nil, exit.Errorf(exit.Usage, "--tls-ca: no certificate in %s", g.tlsCA)
-		}
-	}
-	if g.tlsCert == "" && g.tlsKey == "" {
-		return settings, nil
-	}
-	if g.tlsCert == "" || g.tlsKey == "" {
-		return nil, exit.Errorf(exit.Usage, "--tls-cert and --tls-key need each other")
-	}
-	cert, err := readText(g.tlsCert)
-	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "--tls-cert: %w", err)
-	}
-	key, err := readSecret(g.tlsKey)
-	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "--tls-key: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "--tls-cert: %w", err)
-	}
-	settings.Certificates = []tls.Certificate{pair}
-	return settings, nil
-}
-
-// connect connects within limit, 0 for the default of package recipes. If that fails, the error says of every server
-// what is wrong.
+// connect connects within limit, where 0 is the default of package recipes. On failure, the error has a diagnosis of
+// every server. A chroot that does not exist is a usage error.
 func (g *globals) connect(ctx context.Context, limit time.Duration) (*recipes.Client, error) {
-	servers, _ := g.serverList()
+	servers, chroot := g.serverList()
 	client, err := g.connectTo(ctx, servers, limit)
+	if err == nil && chroot != "" {
+		if err = checkChroot(ctx, client, chroot); err != nil {
+			closeClient(client)
+			return nil, err
+		}
+	}
 	if _, isSignal := zkutil.AsType[guard.SignalError](context.Cause(ctx)); err == nil || isSignal || exit.CodeOf(err) == exit.Usage {
 		return client, err
 	}
@@ -182,14 +149,32 @@ func (g *globals) connect(ctx context.Context, limit time.Duration) (*recipes.Cl
 	}
 	var text strings.Builder
 	text.WriteString(err.Error())
-	for _, f := range doctor.Probe(context.WithoutCancel(ctx), servers, settings) { // ctx may have ended
+	for _, f := range doctor.Probe(context.WithoutCancel(ctx), servers, settings) { // ctx may be over
 		_, _ = fmt.Fprintf(&text, "\n  %s: %s", f.What, f.Text)
 	}
 	return nil, exit.Errorf(exit.Unavailable, "%s", &text)
 }
 
-// connectTo connects to some of the servers.
-func (g *globals) connectTo(ctx context.Context, servers []string, limit time.Duration) (*recipes.Client, error) {
+// checkChroot returns an error if the chroot does not exist. A failure to ask is left to the command's own requests.
+func checkChroot(ctx context.Context, client *recipes.Client, chroot string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if isThere, err := exists(ctx, client, chroot); err == nil && !isThere {
+		return exit.Errorf(exit.Usage, "--servers: the chroot %s does not exist: create it, or use --namespace, which is created on demand", chroot)
+	}
+	return nil
+}
+
+// exists reports whether a path on the server exists.
+func exists(ctx context.Context, client *recipes.Client, path string) (bool, error) {
+	return await.Call(ctx, func() (bool, error) {
+		isThere, _, err := client.Conn().Exists(path)
+		return isThere, err
+	})
+}
+
+// connectTo connects to some of the servers. The options of more are stronger than the flags.
+func (g *globals) connectTo(ctx context.Context, servers []string, limit time.Duration, more ...recipes.Option) (*recipes.Client, error) {
 	options, err := g.options()
 	if err != nil {
 		return nil, err
@@ -197,7 +182,9 @@ func (g *globals) connectTo(ctx context.Context, servers []string, limit time.Du
 	if limit > 0 {
 		options = append(options, recipes.WithConnectTimeout(limit))
 	}
-	client, err := recipes.Connect(ctx, servers, options...)
+	options = append(options, more...)
+	_, chroot := g.serverList()
+	client, err := recipes.Connect(ctx, []string{strings.Join(servers, ",") + chroot}, options...)
 	switch {
 	case err == nil:
 		return client, nil

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
@@ -44,7 +46,11 @@ func (g *globals) kick(ctx context.Context, client *recipes.Client, znode string
 	if err != nil {
 		return err
 	}
-	if err := await.Do(ctx, func() error { return client.Conn().Delete(contender.Path, -1) }); err != nil {
+	err = await.Do(ctx, func() error { return client.Conn().Delete(contender.Path, -1) })
+	if errors.Is(err, zk.ErrNotEmpty) {
+		return exit.Errorf(exit.Nothing, "not deleted, because it has children, which the znode of a contender never has: %s", g.describe(contender))
+	}
+	if err != nil {
 		return err
 	}
 	say("deleted %s", g.describe(contender))

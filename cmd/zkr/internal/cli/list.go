@@ -4,18 +4,26 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/await"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/top"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+	"github.com/zkrecipes/zkrecipes/recipes/once"
 )
 
 // shownQueue is a queue in JSON.
@@ -23,6 +31,7 @@ type shownQueue struct {
 	Path       string           `json:"path"`
 	Kind       string           `json:"kind"`
 	Contenders []shownContender `json:"contenders"`
+	Last       *shownRecord     `json:"last,omitempty"`
 }
 
 type shownContender struct {
@@ -35,6 +44,18 @@ type shownContender struct {
 	Revoked  bool      `json:"revoked"`
 
 	NotEphemeral bool `json:"not_ephemeral,omitempty"`
+}
+
+// shownRecord is the record of a Once in JSON.
+type shownRecord struct {
+	Occurrence string    `json:"occurrence"`
+	ID         string    `json:"id"`
+	Token      int64     `json:"token"`
+	Finished   bool      `json:"finished"`
+	Runs       int       `json:"runs"`
+	StartedAt  time.Time `json:"started_at"`
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+	Failure    string    `json:"failure,omitempty"`
 }
 
 // listFlags are those of the command ls.
@@ -53,8 +74,9 @@ func newList(g *globals) *cobra.Command {
 		Use:   "ls [flags] PATH",
 		Short: "Show who holds a lock and who waits for it",
 		Long: `Shows who holds the lock at PATH, and who waits for it, in the order of the queue. AGE is the time since the
-contender came. A lock that nobody wants is free, also if its path does not exist. On a terminal, lines are cut at
-its width. -o wide has the znodes, which kick takes, and the addresses of the clients as well.`,
+contender came. A lock that nobody wants is free, also if its path does not exist, which ls says. For a path of zkr once
+or of package once, ls also shows the latest occurrence, and for the path of a group its members; -r shows neither. On a
+terminal, lines are cut at its width. -o wide has the znodes, which kick takes, and the addresses of the clients as well.`,
 		Args: one("PATH"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.format != "table" && f.format != "wide" && f.format != "json" {
@@ -81,33 +103,138 @@ func (f *listFlags) list(ctx context.Context, out io.Writer, client *recipes.Cli
 	if err != nil {
 		return err
 	}
+	full := max(f.prefix()+strings.TrimSuffix(path, "/"), "/")
+	var last once.Record
+	if !f.isRecursive {
+		if queues, last, err = readMore(ctx, client, path, full, queues); err != nil {
+			return err
+		}
+	}
+	isUsed := len(queues) > 0 && len(queues[0].Contenders) > 0
 	switch {
 	case f.format == "json" && f.isSummary:
 		return printJSON(out, top.Summarize(queues, time.Now()))
 	case f.format == "json":
-		return f.printQueues(out, queues)
-	case len(queues) > 0 && f.isSummary:
+		return f.printQueues(out, queues, last)
+	case isUsed && f.isSummary:
 		return screen.Print(out, top.Table(top.Summarize(queues, time.Now())), f.format != "wide")
-	case len(queues) > 0:
+	case isUsed:
 		var addresses map[string]string
 		if f.format == "wide" {
 			if addresses, err = f.addresses(ctx, client, queues); err != nil {
 				return err
 			}
 		}
-		return f.printTable(out, func(table io.Writer) { f.writeContenders(table, queues, addresses) })
+		if err = f.printTable(out, func(table io.Writer) { f.writeContenders(table, queues, addresses) }); err != nil || last.Occurrence == "" {
+			return err
+		}
+		return screen.Print(out, latestRun(last)+"\n", f.format != "wide")
+	}
+	isThere, err := exists(ctx, client, full)
+	if err != nil {
+		return err
 	}
 	text := path + " is free"
-	if f.isRecursive {
+	switch {
+	case !isThere:
+		text = path + ": no such path (a free lock may have none)"
+	case f.isRecursive:
 		text = "no locks below " + path
-	} else if n := countBelow(ctx, client, path); n > 0 {
-		text = fmt.Sprintf("%s: no lock here, %d below: use -r", path, n)
+	case last.Occurrence != "":
+		text += "; " + latestRun(last)
+	default:
+		if n := countBelow(ctx, client, path); n > 0 {
+			text = fmt.Sprintf("%s: no lock here, %d below: use -r", path, n)
+		}
 	}
 	_, err = fmt.Fprintln(out, text)
 	return err
 }
 
-// countBelow returns how many locks there are below a path, as far as they can be read within a few seconds.
+func latestRun(last once.Record) string { return "latest run: " + last.String() }
+
+// The kinds of paths that are no queues, which package inspect does not know.
+const (
+	kindOnce  = "once"
+	kindGroup = "group"
+)
+
+// readMore looks for what a path may have besides a queue: the record of a Once, which makes its queue one of kindOnce, or the members of a
+// group, as a queue of kindGroup. A record that can't be read is reported.
+func readMore(ctx context.Context, client *recipes.Client, path, full string, queues []inspect.Queue) ([]inspect.Queue, once.Record, error) {
+	if len(queues) > 0 && queues[0].Kind != inspect.KindMutex {
+		return queues, once.Record{}, nil
+	}
+	last, err := lastRecord(ctx, client, path)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, last, err
+	case err != nil:
+		say("%v", inWords(err))
+	case last.Occurrence != "" && len(queues) == 0:
+		return []inspect.Queue{{Path: path, Kind: kindOnce}}, last, nil
+	case last.Occurrence != "":
+		queues[0].Kind = kindOnce
+	}
+	if len(queues) > 0 {
+		return queues, last, nil
+	}
+	members, err := await.Call(ctx, func() ([]inspect.Contender, error) { return readMembers(client.Conn(), full) })
+	if err != nil || len(members) == 0 {
+		return nil, last, err
+	}
+	return []inspect.Queue{{Path: path, Kind: kindGroup, Contenders: members}}, last, nil
+}
+
+// lastRecord returns the record of the Once at a path, the zero Record if there is none.
+func lastRecord(ctx context.Context, client *recipes.Client, path string) (once.Record, error) {
+	o, err := once.New(client, path)
+	if err != nil { // the name of a contender is in the path
+		return once.Record{}, nil //nolint:nilerr // no Once can have such a path
+	}
+	last, err := o.Last(ctx)
+	if errors.Is(err, once.ErrRecord) { // the znode is another program's
+		return once.Record{}, nil
+	}
+	return last, err
+}
+
+// readMembers returns the children of a path that belong to sessions, and are no contenders. It gives up after some children that are not
+// members: a path may have thousands of locks below.
+func readMembers(conn *zk.Conn, full string) (members []inspect.Contender, err error) {
+	names, _, err := conn.Children(full)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	slices.Sort(names)
+	for some := range slices.Chunk(names, 100) {
+		stats, failures := make([]*zk.Stat, len(some)), make([]error, len(some))
+		var reads sync.WaitGroup
+		for i, name := range some {
+			reads.Go(func() { // ends with its read; joined below
+				_, stats[i], failures[i] = conn.Exists(zkutil.Join(full, name))
+			})
+		}
+		reads.Wait()
+		for i, name := range some {
+			if failures[i] != nil {
+				return nil, failures[i]
+			}
+			if zkutil.IsSession(stats[i].EphemeralOwner) && !inspect.IsContender(name) {
+				members = append(members, inspect.Contender{
+					Position: len(members) + 1, ID: name, Path: zkutil.Join(full, name), Token: stats[i].Czxid,
+					Since: time.UnixMilli(stats[i].Ctime), Holds: true,
+				})
+			}
+		}
+		if len(members) == 0 {
+			return nil, nil
+		}
+	}
+	return members, nil
+}
+
+// countBelow counts the locks below a path that can be read within a few seconds.
 func countBelow(ctx context.Context, client *recipes.Client, path string) (n int) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -119,8 +246,8 @@ func countBelow(ctx context.Context, client *recipes.Client, path string) (n int
 	return n
 }
 
-// readQueues returns the queues with contenders. A path that does not exist has none: the server removes the
-// container of a lock that nobody uses. Directories below it that may not be read are reported.
+// readQueues returns the queues with contenders. A path that does not exist has none, because the server removes the
+// container of an unused lock. Directories without read permission are reported.
 func readQueues(ctx context.Context, client *recipes.Client, path string, isRecursive bool) ([]inspect.Queue, error) {
 	if !isRecursive {
 		queue, err := inspect.Read(ctx, client, path)
@@ -134,7 +261,7 @@ func readQueues(ctx context.Context, client *recipes.Client, path string, isRecu
 		}
 	}
 	var queues []inspect.Queue
-	var refused error
+	isRefused := false
 	for queue, err := range inspect.Walk(ctx, client, path) {
 		switch {
 		case err == nil:
@@ -145,12 +272,12 @@ func readQueues(ctx context.Context, client *recipes.Client, path string, isRecu
 		case queue.Path == path:
 			return nil, err
 		default:
-			refused = err
-			say("%v", err)
+			isRefused = true
+			say("%v", inWords(err))
 		}
 	}
-	if len(queues) == 0 {
-		return nil, refused
+	if isRefused && len(queues) == 0 {
+		return nil, exit.Silent(exit.Unavailable) // said above
 	}
 	return queues, nil
 }
@@ -175,10 +302,14 @@ func (f *listFlags) addresses(ctx context.Context, client *recipes.Client, queue
 	return addresses, nil
 }
 
-func (f *listFlags) printQueues(out io.Writer, queues []inspect.Queue) error {
+func (f *listFlags) printQueues(out io.Writer, queues []inspect.Queue, last once.Record) error {
 	shown := make([]shownQueue, len(queues))
 	for i, queue := range queues {
-		shown[i] = shownQueue{queue.Path, queue.Kind, make([]shownContender, len(queue.Contenders))}
+		shown[i] = shownQueue{Path: queue.Path, Kind: queue.Kind, Contenders: make([]shownContender, len(queue.Contenders))}
+		if queue.Kind == kindOnce {
+			last.StartedAt, last.FinishedAt = last.StartedAt.UTC(), last.FinishedAt.UTC()
+			shown[i].Last = (*shownRecord)(&last)
+		}
 		for k, c := range queue.Contenders {
 			c.Path, c.Since = f.shown(c.Path), c.Since.UTC()
 			shown[i].Contenders[k] = shownContender(c)
@@ -214,7 +345,11 @@ func (f *listFlags) writeContenders(table io.Writer, queues []inspect.Queue, add
 	fmt.Fprintln(table)
 	for _, queue := range queues {
 		for _, c := range queue.Contenders {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%d", screen.Field(queue.Path), queue.Kind, c.Position, stateOf(c), age(c.Since, now), screen.Field(c.ID), c.Token)
+			state := stateOf(c)
+			if queue.Kind == kindGroup {
+				state = "member"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%d", screen.Field(queue.Path), queue.Kind, c.Position, state, age(c.Since, now), screen.Field(c.ID), c.Token)
 			if isWide {
 				address := addresses[c.Path]
 				if address == "" {

@@ -79,7 +79,7 @@ func (f *lockFlags) lockAndRun(m mode) error {
 	}
 	signals.ForChild()
 	stopWaiting()
-	if err := orSignal(waiting, context.Cause(waiting)); exit.IsSilent(err) { // it came with the lock
+	if err := orSignal(waiting, context.Cause(waiting)); exit.IsSilent(err) { // the signal arrived with the lock
 		return err
 	}
 	until := time.Now().Add(f.atLeast)
@@ -110,7 +110,7 @@ func (f *lockFlags) acquire(ctx context.Context, client *recipes.Client, m mode)
 	if err := checkKind(ctx, client, f.path, m.kind); err != nil {
 		return nil, f.orBusy(ctx, client, err)
 	}
-	if err := f.refuseOwnPath(ctx, client, f.permits); err != nil {
+	if err := f.refuseOwnPath(ctx, client, f.permits, f.isShared); err != nil {
 		return nil, f.orBusy(ctx, client, err)
 	}
 	lock, err := m.newLocker(client, f.path, f.id)
@@ -130,7 +130,7 @@ func (f *lockFlags) outcome(lease *recipes.Lease, result guard.Result, err error
 		return exit.Silent(exit.Lost)
 	}
 	if err := lease.Release(); err != nil {
-		say("%v", err) // all of the group had ended while the lock was held
+		say("%v", err) // the whole group ended while the lock was held
 	}
 	return endOf(result.Status)
 }

@@ -51,14 +51,14 @@ func newMutex(c *recipes.Client, path, id string) (locker, error) {
 	return mutex.New(c, path, options...)
 }
 
-// checkKind refuses a path whose contenders are of another kind. A missing path is of any.
+// checkKind refuses a path whose contenders are of another kind, by the names of their znodes. A missing path is of any.
 func checkKind(ctx context.Context, c *recipes.Client, path, kind string) error {
-	queue, err := inspect.Read(ctx, c, path)
+	queue, err := inspect.Peek(ctx, c, path, 0)
 	switch {
 	case isMissing(err):
 		return nil
 	case err != nil:
-		return err
+		return inWords(err)
 	case len(queue.Contenders) > 0 && queue.Kind != kind:
 		return exit.Errorf(exit.Usage, "%s is used as a %s, not as a %s", path, queue.Kind, kind)
 	default:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// login are the flags that say who zkr is, and for whom its znodes are.
+// login has the flags for logins and for the ACL of znodes.
 type login struct {
 	mechanism string
 	file      string
@@ -71,13 +72,31 @@ func (l *login) digest() (recipes.SASLMechanism, error) {
 	if l.file == "" {
 		return nil, exit.Errorf(exit.Usage, "--sasl digest needs --sasl-file, a file with the line user:password")
 	}
-	content, err := readSecret(l.file)
+	if _, err := readDigest(l.file); err != nil {
+		return nil, exit.Errorf(exit.Usage, "%w", err)
+	}
+	return digestFile(l.file), nil
+}
+
+// digestFile is the mechanism DIGEST-MD5 with the user and the password that a file has at the time of a login.
+type digestFile string
+
+func (f digestFile) Begin(ctx context.Context, server string) (recipes.SASLLogin, error) {
+	mechanism, err := readDigest(string(f))
 	if err != nil {
-		return nil, exit.Errorf(exit.Usage, "--sasl-file: %w", err)
+		return nil, err
+	}
+	return mechanism.Begin(ctx, server)
+}
+
+func readDigest(path string) (recipes.SASLMechanism, error) {
+	content, err := readSecret(path)
+	if err != nil {
+		return nil, fmt.Errorf("--sasl-file: %w", err)
 	}
 	user, password, ok := bytes.Cut(bytes.TrimRight(content, "\r\n"), []byte(":"))
 	if !ok || len(user) == 0 || len(password) == 0 || bytes.ContainsAny(password, "\r\n") { // not shown: it may be a password
-		return nil, exit.Errorf(exit.Usage, "--sasl-file: %s is not one line user:password", l.file)
+		return nil, fmt.Errorf("--sasl-file: %s is not one line user:password", path)
 	}
 	return recipes.DigestMD5(string(user), string(password)), nil
 }
@@ -96,19 +115,7 @@ func (l *login) krb5() (recipes.SASLMechanism, error) {
 	return mechanism, nil
 }
 
-// checkSecret returns an error if others than the owner may read or write a file.
-func checkSecret(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
-		return fmt.Errorf("%s may be used by others than its owner (mode %04o): chmod 600 %s", path, mode.Perm(), path)
-	}
-	return nil
-}
-
-// readSecret is readText for a file that nobody else may use.
+// readSecret is readText for a file that only its owner may use.
 func readSecret(path string) ([]byte, error) {
 	if err := checkSecret(path); err != nil {
 		return nil, err
@@ -119,7 +126,7 @@ func readSecret(path string) ([]byte, error) {
 // permissions are the letters of zkCli.
 var permissions = map[rune]int32{'c': zk.PermCreate, 'd': zk.PermDelete, 'r': zk.PermRead, 'w': zk.PermWrite, 'a': zk.PermAdmin} //nolint:gochecknoglobals // a constant table
 
-// parseACL reads an ACL as zkCli does: the id may have colons.
+// parseACL reads an ACL like zkCli does. The id may contain colons.
 func parseACL(text string) (acl []zk.ACL, err error) {
 	for entry := range strings.SplitSeq(text, ",") {
 		scheme, rest, ok := strings.Cut(strings.TrimSpace(entry), ":")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,26 +24,33 @@ type onceFlags struct {
 	at       string // the occurrence
 	retries  bool
 	isLast   bool
+	isForget bool
 	doneCode int
 }
 
 func newOnce(g *globals) *cobra.Command {
 	f := onceFlags{job: job{globals: g}}
 	c := &cobra.Command{
-		Use:   "once --at OCCURRENCE [flags] PATH -- CMD [ARG…] | once --last PATH",
+		Use:   "once --at OCCURRENCE [flags] PATH -- CMD [ARG…] | once --last PATH | once --forget PATH",
 		Short: "Run a command at most once per occurrence, on all hosts together",
-		Long: `Runs CMD unless a host has run it for OCCURRENCE before, or for a later one. OCCURRENCE is a text that
-grows, the same on all hosts: a time in UTC, as of date -u +%FT%H:%M, or a number. The latest one is kept at
-PATH/last. A run that fails or is lost is not repeated, unless --retry is given, on all hosts. Where CMD does
-not run, a line says who has run it, and the exit code is that of --done-code. CMD is guarded as by zkr lock.`,
+		Long: `Runs CMD unless a host ran it for OCCURRENCE before. OCCURRENCE is a text that grows, the same on all
+hosts, and names the event: the day, as of date -u +%FT00:00Z, the hour, or a number. The latest one is kept at
+PATH/last. A run that fails or is lost is not repeated, unless --retry is given, on all hosts. Where CMD is done,
+a line says who ran it, and the exit code is that of --done-code. Behind a later occurrence, in another format, or
+for a time that is more than a minute ahead of the servers' clock, CMD does not run, a line says why, also with -q,
+and the exit code is 65. --forget erases the latest occurrence. CMD is guarded as by zkr lock.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if f.isLast {
-				if before, behind := splitAtDash(c, args); len(before) != 1 || len(behind) != 0 {
-					return exit.Errorf(exit.Usage, "--last needs one PATH, and no command")
-				}
-				return g.showLast(c.OutOrStdout(), args[0])
+			flag, act := "--last", g.showLast
+			if f.isForget {
+				flag, act = "--forget", g.forget
 			}
-			return f.run(c, args)
+			if !f.isLast && !f.isForget {
+				return f.run(c, args)
+			}
+			if before, behind := splitAtDash(c, args); len(before) != 1 || len(behind) != 0 || f.isLast && f.isForget {
+				return exit.Errorf(exit.Usage, "%s needs one PATH, and no command", flag)
+			}
+			return act(c.OutOrStdout(), args[0])
 		},
 	}
 	f.define(c)
@@ -50,6 +58,7 @@ not run, a line says who has run it, and the exit code is that of --done-code. C
 	flags.StringVar(&f.at, "at", "", "the occurrence, such as 2026-11-26T03:00")
 	flags.BoolVar(&f.retries, "retry", false, "run the latest occurrence again until CMD has ended with 0")
 	flags.BoolVar(&f.isLast, "last", false, "print the latest occurrence, and who has run it")
+	flags.BoolVar(&f.isForget, "forget", false, "erase the latest occurrence: PATH is as if nothing had run. Waits 3 s for a run that is going on")
 	flags.IntVar(&f.doneCode, "done-code", exit.OK, "exit with this code if the occurrence is done")
 	return c
 }
@@ -87,10 +96,10 @@ func (f *onceFlags) checkPathOf(ctx context.Context, client *recipes.Client) err
 	if err := checkKind(ctx, client, f.path, inspect.KindMutex); err != nil {
 		return err
 	}
-	return f.refuseOwnPath(ctx, client, 0)
+	return f.refuseOwnPath(ctx, client, 0, false)
 }
 
-// onceError is the error of a command that has not ended with 0: err has the code of zkr.
+// onceError is the error of a command that failed: err has the exit code of zkr.
 type onceError struct {
 	error
 
@@ -110,7 +119,7 @@ func (f *onceFlags) runOnce(waiting, bounded context.Context, client *recipes.Cl
 	if err != nil {
 		return err
 	}
-	// The work goes on when the wait has ended. So the context of Do ends with the wait only until the command begins.
+	// The work outlasts the wait, so the wait ends the context of Do only before the command starts.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stopRelay := context.AfterFunc(bounded, func() { cancel(context.Cause(bounded)) })
@@ -124,7 +133,7 @@ func (f *onceFlags) runOnce(waiting, bounded context.Context, client *recipes.Cl
 		stopShowing()
 		signals.ForChild()
 		stopWaiting()
-		if err := orSignal(waiting, context.Cause(waiting)); exit.IsSilent(err) { // it came with the lock
+		if err := orSignal(waiting, context.Cause(waiting)); exit.IsSilent(err) { // the signal arrived with the lock
 			return onceError{err, "ended by a signal before it began"}
 		}
 		return f.guardOnce(client, lease, signals) //nolint:contextcheck // the guard has the lease's context
@@ -163,6 +172,11 @@ func (f *onceFlags) outcome(bounded, waiting context.Context, client *recipes.Cl
 		}
 		return exit.Silent(f.doneCode)
 	}
+	for _, refusal := range []error{once.ErrSuperseded, once.ErrFormat, once.ErrTooEarly} {
+		if errors.Is(err, refusal) {
+			return &exit.Error{Code: exit.NotRun, Err: err}
+		}
+	}
 	if errors.Is(err, once.ErrNotRecorded) {
 		say("%v", err)
 	}
@@ -170,7 +184,7 @@ func (f *onceFlags) outcome(bounded, waiting context.Context, client *recipes.Cl
 		return ended.error
 	}
 	if errors.Is(err, once.ErrNotRecorded) {
-		return nil // the command has ended with 0
+		return nil // the command succeeded
 	}
 	if err != nil {
 		return orSignal(waiting, f.orBusy(bounded, client, err))
@@ -180,6 +194,34 @@ func (f *onceFlags) outcome(bounded, waiting context.Context, client *recipes.Cl
 
 // showLast prints the record of the latest occurrence.
 func (g *globals) showLast(out io.Writer, path string) error {
+	return g.withLast(path, func(_ context.Context, _ *once.Once, last once.Record) error {
+		_, err := fmt.Fprintln(out, last)
+		return err
+	})
+}
+
+// forgetTime bounds the wait of --forget for the end of a run.
+const forgetTime = 3 * time.Second
+
+// forget erases the record of the latest occurrence, and prints it.
+func (g *globals) forget(out io.Writer, path string) error {
+	return g.withLast(path, func(ctx context.Context, o *once.Once, last once.Record) error {
+		ctx, cancel := context.WithTimeout(ctx, forgetTime)
+		defer cancel()
+		err := o.Forget(ctx)
+		if _, isWait := zkutil.AsType[*recipes.WaitError](err); isWait {
+			return &exit.Error{Code: exit.Busy, Err: err}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(out, "forgotten:", last)
+		return err
+	})
+}
+
+// withLast calls act with the record of the latest occurrence.
+func (g *globals) withLast(path string, act func(ctx context.Context, o *once.Once, last once.Record) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
@@ -193,9 +235,8 @@ func (g *globals) showLast(out io.Writer, path string) error {
 			return err
 		}
 		if last.Occurrence == "" {
-			return exit.Errorf(exit.Nothing, "nothing has run at %s", path)
+			return exit.Errorf(exit.Nothing, "nothing ran at %s yet", path)
 		}
-		_, err = fmt.Fprintln(out, last)
-		return err
+		return act(ctx, o, last)
 	})
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 )
 
-// output is stdout. Its errors have a code of their own: no server has to do with a full disk.
+// output is stdout. Its errors have their own exit code, because a full disk is not a server's fault.
 type output struct{ file *os.File }
 
-// File is where it goes: a terminal gets lines of its width.
+// File returns the underlying file, so that a terminal gets lines of its width.
 func (o output) File() *os.File { return o.file }
 
 func (o output) Write(p []byte) (int, error) {

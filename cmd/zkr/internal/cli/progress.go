@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +22,8 @@ const progressPeriod = time.Second
 // eraseLine is what a terminal needs to write a line anew.
 const eraseLine = "\r\x1b[K"
 
-// showWhile shows a line on a terminal, renewed every second, until stop is called. Describe returns the line without
-// the time that has passed; "" shows nothing. Where stderr is no terminal nothing is shown.
+// showWhile shows a line on a terminal, renewed every second, until the caller calls stop. describe returns the line
+// without the elapsed time; "" shows nothing. Unless stderr is a terminal, nothing is shown.
 func (j *job) showWhile(ctx context.Context, describe func(ctx context.Context, passed time.Duration) string) (stop func()) {
 	if j.isQuiet || !screen.IsTerminal(os.Stderr) {
 		return func() {}
@@ -59,48 +59,46 @@ func (j *job) showWhile(ctx context.Context, describe func(ctx context.Context, 
 	}
 }
 
-// showConnecting shows that the servers have not answered yet.
+// showConnecting shows that zkr waits for an answer of the servers.
 func (j *job) showConnecting(ctx context.Context) (stop func()) {
 	return j.showWhile(ctx, func(_ context.Context, passed time.Duration) string {
 		return fmt.Sprintf("connecting to %s (for %v)", j.servers, passed)
 	})
 }
 
-// showWaiting shows who holds what this process waits for.
+// showWaiting shows the holders of the lock.
 func (j *job) showWaiting(ctx context.Context, client *recipes.Client) (stop func()) {
+	own := ""
 	return j.showWhile(ctx, func(ctx context.Context, passed time.Duration) string {
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		queue, err := inspect.Read(ctx, client, j.path)
+		queue, err := inspect.Peek(ctx, client, j.path, 1)
 		if err != nil || len(queue.Contenders) == 0 {
 			return fmt.Sprintf("waiting for %s (for %v)", j.path, passed)
 		}
+		isOwn := func(c inspect.Contender) bool { return c.Path == own }
+		if !slices.ContainsFunc(queue.Contenders, isOwn) { // at first, and after the end of a session
+			own = findOwn(ctx, client, queue)
+		}
 		position := ""
-		if own := ownPosition(ctx, client, queue, j.id); own > 0 {
-			position = fmt.Sprintf("position %d, ", own)
+		if i := slices.IndexFunc(queue.Contenders, isOwn); i >= 0 && !queue.Contenders[i].Holds {
+			position = fmt.Sprintf("position %d, ", i+1)
 		}
 		first := queue.Contenders[0]
-		behind := strconv.Quote(first.ID)
-		if first.Revoked {
-			behind = "a contender that was asked to release"
-		}
-		return fmt.Sprintf("waiting behind %s (%sfor %v)", behind, position, passed)
+		return fmt.Sprintf("waiting behind %s (%sfor %v)", shownID(first), position, passed)
 	})
 }
 
-// ownPosition is the position of this process's contender, 0 if it can't be told.
-func ownPosition(ctx context.Context, client *recipes.Client, queue inspect.Queue, id string) int {
-	for _, c := range queue.Contenders {
-		if c.ID != id || c.Holds {
-			continue
-		}
+// findOwn returns the znode of this process's contender, or "" if unknown. It is among the last znodes.
+func findOwn(ctx context.Context, client *recipes.Client, queue inspect.Queue) string {
+	for _, c := range slices.Backward(queue.Contenders) {
 		stat, err := await.Call(ctx, func() (*zk.Stat, error) {
 			_, stat, err := client.Conn().Exists(c.Path)
 			return stat, err
 		})
 		if err == nil && stat.EphemeralOwner == client.Conn().SessionID() {
-			return c.Position
+			return c.Path
 		}
 	}
-	return 0
+	return ""
 }

@@ -23,7 +23,8 @@ func newRevoke(g *globals) *cobra.Command {
 		Use:   "revoke [--wait TIME] PATH|ZNODE",
 		Short: "Ask those who hold a lock, or one contender, to release",
 		Long: `Asks all who hold the lock at PATH, or the contender with ZNODE, also one that waits, to release. The
-request overwrites the id of the contender, so it is printed before. A contender need not follow.`,
+request overwrites the id of the contender, so it is printed before. A contender need not follow. A znode that
+is not ephemeral belongs to no client: its data is left as it is, and the exit code is 1.`,
 		Args: one("PATH or ZNODE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("wait") && wait <= 0 {
@@ -45,11 +46,16 @@ request overwrites the id of the contender, so it is printed before. A contender
 	return c
 }
 
-// revoke asks those at a path, and waits until their znodes are gone if wait is not 0.
+// revoke asks the holders at a path to release. If wait is not 0, it waits for the deletion of their znodes.
 func (g *globals) revoke(ctx context.Context, out io.Writer, client *recipes.Client, path string, wait time.Duration) error {
 	asked, err := findContenders(ctx, client, path)
 	if err != nil {
 		return err
+	}
+	for _, c := range asked {
+		if c.NotEphemeral {
+			return exit.Errorf(exit.Nothing, "no client holds %s: nothing was asked; zkr kick deletes a leftover", g.describe(c))
+		}
 	}
 	revoker := revoke.New(client)
 	for _, c := range asked {
@@ -90,7 +96,7 @@ func findContenders(ctx context.Context, client *recipes.Client, path string) ([
 		}
 	}
 	if len(holders) == 0 {
-		return nil, exit.Errorf(exit.Nothing, "nobody holds %s", path)
+		return nil, exit.Errorf(exit.Nothing, "%s is free: no client holds it", path)
 	}
 	return holders, nil
 }
@@ -99,7 +105,7 @@ func findContenders(ctx context.Context, client *recipes.Client, path string) ([
 func findContender(ctx context.Context, client *recipes.Client, dir, znode string) (inspect.Contender, error) {
 	name := znode[strings.LastIndexByte(znode, '/')+1:]
 	queue, err := inspect.Read(ctx, client, dir)
-	if err != nil && !isMissing(err) {
+	if err != nil {
 		return inspect.Contender{}, err
 	}
 	for _, c := range queue.Contenders {
@@ -107,7 +113,7 @@ func findContender(ctx context.Context, client *recipes.Client, dir, znode strin
 			return c, nil
 		}
 	}
-	return inspect.Contender{}, exit.Errorf(exit.Nothing, "%s is gone", znode)
+	return inspect.Contender{}, exit.Errorf(exit.Nothing, "%s does not exist: it was deleted or never existed", znode)
 }
 
 // queueOf returns the path of the queue to which a znode belongs, and whether it has the name of a
@@ -130,8 +136,8 @@ const maxUnanswered = time.Second
 
 var errUnanswered = errors.New("the servers are silent")
 
-// awaitGone waits until a znode, with its path on the server, is gone. It returns errUnanswered if ctx ends
-// while the servers are silent, and the error of ctx if the znode is still there.
+// awaitGone waits for the deletion of a znode, given by its path on the server. If ctx ends first, it returns
+// errUnanswered if the servers are silent, and otherwise the error of ctx.
 func awaitGone(ctx context.Context, client *recipes.Client, path string) error {
 	const pause = 100 * time.Millisecond
 	answeredAt := time.Now()

@@ -18,8 +18,8 @@ func say(format string, args ...any) {
 	stderr.queue("zkr: " + strings.TrimSuffix(fmt.Sprintf(format, args...), "\n") + "\n")
 }
 
-// lineWriter writes to stderr in a goroutine of its own, so that a reader that hangs does not keep the caller
-// from watching over its lock. While many lines wait for the reader, it drops further ones.
+// lineWriter writes to stderr in its own goroutine, so that a reader that hangs does not keep the caller from
+// watching over its lock. While many lines wait for the reader, it drops further lines.
 type lineWriter struct {
 	start sync.Once
 	lines chan line
@@ -64,7 +64,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush waits up to a second until everything queued before is written. Lines of others may come meanwhile.
+// flush waits up to a second until all lines queued so far are written. Other goroutines may queue lines meanwhile.
 func (w *lineWriter) flush() {
 	w.begin()
 	late := time.NewTimer(time.Second)
@@ -81,8 +81,8 @@ func (w *lineWriter) flush() {
 	}
 }
 
-// surviveSIGPIPE makes writing to a stderr whose reader has gone an error instead of the end of this process,
-// which guards a command. Commands that only print end with their reader, as others do.
+// surviveSIGPIPE turns a write to a stderr without a reader into an error. The signal would end this process, which
+// guards a command. Commands that only print end with their reader, as usual.
 //
-// The signal is caught, not ignored: a command would inherit the latter.
+// The signal is caught, not ignored, because a command would inherit an ignored signal.
 func surviveSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

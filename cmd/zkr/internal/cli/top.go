@@ -37,7 +37,10 @@ in a line, with times in seconds.`,
 				limit = listTime(true)
 			}
 			return g.asObserver(limit, func(ctx context.Context, client *recipes.Client) error {
-				cfg := top.Config{Client: client, Root: args[0], Every: every, IsOnce: isOnce, IsJSON: format == "json"}
+				cfg := top.Config{
+					Client: client, Root: args[0], Every: every, IsOnce: isOnce, IsJSON: format == "json",
+					Report: func(err error) { say("%v", inWords(err)) },
+				}
 				if !isOnce && !cfg.IsJSON && screen.IsTerminal(os.Stdin) && screen.IsTerminal(os.Stdout) {
 					return top.Screen(ctx, os.Stdin, os.Stdout, cfg)
 				}

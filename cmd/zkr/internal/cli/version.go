@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -20,18 +21,19 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// versionLine has what the compiler knows: the version of the module, or the commit of the clone.
+// version is set by the linker in a release (.goreleaser.yaml). Otherwise the version is that of the module in the build information.
+var version string
+
+// versionLine returns the version, the commit if zkr was built in a clone, and the platform.
 func versionLine() string {
-	version, revision := "(devel)", ""
+	number, revision := version, ""
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
+		number = cmp.Or(number, info.Main.Version)
 		for _, setting := range info.Settings {
 			if setting.Key == "vcs.revision" {
 				revision = " " + setting.Value
 			}
 		}
 	}
-	return fmt.Sprintf("zkr %s%s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("zkr %s%s %s %s/%s", cmp.Or(number, "(devel)"), revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

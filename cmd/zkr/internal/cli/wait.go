@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/exit"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
@@ -18,7 +19,7 @@ import (
 
 func isMissing(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
-// orSignal returns err, or the code of the signal that has ended ctx.
+// orSignal returns err, or the exit code of the signal that ended ctx.
 func orSignal(ctx context.Context, err error) error {
 	if s, ok := zkutil.AsType[guard.SignalError](context.Cause(ctx)); ok && err != nil {
 		return exit.BySignal(s.Signal)
@@ -29,27 +30,36 @@ func orSignal(ctx context.Context, err error) error {
 // answerTime bounds questions whose answers are not essential, and those of -n.
 const answerTime = 5 * time.Second
 
-// describeHolders returns a line about who holds a path, "" if nobody can be named.
+// maxNamed bounds the holders that a text names.
+const maxNamed = 4
+
+// describeHolders returns a line about the holders of a path, or "" without any.
 func (g *globals) describeHolders(c *recipes.Client, path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime/2)
 	defer cancel()
-	queue, err := inspect.Read(ctx, c, path)
+	queue, err := inspect.Peek(ctx, c, path, maxNamed)
 	if err != nil {
 		return ""
 	}
-	text := ""
-	for _, contender := range queue.Contenders {
-		if contender.Holds {
-			if text != "" {
-				text += ", and by "
-			}
-			text += g.describe(contender)
+	var named []string
+	unnamed := 0
+	for i, contender := range queue.Contenders {
+		switch {
+		case !contender.Holds:
+		case i < maxNamed:
+			named = append(named, g.describe(contender))
+		default:
+			unnamed++
 		}
 	}
-	if text == "" {
+	if len(named) == 0 {
 		return ""
 	}
-	return "held by " + text
+	text := "held by " + strings.Join(named, ", and by ")
+	if unnamed > 0 {
+		text += fmt.Sprintf(", and by %d more", unnamed)
+	}
+	return text
 }
 
 func (g *globals) describe(c inspect.Contender) string {
@@ -68,5 +78,5 @@ func shownID(c inspect.Contender) string {
 	if c.ID == "" && c.Revoked {
 		return "an unknown contender"
 	}
-	return strconv.Quote(c.ID)
+	return screen.Quote(c.ID)
 }

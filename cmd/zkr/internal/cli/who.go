@@ -86,7 +86,7 @@ func (g *globals) addressesOf(ctx context.Context, client *recipes.Client, conte
 		switch {
 		case err == nil:
 			addresses[i] = table.Of(stat.EphemeralOwner)
-		case !isMissing(err): // else it has just left
+		case !isMissing(err): // otherwise it just disconnected
 			return nil, table, err
 		}
 	}

@@ -1,6 +1,6 @@
 // Package clients finds the addresses of clients by their sessions, which only the servers know.
 //
-// A session id is a credential in part: it never leaves this package in a text.
+// A session id is part of a credential, so no text of this package contains one.
 package clients
 
 import (
@@ -19,9 +19,10 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// Table has the address of the client of each session that is connected to one of the servers.
+// Table maps each session connected to one of the servers to the address of its client.
 type Table struct {
 	addresses map[int64]string
 	refusals  []string
@@ -53,7 +54,7 @@ func Find(ctx context.Context, servers []string, settings *tls.Config, adminPort
 // Of returns the address of a session's client, "" if it is not known.
 func (t Table) Of(session int64) string { return t.addresses[session] }
 
-// Refusals says which servers told nothing, and why.
+// Refusals names the servers that did not answer, with the reasons.
 func (t Table) Refusals() []string { return t.refusals }
 
 func connectionsOf(ctx context.Context, address string, settings *tls.Config, adminPort int) (map[int64]string, error) {
@@ -80,7 +81,7 @@ var consLine = regexp.MustCompile(`^\s*/?(\S+:\d+)\[[0-9a-f]+\]\((.*)\)\s*$`)
 
 var consSession = regexp.MustCompile(`(?:^|,)sid=0x([0-9a-f]+)`)
 
-// parseCons reports false for an answer that is none, such as the refusal of a word that is not in the whitelist.
+// parseCons reports false for other answers, such as the refusal of a word that is not in the whitelist.
 func parseCons(answer string) (found map[int64]string, isAnswer bool) {
 	found = map[int64]string{}
 	for lines := bufio.NewScanner(strings.NewReader(answer)); lines.Scan(); {
@@ -88,13 +89,13 @@ func parseCons(answer string) (found map[int64]string, isAnswer bool) {
 		if line == nil {
 			continue
 		}
-		isAnswer = true // the connection that asks is one
+		isAnswer = true // an answer always includes the connection that asks
 		session := consSession.FindStringSubmatch(line[2])
 		if session == nil {
 			continue
 		}
 		if id, err := strconv.ParseUint(session[1], 16, 64); err == nil {
-			found[int64(id)] = line[1] //nolint:gosec // the id of a session is signed on the wire
+			found[int64(id)] = zkutil.Printable(line[1]) //nolint:gosec // the id of a session is signed on the wire
 		}
 	}
 	return found, isAnswer
@@ -111,7 +112,8 @@ func fromAdmin(ctx context.Context, address string) (map[int64]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	transport := &http.Transport{DisableKeepAlives: true} // without the proxy of the environment, which is for other networks
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -125,12 +127,12 @@ func fromAdmin(ctx context.Context, address string) (map[int64]string, error) {
 		Secure []connection `json:"secure_connections"`
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("%s: %w", response.Status, err)
+		return nil, fmt.Errorf("%s: %w", zkutil.Printable(response.Status), err)
 	}
 	found := map[int64]string{}
 	for _, c := range append(answer.Plain, answer.Secure...) {
 		if id, err := c.Session.Int64(); err == nil {
-			found[id] = strings.TrimPrefix(c.Address, "/")
+			found[id] = zkutil.Printable(strings.TrimPrefix(c.Address, "/"))
 		}
 	}
 	return found, nil

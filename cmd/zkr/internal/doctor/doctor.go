@@ -1,5 +1,4 @@
-// Package doctor looks at servers and says what is wrong and what to change, so that locks are as safe and as quick
-// as they can be.
+// Package doctor checks servers, reports problems and suggests changes that make locks safer and quicker.
 package doctor
 
 import (
@@ -11,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -20,12 +20,15 @@ import (
 type Config struct {
 	Servers []string
 	TLS     *tls.Config // nil: none
-	// Connect makes a session on some of the servers.
-	Connect func(ctx context.Context, servers []string, limit time.Duration) (*recipes.Client, error)
+	Connect Connect
 	Asked   time.Duration // the session timeout that was asked for
 	Prefix  string        // of all paths, "" if there is none
-	Path    string        // on the server: may this user work there? "" asks nothing
+	Chroot  string        // the part of Prefix that has to exist
+	Path    string        // on the server: may this user work there? "" skips the check
 }
+
+// Connect makes a session on some of the servers, within limit, and asks for a session timeout.
+type Connect func(ctx context.Context, servers []string, limit, timeout time.Duration) (*recipes.Client, error)
 
 // Levels of findings, in the order of their weight.
 const (
@@ -79,17 +82,17 @@ func Run(ctx context.Context, cfg Config) Report {
 	var report Report
 	var serving []string
 	for _, s := range servers {
-		report = append(report, checkServing(s, servers))
+		report = append(report, checkServing(s, servers, cfg.Asked))
 		if s.isServing() {
 			serving = append(serving, s.address)
 		}
 	}
 	if len(serving) == 0 {
-		return append(report, Finding{levelBad, "session", "no server gives one"})
+		return append(report, Finding{levelBad, "session", "no server grants one"})
 	}
-	client, err := cfg.Connect(ctx, serving, maxConnect)
+	client, err := cfg.Connect(ctx, serving, maxConnect, cfg.Asked)
 	if err != nil {
-		return append(report, Finding{levelBad, "session", fmt.Sprintf("no server gives one: %v", err)})
+		return append(report, Finding{levelBad, "session", fmt.Sprintf("no server grants one: %v", err)})
 	}
 	defer closeSoon(ctx, client)
 	granted := client.SessionTimeout()
@@ -100,26 +103,31 @@ func Run(ctx context.Context, cfg Config) Report {
 		}
 	}
 	report = append(report, checkEqual(servers)...)
-	report = append(report, checkCommits(ctx, client, cfg.Prefix), checkACL(ctx, client, cfg.Prefix))
+	report = append(report, checkCommits(ctx, client, cfg.Prefix))
+	if finding, isMissing := checkChroot(ctx, client, cfg.Chroot); isMissing {
+		return append(report, finding)
+	}
+	report = append(report, checkACL(ctx, client, cfg.Prefix))
 	if cfg.Path != "" {
 		report = append(report, checkPath(ctx, client, cfg.Path)...)
 	}
 	return report
 }
 
-// Probe asks each server without a session, and returns what is wrong with those that do not serve.
+// Probe asks each server without a session, and returns findings about servers that do not serve.
 func Probe(ctx context.Context, addresses []string, settings *tls.Config) (wrong Report) {
 	servers := askAll(ctx, addresses, settings, func(context.Context, *server) {})
 	for _, s := range servers {
-		if f := checkServing(s, servers); f.Level == levelBad {
+		if f := checkServing(s, servers, 0); f.Level == levelBad {
 			wrong = append(wrong, f)
 		}
 	}
 	return wrong
 }
 
-// maxConnect bounds the making of the session through which doctor looks.
-const maxConnect = 5 * time.Second
+// maxConnect bounds the making of the session through which doctor looks. While commits are slow, a client with a short session timeout
+// needs several attempts.
+const maxConnect = 15 * time.Second
 
 func askAll(ctx context.Context, addresses []string, settings *tls.Config, more func(context.Context, *server)) []server {
 	servers := make([]server, len(addresses))
@@ -134,8 +142,8 @@ func askAll(ctx context.Context, addresses []string, settings *tls.Config, more 
 	return servers
 }
 
-// checkServing says whether a server serves clients, and if not, at which step it fails.
-func checkServing(s server, all []server) Finding {
+// checkServing says whether a server serves clients with a session timeout, and if not, at which step it fails.
+func checkServing(s server, all []server, timeout time.Duration) Finding {
 	up := 0
 	for _, other := range all {
 		if other.dialErr == nil && !other.isHung() {
@@ -143,18 +151,25 @@ func checkServing(s server, all []server) Finding {
 		}
 	}
 	switch {
+	case s.refusal != "":
+		return Finding{levelBad, s.address, s.refusal}
+	case errors.Is(s.dialErr, syscall.ECONNREFUSED):
+		return Finding{levelBad, s.address, fmt.Sprintf("can't be reached: %v: no process listens there; start it, or check its log for why it stopped (a full disk, for example)", s.dialErr)}
 	case s.dialErr != nil:
 		return Finding{levelBad, s.address, fmt.Sprintf("can't be reached: %v", s.dialErr)}
 	case s.isHung():
-		return Finding{levelBad, s.address, fmt.Sprintf("accepts, but does not answer for %v: hung", AskTime)}
+		return Finding{levelBad, s.address, fmt.Sprintf("accepts connections, but does not answer within %v: hung", AskTime)}
 	case s.isWithoutQuorum && up > len(all)/2:
-		return Finding{levelBad, s.address, fmt.Sprintf("up, serves nobody, although %d of %d are up: it has no leader; look at the disks, and at the network between the servers", up, len(all))}
+		return Finding{levelBad, s.address, fmt.Sprintf("up, but serves no client although %d of %d servers are up: it is starting, or has no leader; check the disks and the network between the servers", up, len(all))}
 	case s.isWithoutQuorum:
-		return Finding{levelBad, s.address, fmt.Sprintf("up, serves nobody: no quorum (%d of %d)", up, len(all))}
+		return Finding{levelBad, s.address, fmt.Sprintf("up, but serves no client: no quorum (%d of %d)", up, len(all))}
 	case errors.Is(s.greetErr, context.DeadlineExceeded) && s.mode != "":
-		return Finding{levelBad, s.address, fmt.Sprintf("up (%s), but a session was not committed within %v: look at the disks of the servers", s.mode, AskTime)}
+		return Finding{levelBad, s.address, fmt.Sprintf("up (%s), but did not commit a session within %v: the servers' disks are slow or full", s.mode, AskTime)}
 	case s.greetErr != nil:
-		return Finding{levelBad, s.address, fmt.Sprintf("up, but gives no session: %v", s.greetErr)}
+		return Finding{levelBad, s.address, fmt.Sprintf("up, but grants no session: %v", s.greetErr)}
+	case timeout > 0 && s.greetTime > timeout/6:
+		return Finding{levelChange, s.address, fmt.Sprintf("serves, but commits are slow: a session took %v, and a client with a session timeout of %v waits for %v: check the servers' disks",
+			round(s.greetTime), timeout, timeout/6)}
 	case s.greetTime > 0:
 		return Finding{levelOK, s.address, fmt.Sprintf("serves: a session took %v", round(s.greetTime))}
 	default:
@@ -168,22 +183,25 @@ func checkSession(asked, granted time.Duration) Finding {
 	}
 	return Finding{
 		levelChange, "session timeout",
-		fmt.Sprintf("%v was granted in place of %v: ask for that, or change minSessionTimeout or maxSessionTimeout", granted, asked),
+		fmt.Sprintf("%v was granted instead of %v: request that, or change minSessionTimeout or maxSessionTimeout", granted, asked),
 	}
 }
 
 func checkServer(s server, granted time.Duration) []Finding {
 	findings := []Finding{checkVersion(s)}
+	if s.isZktest {
+		return append(findings, checkTick(s, granted))
+	}
 	if !s.hasConf() {
 		return append(findings, Finding{
 			levelChange, s.address,
-			"ticks and limits are not known, because the server does not answer conf: add 4lw.commands.whitelist=srvr,conf,cons to zoo.cfg",
+			"ticks and limits are unknown, because the server does not answer conf: add 4lw.commands.whitelist=srvr,conf,cons to zoo.cfg",
 		})
 	}
 	return append(findings, checkTick(s, granted), checkSyncLimit(s, granted))
 }
 
-// badVersions are those that lose what locks rest on.
+// badVersions break guarantees that locks rest on.
 var badVersions = map[string]string{ //nolint:gochecknoglobals // a constant table
 	"3.9.3": "loses committed data (ZOOKEEPER-4925): install 3.9.4 or later",
 	"3.9.2": "leaves ephemeral znodes of closed sessions behind (ZOOKEEPER-4785): install 3.9.4 or later",
@@ -192,13 +210,16 @@ var badVersions = map[string]string{ //nolint:gochecknoglobals // a constant tab
 func checkVersion(s server) Finding {
 	what := s.address
 	if s.version == "" {
-		return Finding{levelChange, what, "its version is not known, because it does not answer srvr: add that to 4lw.commands.whitelist"}
+		return Finding{levelChange, what, "its version is unknown, because it does not answer srvr: add that to 4lw.commands.whitelist"}
 	}
 	if fault, isBad := badVersions[s.version]; isBad {
 		return Finding{levelBad, what, "version " + s.version + " " + fault}
 	}
+	if s.isZktest {
+		return Finding{levelChange, what, "zkr dev, or a server of package zktest: it keeps everything in memory; use it for development and tests only"}
+	}
 	if isOlder(s.version, 3, 5) {
-		return Finding{levelChange, what, "version " + s.version + " gets no corrections any more, and has no containers: empty lock paths stay"}
+		return Finding{levelChange, what, "version " + s.version + " is no longer maintained and has no container znodes, so empty lock paths stay"}
 	}
 	return Finding{levelOK, what, "version " + s.version + ", " + s.mode}
 }
@@ -208,23 +229,24 @@ func checkTick(s server, granted time.Duration) Finding {
 	switch {
 	case s.minTimeout < least:
 		return Finding{levelChange, s.address, fmt.Sprintf(
-			"minSessionTimeout %v is below two ticks of %v: with a session timeout below that, two may hold a lock; raise it to %v", s.minTimeout, s.tick, least)}
+			"minSessionTimeout %v is below two ticks of %v: with a session timeout below that, two clients may hold a lock; raise it to %v", s.minTimeout, s.tick, least)}
 	case granted < least:
-		return Finding{levelBad, s.address, fmt.Sprintf("the session timeout %v is below two ticks of %v: two may hold a lock; ask for %v", granted, s.tick, least)}
+		return Finding{levelBad, s.address, fmt.Sprintf("the session timeout %v is below two ticks of %v: two clients may hold a lock; request %v", granted, s.tick, least)}
 	default:
 		return Finding{levelOK, s.address, fmt.Sprintf("tick %v, session timeouts from %v to %v", s.tick, s.minTimeout, s.maxTimeout)}
 	}
 }
 
-// checkSyncLimit compares how late a leader that hangs is noticed with how long a lease outlives that.
+// checkSyncLimit compares the time in which the servers notice a hung leader with the time for which a lease survives
+// a hung leader.
 func checkSyncLimit(s server, granted time.Duration) Finding {
 	if s.mode == "standalone" || s.syncLimit == 0 {
-		return Finding{levelChange, s.address, "it stands alone: no lock outlives it for longer than a session; use three servers or more"}
+		return Finding{levelChange, s.address, "standalone server: no lock outlives it for longer than a session; use three servers or more"}
 	}
 	late := time.Duration(s.syncLimit) * s.tick
 	if late >= granted/2 {
 		return Finding{levelChange, s.address, fmt.Sprintf(
-			"a leader that hangs is noticed after syncLimit × tickTime = %v, and a lease outlives %v: all locks are lost then; ask for a session timeout above %v, or lower syncLimit",
+			"a leader that hangs is noticed after syncLimit × tickTime = %v, and a lease outlives %v: all locks are lost then; request a session timeout above %v, or lower syncLimit",
 			late, granted/2, 2*late)}
 	}
 	return Finding{levelOK, s.address, fmt.Sprintf("a leader that hangs is noticed after %v, and a lease outlives %v", late, granted/2)}

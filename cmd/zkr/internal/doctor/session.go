@@ -18,7 +18,7 @@ import (
 // maxClose bounds the end of a session whose servers are silent: it ends by itself.
 const maxClose = time.Second
 
-// closeSoon closes a client, within maxClose also when ctx has ended.
+// closeSoon closes a client within maxClose, even if ctx is over.
 func closeSoon(ctx context.Context, client *recipes.Client) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxClose)
 	defer cancel()
@@ -41,29 +41,41 @@ func checkCommits(ctx context.Context, client *recipes.Client, prefix string) Fi
 	checked := max(prefix, "/")
 	var slowest time.Duration
 	n := 0
-	for began := time.Now(); n < commitSamples && time.Since(began) < commitTime; n++ {
+	for began := time.Now(); n < commitSamples && time.Since(began) < commitTime && slowest <= timeout/3; n++ {
 		sentAt := time.Now()
 		_, err := await.Call(bounded, func() ([]zk.MultiResponse, error) {
 			return client.Conn().Multi(&zk.CheckVersionRequest{Path: checked, Version: -1})
 		})
 		slowest = max(slowest, time.Since(sentAt))
 		switch {
-		case bounded.Err() != nil:
-			return Finding{levelBad, what, fmt.Sprintf("not within %v: leases are being lost; look at the quorum and at the disks", slowest.Round(time.Second))}
+		case bounded.Err() != nil && n == 0:
+			return Finding{levelBad, what, fmt.Sprintf("not within %v: leases are being lost; check the quorum and the disks", slowest.Round(time.Second))}
 		case errors.Is(err, zk.ErrNoNode) && checked != "/":
 			checked, n = "/", n-1
-		case err != nil && !errors.Is(err, zk.ErrNoAuth): // a refusal is committed as well
+		case err != nil && !errors.Is(err, zk.ErrNoAuth) && bounded.Err() == nil: // a refusal is committed as well
 			return Finding{levelBad, what, err.Error()}
 		}
 	}
 	switch {
 	case slowest > timeout/3:
-		return Finding{levelBad, what, fmt.Sprintf("%v, above T/3: leases are being lost; look at the disks", slowest.Round(100*time.Millisecond))}
+		return Finding{levelBad, what, fmt.Sprintf("%v, above T/3: leases are being lost; check the disks", slowest.Round(100*time.Millisecond))}
 	case slowest > timeout/12:
-		return Finding{levelChange, what, fmt.Sprintf("%v, above T/12: leases are lost at T/3 = %v; look at the disks", slowest.Round(10*time.Millisecond), timeout/3)}
+		return Finding{levelChange, what, fmt.Sprintf("%v, above T/12: leases are lost at T/3 = %v; check the disks", slowest.Round(10*time.Millisecond), timeout/3)}
 	default:
 		return Finding{levelOK, what, fmt.Sprintf("%v, the slowest of %d", round(slowest), n)}
 	}
+}
+
+// checkChroot finds a chroot that does not exist.
+func checkChroot(ctx context.Context, client *recipes.Client, chroot string) (finding Finding, isMissing bool) {
+	if chroot == "" {
+		return Finding{}, false
+	}
+	isThere, err := await.Call(ctx, func() (bool, error) {
+		isThere, _, err := client.Conn().Exists(chroot)
+		return isThere, err
+	})
+	return Finding{levelBad, "chroot " + chroot, "it does not exist: create it, or use --namespace, which is created on demand"}, err == nil && !isThere
 }
 
 // checkACL looks at who may change the directory under which all paths are.
@@ -76,25 +88,24 @@ func checkACL(ctx context.Context, client *recipes.Client, prefix string) Findin
 	})
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return Finding{levelOK, what, "it does not exist yet; it gets the ACL of the first client that makes it"}
+		return Finding{levelOK, what, "it does not exist yet; it gets the ACL of the first client that creates it"}
 	case errors.Is(err, zk.ErrNoAuth):
-		return Finding{levelOK, what, "not open to everybody, nor to this user"}
+		return Finding{levelOK, what, "not open to all clients, and not to this user"}
 	case err != nil:
 		return Finding{levelBad, what, err.Error()}
 	}
 	const harmful = zk.PermDelete | zk.PermAdmin | zk.PermCreate
 	if slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&harmful != 0 }) {
-		return Finding{levelChange, what, "everybody who reaches the servers may delete lock znodes: set an ACL, and give clients credentials (--auth-file)"}
+		return Finding{levelChange, what, "any client that reaches the servers can delete lock znodes: set an ACL, and give clients credentials (--auth-file)"}
 	}
-	return Finding{levelOK, what, "not open to everybody"}
+	return Finding{levelOK, what, "not open to all clients"}
 }
 
-// maxSkew is a difference of clocks that nobody minds.
+// maxSkew is a harmless difference of clocks.
 const maxSkew = time.Second
 
-// checkPath does at a path what a lock does: it lists, creates and deletes. Where the path does not exist yet, or not any more, it
-// does so at the next directory above, in which the path would be made. The znode that it makes has the time of the leader's
-// clock.
+// checkPath tries the operations of a lock at a path: it lists, creates and deletes. If the path does not exist, it tries the
+// next directory above, in which a lock would create the path. The created znode has the time of the leader's clock.
 func checkPath(ctx context.Context, client *recipes.Client, dir string) []Finding {
 	what := dir
 	for {
@@ -106,7 +117,8 @@ func checkPath(ctx context.Context, client *recipes.Client, dir string) []Findin
 	}
 }
 
-// checkDir is checkPath for a directory, unless it is gone: the server removes a container that nobody uses at any time.
+// checkDir is checkPath for a directory. It reports false if the directory does not exist, because the server may remove
+// an unused container at any time.
 func checkDir(ctx context.Context, client *recipes.Client, what, dir string) (findings []Finding, isGone bool) {
 	isMissing := func(err error) bool { return errors.Is(err, zk.ErrNoNode) && dir != "/" }
 	_, err := await.Call(ctx, func() ([]string, error) {
@@ -153,7 +165,7 @@ func checkDir(ctx context.Context, client *recipes.Client, what, dir string) (fi
 func checkDeletion(what, dir string, err error) Finding {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return Finding{levelChange, what, fmt.Sprintf("somebody else has deleted a znode that was just made in %s, or the session has ended: ask again", dir)}
+		return Finding{levelChange, what, fmt.Sprintf("another client deleted the test znode in %s, or the session ended: run zkr doctor again", dir)}
 	case err != nil:
 		return Finding{levelBad, what, fmt.Sprintf("this user may not delete in %s: %v; locks would stay until their sessions end", dir, err)}
 	default:

@@ -10,11 +10,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// The codes, besides those of the child. Those from 64 are of sysexits.h; the last two are a shell's.
+// Exit codes, besides the child's. Those from 64 are from sysexits.h; the last two are a shell's.
 const (
 	OK            = 0
 	Nothing       = 1  // there is no such path, znode or holder
 	Usage         = 64 // wrong arguments
+	NotRun        = 65 // CMD did not run for this occurrence, and no record shows a run on any host
 	Unavailable   = 69 // no server, wrong credentials, no permission
 	Machine       = 71 // output can't be written, or no process started
 	Lost          = 74 // the lock was lost while CMD ran
@@ -27,7 +28,7 @@ const (
 type Error struct {
 	Code   int
 	Err    error          // nil: nothing is printed
-	Signal syscall.Signal // the process ends by it, if it is not 0
+	Signal syscall.Signal // if not 0, the signal that ends the process
 }
 
 func (e *Error) Error() string {

@@ -1,8 +1,5 @@
-// Package guard runs a command under a lease: the command's group never outlives the lease.
-//
-// Until the lease is trusted without another answer of the servers is known to this process and to the
-// watchdog. The group gets SIGTERM a grace before that moment, and SIGKILL at it. The next contender is
-// granted later than that: see docs/evidence/trust-derivation.md.
+//go:build linux
+
 package guard
 
 import (
@@ -26,43 +23,36 @@ type Config struct {
 	Say            func(format string, args ...any) // must not block
 }
 
-// Result is how it ended.
-type Result struct {
-	Status      syscall.WaitStatus // of the command
-	IsLost      bool               // the lease was lost before all of the group had ended
-	IsRevoked   bool               // a peer has asked for the lease
-	WasToldToGo bool               // a signal that ends programs was passed on
-}
-
-// guard is the state of Run. All of it belongs to one goroutine.
+// guard is the state of Run. It belongs to a single goroutine.
 type guard struct {
 	Config
 
 	child     *child.Child
 	result    Result
 	until     boottime.Time // trusted until; the last value while the lease stood
-	killAt    boottime.Time // 0: not decided
+	killAt    boottime.Time // 0: undecided
 	hasExited bool          // the command; others of its group may live
 	isKilled  bool
 	isPausing bool           // this process is to stop when the command has
-	stopMates syscall.Signal // others of this process's group have not got the stop signal; 0: they have
+	stopMates syscall.Signal // a stop signal that the others of this process's group did not get; 0: they did
 
-	hasProceeded  bool // after a stop of this process, whose SIGCONT is still to come
+	hasProceeded  bool // after a stop of this process, with SIGCONT still pending
 	pauseAt       boottime.Time
 	isSilent      bool // the lease was lost because the servers are
 	saidGrace     bool
-	saidToLeavers bool            // SIGTERM was sent to those who have left the group
+	saidToLeavers bool            // SIGTERM was sent to the descendants outside the group
 	dogEnded      <-chan struct{} // nil once no watchdog follows
 	ranAt         boottime.Time   // the latest moment at which this process is known to have run
 	stall         stall
+	echoes        echoes
 }
 
-// Run starts a command and returns when nobody of its group lives, and after a loss or a revocation nobody
-// who has left it either. Call it from the main thread, with a lease that is held. It does not release the
+// Run starts a command and returns when no process of its group is alive, and after a loss or a revocation also no
+// descendant outside the group. Call Run from the main thread, with a lease that is held. Run does not release the
 // lease. An error means that the command was not started.
 func Run(cfg Config, cmd child.Command) (Result, error) {
 	g := &guard{Config: cfg, until: boottime.Until(cfg.Lease.TrustedUntil()), ranAt: boottime.Now()}
-	if boottime.Now() >= g.until-boottime.Time(g.grace()) { // also for a lease that has ended
+	if boottime.Now() >= g.until-boottime.Time(g.grace()) { // also for a lease that ended
 		cfg.Say("lock lost before the command was started: %s: %s", cfg.Lease.Path(), whyEnded(cfg.Lease))
 		return Result{IsLost: true}, nil
 	}
@@ -71,18 +61,26 @@ func Run(cfg Config, cmd child.Command) (Result, error) {
 		return Result{}, err
 	}
 	g.dogEnded = g.child.Watchdog.Ended()
+	hasPanicked := true
+	defer func() {
+		if hasPanicked { // the caller's deferred calls release the lock
+			g.child.Kill()
+			g.child.Finish(true)
+		}
+	}()
 	for !g.isOver() {
 		g.look()
 		g.await()
 	}
-	g.result.Status = g.child.Finish()
-	if !g.result.IsLost && g.child.Watchdog.HasKilled() { // in the moment in which it was told of more trust
+	g.result.Status = g.child.Finish(g.endsLeavers())
+	hasPanicked = false
+	if !g.result.IsLost && g.child.Watchdog.HasKilled() { // just before it got a later deadline
 		g.sayLost(whySilent)
 	}
 	return g.result, nil
 }
 
-// isOver reports whether the command and what has to end with it have ended. Then it also decides whether
+// isOver reports whether the command and all processes that must end with it are dead. On the way, it decides whether
 // the lease was held until now.
 func (g *guard) isOver() bool {
 	if !g.hasExited || g.child.IsGroupAlive() {
@@ -94,8 +92,8 @@ func (g *guard) isOver() bool {
 	return g.isKilled || !g.endsLeavers() || !g.child.HasLeavers()
 }
 
-// endsLeavers reports whether the processes that have left the group have to end, too: the lease was taken
-// away or asked for. They are left alone when the command has ended by itself.
+// endsLeavers reports whether descendants outside the group must end, too, because the lease was taken away or asked
+// for. They live on if the command ended by itself.
 func (g *guard) endsLeavers() bool { return g.result.IsLost || g.result.IsRevoked }
 
 // grace is the grace within a sixth of the session timeout. The lease is trusted for half of the timeout or more
@@ -115,9 +113,9 @@ func (g *guard) grace() time.Duration {
 // look does what is due now.
 func (g *guard) look() {
 	g.child.Watchdog.KillIfStopped()
-	g.child.ReapOrphans()
 	g.lookAtLease()
 	now := boottime.Now()
+	g.passOn(now)
 	if g.hasExited && g.killAt == 0 { // the rest of the group has to go before the lock does
 		g.terminate(now.Add(g.grace()))
 	}
@@ -129,8 +127,8 @@ func (g *guard) look() {
 	}
 }
 
-// lookAtLease notices a loss. After one by silence it also notices that the lease is trusted for less long
-// than was known when SIGTERM was sent, or has ended.
+// lookAtLease notices a loss. After a loss by silence, it also notices when the lease ends or is trusted for less
+// long than at the SIGTERM.
 func (g *guard) lookAtLease() {
 	lease := g.Lease
 	if g.result.IsLost {
@@ -149,7 +147,7 @@ func (g *guard) lookAtLease() {
 	if isHeld || hasRunOut {
 		g.until = until
 		if err := g.child.Watchdog.Until(g.until); err != nil {
-			g.lose("the watchdog can't be told: "+err.Error(), boottime.Now())
+			g.lose("can't reach the watchdog: "+err.Error(), boottime.Now())
 			return
 		}
 		if boottime.Now() >= g.until-boottime.Time(g.grace()) {
@@ -163,20 +161,20 @@ func (g *guard) lookAtLease() {
 		g.lose(cause, now)
 		return
 	}
-	// Somebody else has deleted the znode or ended the session, so another may hold the lock by now. The
-	// fencing token decides.
+	// If another client deleted the znode or ended the session, a third client may hold the lock by now, and the
+	// fencing token decides. A candidate that yields keeps its znode until the command ends.
 	g.lose(cause, min(g.until, now.Add(g.grace())))
 }
 
-// trustOf returns until when a lease is trusted, and whether it is held. The trust is read first, because that of a lease which has
-// ended is over: it would look as if the servers were silent.
+// trustOf returns until when a lease is trusted, and whether it is held. It reads the trust first: the trust of an ended lease
+// is over, and would look like silent servers.
 func trustOf(lease *recipes.Lease) (until boottime.Time, isHeld bool) {
 	until = boottime.Until(lease.TrustedUntil())
 	return until, lease.Context().Err() == nil
 }
 
-// lose ends the command because the lease is lost, or because its trust is about to end. Why is the reason if
-// this process has been running.
+// lose ends the command because the lease is lost, or because its trust is about to end. why is the reason, unless a
+// stall of this process explains the loss.
 func (g *guard) lose(why string, killAt boottime.Time) {
 	g.sayLost(why)
 	g.terminate(killAt)
@@ -185,7 +183,7 @@ func (g *guard) lose(why string, killAt boottime.Time) {
 func (g *guard) sayLost(why string) {
 	g.result.IsLost = true
 	what := "lost"
-	if g.isSilent && boottime.Now() < g.until {
+	if g.isSilent && boottime.Now() < g.until || errors.Is(context.Cause(g.Lease.Context()), recipes.ErrReleased) {
 		what = "given up"
 	}
 	g.Say("lock %s: %s: %s", what, g.Lease.Path(), g.reason(why))
@@ -212,7 +210,7 @@ func (g *guard) terminate(killAt boottime.Time) {
 	}
 }
 
-// kill kills the group, and those who have left it if they have to end as well.
+// kill kills the group and, if they must end as well, descendants outside the group.
 func (g *guard) kill() {
 	g.isKilled = true
 	if g.endsLeavers() {
@@ -244,7 +242,9 @@ func (g *guard) await() {
 	case event := <-g.child.Events:
 		react = func() { g.onChild(event) }
 	case s := <-g.Signals.c:
-		react = func() { g.onSignal(s.(syscall.Signal)) } // on Linux it is one
+		react = func() { g.onSignal(s.(syscall.Signal)) } // always the case on Linux
+	case s := <-g.child.Watchdog.Signals():
+		react = func() { g.echoes.onWatchdogs(s, boottime.Now()) }
 	case <-g.dogEnded:
 		react = g.onWatchdogEnded
 	}
@@ -272,15 +272,16 @@ func (g *guard) pauseToLook() time.Duration {
 	if g.killAt != 0 {
 		pause = min(pause, g.killAt.Sub(now))
 	}
+	pause = g.pauseToPassOn(now, pause)
 	return max(pause, 0)
 }
 
-// onWatchdogEnded starts another watchdog, unless the first one has killed the group.
+// onWatchdogEnded starts another watchdog, unless the watchdog killed the group.
 func (g *guard) onWatchdogEnded() {
 	g.dogEnded = nil
 	if g.child.Watchdog.HasKilled() {
 		if !g.result.IsLost {
-			g.lose("the watchdog has killed the command, because this process got no processor", boottime.Now())
+			g.lose("the watchdog killed the command because this process was not scheduled", boottime.Now())
 		}
 		g.kill()
 		return

@@ -1,3 +1,5 @@
+//go:build linux
+
 package guard
 
 import (
@@ -22,13 +24,15 @@ func whyEnded(lease *recipes.Lease) string {
 		return "its znode was deleted"
 	case errors.Is(cause, recipes.ErrSessionLost):
 		return "the session is over"
+	case errors.Is(cause, recipes.ErrReleased):
+		return "another candidate is to lead"
 	default:
 		return fmt.Sprint(cause)
 	}
 }
 
-// stall is a time in which this process did not run: it was stopped, the machine was suspended, or there was no
-// processor for it.
+// stall is a time in which this process did not run, because it was stopped or not scheduled, or the machine was
+// suspended.
 type stall struct{ from, to boottime.Time }
 
 func (s stall) length() time.Duration { return s.to.Sub(s.from) }
@@ -36,7 +40,7 @@ func (s stall) length() time.Duration { return s.to.Sub(s.from) }
 // maxDelay is how late a process may run on a busy machine.
 const maxDelay = 500 * time.Millisecond
 
-// noteRun notes that this process runs, and a stall if it has not for longer than planned.
+// noteRun records that this process runs, and a stall if the last run is longer ago than planned.
 func (g *guard) noteRun(planned time.Duration) {
 	now := boottime.Now()
 	if s := (stall{g.ranAt, now}); s.length() > planned+maxDelay {
@@ -45,9 +49,9 @@ func (g *guard) noteRun(planned time.Duration) {
 	g.ranAt = now
 }
 
-// reason is the reason for a loss: the stall of this process if that has cost the lease, else why.
+// reason returns the reason for a loss: the stall of this process if the stall explains the loss, else why.
 func (g *guard) reason(why string) string {
-	g.noteRun(0) // the stop may have come since the last look
+	g.noteRun(0) // the process may have been stopped since the last call
 	givenUpAt := g.until - boottime.Time(g.grace())
 	hasCrossed := g.stall.from < givenUpAt && givenUpAt <= g.stall.to
 	isFresh := g.stall.length() >= g.SessionTimeout()/6 && g.ranAt.Sub(g.stall.to) < g.SessionTimeout()/6

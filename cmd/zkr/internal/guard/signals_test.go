@@ -11,9 +11,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process.reap"))
+}
 
-// A signal that comes at the end of a wait has ended the wait, or goes to Run.
+// A signal at the end of a wait either ends the wait or is kept for Run.
 func TestSignalAtTheEndOfAWait(t *testing.T) {
 	s := NewSignals()
 	defer signal.Reset()

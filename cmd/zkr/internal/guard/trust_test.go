@@ -1,3 +1,5 @@
+//go:build linux
+
 package guard
 
 import (
@@ -14,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// The trust of a lease that ends at the same moment is not taken for that of a lease which is held and about to end:
-// the servers are not silent, and the command has its grace.
+// A lease that ends at this moment does not look like a held lease whose trust is about to end. The servers are not
+// silent, and the command has its grace.
 func TestTrustOfALeaseThatEnds(t *testing.T) {
 	srv := zktest.NewServer(t)
 	client, err := recipes.Connect(t.Context(), []string{srv.Addr()}, recipes.WithLogger(slog.New(slog.DiscardHandler)))

@@ -9,29 +9,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"github.com/mattn/go-runewidth"
 )
 
 // Filer is a writer that may write to a terminal.
 type Filer interface{ File() *os.File }
 
-// IsTerminal reports whether a file is a terminal.
-func IsTerminal(file *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
-}
-
-// Size returns the columns and rows of a terminal, or those of a VT100.
-func Size(file *os.File) (width, height int) {
-	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row == 0 {
-		return 80, 24
-	}
-	return int(size.Col), int(size.Row)
-}
-
-// Field returns text as one field of a line, in quotation marks where it would not be seen as one: other programs choose the ids and
-// the names of znodes.
+// Field returns text as one field of a line, quoted where necessary, because other programs choose the ids and the names of
+// znodes.
 func Field(text string) string {
 	isOdd := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '"' }
 	if text == "" || text == "-" || !utf8.ValidString(text) || strings.ContainsFunc(text, isOdd) {
@@ -40,19 +25,26 @@ func Field(text string) string {
 	return text
 }
 
-// Cut shortens a line to a width.
-func Cut(line string, width int) string {
-	runes := []rune(line)
-	if len(runes) <= width {
-		return line
+// maxID is the number of characters of an ID that a sentence shows. A znode may have a megabyte of data.
+const maxID = 200
+
+// Quote returns an ID in quotation marks, without the characters beyond the first 200.
+func Quote(id string) string {
+	if runes := []rune(id); len(runes) > maxID {
+		id = string(runes[:maxID]) + "…"
 	}
-	return string(runes[:max(0, width-1)]) + "…"
+	return strconv.Quote(id)
 }
 
-// HasColor reports whether a terminal gets colours: see no-color.org.
-func HasColor() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
+// Cut shortens a line to a number of columns. A character of East Asian scripts takes two.
+func Cut(line string, width int) string { return runewidth.Truncate(line, width, "…") }
 
-// What a terminal does when it gets these.
+// HasColor reports whether a terminal gets colours, as no-color.org defines.
+func HasColor(terminal *os.File) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && obeysEscapes(terminal)
+}
+
+// Escape sequences, named by their effect.
 const (
 	bold   = "\x1b[1m"
 	yellow = "\x1b[33m"
@@ -79,12 +71,13 @@ func Print(out io.Writer, table string, isCut bool) error {
 		return err
 	}
 	width, _ := Size(filer.File())
+	hasColor := HasColor(filer.File())
 	var text strings.Builder
 	for i, line := range strings.Split(strings.TrimSuffix(table, "\n"), "\n") {
 		if isCut {
 			line = Cut(line, width)
 		}
-		if HasColor() {
+		if hasColor {
 			line = Paint(line, i == 0)
 		}
 		text.WriteString(line + "\n")

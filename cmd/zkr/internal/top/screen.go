@@ -7,16 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/screen"
 )
 
-// What a terminal does when it gets these.
+// Escape sequences, named by their effect.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l" // another screen, without the cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -27,45 +23,33 @@ const (
 
 // view is a terminal that shows frames.
 type view struct {
-	in, out *os.File
-	modes   *unix.Termios // before
+	out   *os.File
+	modes screen.Modes // before
 }
 
 // enter takes the screen, and makes the terminal pass each key at once and not show it. Ctrl-C and Ctrl-Z remain
 // signals.
 func (v view) enter() error {
-	modes := *v.modes
-	modes.Lflag &^= unix.ICANON | unix.ECHO
-	_ = unix.IoctlSetTermios(int(v.in.Fd()), unix.TCSETS, &modes) // else q needs the enter key
+	v.modes.KeyByKey()
 	_, err := io.WriteString(v.out, enterScreen)
 	return err
 }
 
 func (v view) leave() {
-	_ = unix.IoctlSetTermios(int(v.in.Fd()), unix.TCSETS, v.modes)
 	_, _ = io.WriteString(v.out, leaveScreen)
-}
-
-// stop stops this process with the terminal as it was before, until a shell continues it.
-func (v view) stop() error {
-	if process.IsOrphanedGroup() {
-		return nil
-	}
-	v.leave()
-	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
-	return v.enter()
+	v.modes.Restore() // on Windows, a console takes no escape sequences afterwards
 }
 
 // Screen shows the locks on a terminal until ctx ends, whose cause it then returns, or until q is typed. Keys and
 // signals work while the servers are silent, too.
 func Screen(ctx context.Context, in, out *os.File, cfg Config) error {
-	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
+	modes, err := screen.ModesOf(in, out)
 	if err != nil {
-		return fmt.Errorf("terminal: %w", err)
+		return err
 	}
-	v := view{in, out, before}
+	v := view{out, modes}
 	stops := make(chan os.Signal, 1)
-	signal.Notify(stops, syscall.SIGTSTP)
+	notifyStops(stops)
 	defer signal.Stop(stops)
 	if err := v.enter(); err != nil {
 		return err
@@ -95,7 +79,7 @@ func Screen(ctx context.Context, in, out *os.File, cfg Config) error {
 				return err
 			}
 		case <-silence.C:
-			latest.err = fmt.Errorf("no answer for %v", silentAfter)
+			latest.errs = []error{fmt.Errorf("no answer for %v", silentAfter)}
 			if err := latest.draw(out, cfg.Root); err != nil {
 				return err
 			}
@@ -146,7 +130,7 @@ func awaitQuit(in io.Reader, quit chan<- struct{}) {
 // draw draws a frame in one write.
 func (f frame) draw(out *os.File, root string) error {
 	width, height := screen.Size(out)
-	hasColor := screen.HasColor()
+	hasColor := screen.HasColor(out)
 	var text strings.Builder
 	text.WriteString(toTopLeft)
 	for i, line := range f.lines(root) {
@@ -166,8 +150,8 @@ func (f frame) draw(out *os.File, root string) error {
 func (f frame) lines(root string) []string {
 	lines := []string{fmt.Sprintf("%s  %d locks below %s, q ends", f.at.Format(time.TimeOnly), len(f.rows), root)}
 	lines = append(lines, strings.Split(strings.TrimSuffix(Table(f.rows), "\n"), "\n")...)
-	if f.err != nil {
-		lines = append(lines, strings.ReplaceAll(f.err.Error(), "\n", " "))
+	for _, err := range f.errs {
+		lines = append(lines, strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	return lines
 }

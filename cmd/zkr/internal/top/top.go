@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +24,8 @@ type Config struct {
 	Root   string
 	Every  time.Duration
 	IsOnce bool
-	IsJSON bool // where there is no screen
+	IsJSON bool        // where there is no screen
+	Report func(error) // is called by Lines for each error about a path
 }
 
 // Summary is one lock.
@@ -37,12 +37,12 @@ type Summary struct {
 	Longest time.Duration `json:"-"` // of the waits
 }
 
-// Holder is one of those who hold a lock.
+// Holder is a holder of a lock.
 type Holder struct {
 	ID        string        `json:"id"`
 	IsRevoked bool          `json:"revoked"`
-	For       time.Duration `json:"-"`             // since it came to the queue; -1: not known
-	IsLasting bool          `json:"not_ephemeral"` // its znode stays until somebody deletes it
+	For       time.Duration `json:"-"`             // since it joined the queue; -1: unknown
+	IsLasting bool          `json:"not_ephemeral"` // its znode stays until a client deletes it
 }
 
 // MarshalJSON has times as seconds, which programs can compare.
@@ -139,7 +139,7 @@ func (s Summary) holder() string {
 		return "-"
 	}
 	first := s.Holders[0]
-	text := strconv.Quote(first.ID)
+	text := screen.Quote(first.ID)
 	if first.IsRevoked {
 		text = "(revoked)"
 	}
@@ -152,7 +152,7 @@ func (s Summary) holder() string {
 	return text
 }
 
-// held is for how long the first holder has been in the queue.
+// held is the time of the first holder in the queue.
 func (s Summary) held() string {
 	if len(s.Holders) == 0 || s.Holders[0].For < 0 {
 		return "-"
@@ -171,7 +171,7 @@ func (s Summary) wait() string {
 type frame struct {
 	at   time.Time
 	rows []Summary
-	err  error // of some paths, or of all
+	errs []error // of some paths, or of all
 }
 
 func read(ctx context.Context, cfg Config) frame {
@@ -179,7 +179,7 @@ func read(ctx context.Context, cfg Config) frame {
 	var queues []inspect.Queue
 	for queue, err := range inspect.Walk(ctx, cfg.Client, cfg.Root) {
 		if err != nil {
-			f.err = err
+			f.errs = append(f.errs, err)
 			continue
 		}
 		queues = append(queues, queue)
@@ -188,8 +188,10 @@ func read(ctx context.Context, cfg Config) frame {
 	return f
 }
 
-// Lines prints a line for each lock, or an array in JSON, once or again and again until ctx ends.
+// Lines prints a line for each lock, or an array in JSON, once or again and again until ctx ends. An error about a path is reported
+// when it occurs, and not again while it lasts. If a single look finds no lock, Lines returns the last error.
 func Lines(ctx context.Context, out io.Writer, cfg Config) error {
+	var known map[string]bool // the errors of the look before
 	for {
 		f := read(ctx, cfg)
 		if ctx.Err() != nil {
@@ -202,11 +204,13 @@ func Lines(ctx context.Context, out io.Writer, cfg Config) error {
 		} else if err := f.print(out); err != nil {
 			return err
 		}
+		var last error
+		if n := len(f.errs); n > 0 && cfg.IsOnce && len(f.rows) == 0 {
+			f.errs, last = f.errs[:n-1], f.errs[n-1]
+		}
+		known = f.report(cfg.Report, known)
 		if cfg.IsOnce {
-			if len(f.rows) == 0 {
-				return f.err
-			}
-			return nil
+			return last
 		}
 		select {
 		case <-time.After(cfg.Every):
@@ -216,17 +220,27 @@ func Lines(ctx context.Context, out io.Writer, cfg Config) error {
 	}
 }
 
+// report reports the errors that are not known yet, and returns all.
+func (f frame) report(report func(error), known map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for _, err := range f.errs {
+		text := err.Error()
+		if !known[text] && !all[text] {
+			report(err)
+		}
+		all[text] = true
+	}
+	return all
+}
+
 func (f frame) print(out io.Writer) error {
 	var text strings.Builder
 	at := f.at.Format(time.RFC3339)
 	for _, r := range f.rows {
 		fmt.Fprintf(&text, "%s %s %s waiting=%d longest=%s holder=%s for=%s\n", at, screen.Field(r.Path), r.Kind, r.Waiting, r.wait(), r.holder(), r.held())
 	}
-	if len(f.rows) == 0 && f.err == nil {
+	if len(f.rows) == 0 && len(f.errs) == 0 {
 		fmt.Fprintf(&text, "%s no locks\n", at)
-	}
-	if f.err != nil {
-		fmt.Fprintf(&text, "%s error: %v\n", at, f.err)
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -1,6 +1,9 @@
+//go:build linux
+
 package watchdog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,12 +15,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 )
 
-// Watchdog is the side of zkr. Its methods may be called by one goroutine at a time.
+// Watchdog is zkr's side of the watchdog. Call its methods from one goroutine at a time.
 type Watchdog struct {
 	process *os.Process
 	pipe    *os.File
 	latest  map[string]string // the message of each verb, for a successor
 	ended   chan struct{}
+	echoes  chan syscall.Signal
 	mu      sync.Mutex // protects state
 	state   *os.ProcessState
 }
@@ -27,7 +31,7 @@ var ErrNotStarted = errors.New("watchdog: not started")
 
 // Start starts a watchdog that knows nothing yet.
 func Start() (*Watchdog, error) {
-	w := &Watchdog{latest: map[string]string{}}
+	w := &Watchdog{latest: map[string]string{}, echoes: make(chan syscall.Signal, maxEchoes)}
 	if err := w.start(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
 	}
@@ -36,6 +40,29 @@ func Start() (*Watchdog, error) {
 
 // PID is the process of the watchdog.
 func (w *Watchdog) PID() int { return w.process.Pid }
+
+// maxEchoes is how many signals are kept for their reader.
+const maxEchoes = 16
+
+// Signals has the signals to the watchdog. The watchdog is in another session and process group than zkr, so it gets only
+// signals sent to all processes of a service, a user's session, a batch job or the machine. The command got these signals,
+// too.
+func (w *Watchdog) Signals() <-chan syscall.Signal { return w.echoes }
+
+// readEchoes reads the signals that a watchdog reports.
+func (w *Watchdog) readEchoes(from *os.File) {
+	defer func() { _ = from.Close() }()
+	var one [1]byte
+	for {
+		if _, err := from.Read(one[:]); err != nil {
+			return
+		}
+		select {
+		case w.echoes <- syscall.Signal(one[0]):
+		default:
+		}
+	}
+}
 
 func (w *Watchdog) start() error {
 	read, write, err := os.Pipe()
@@ -49,15 +76,23 @@ func (w *Watchdog) start() error {
 		return fmt.Errorf("watchdog: %w", err)
 	}
 	defer func() { _ = null.Close() }()
-	w.process, err = os.StartProcess("/proc/self/exe", []string{name}, &os.ProcAttr{
-		Env:   []string{},
-		Files: []*os.File{null, null, os.Stderr, read},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	echoes, echo, err := os.Pipe()
 	if err != nil {
 		_ = write.Close()
 		return fmt.Errorf("watchdog: %w", err)
 	}
+	defer func() { _ = echo.Close() }()
+	w.process, err = process.Start("/proc/self/exe", []string{name}, &os.ProcAttr{
+		Env:   []string{},
+		Files: []*os.File{null, null, os.Stderr, read, echo},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		_ = write.Close()
+		_ = echoes.Close()
+		return fmt.Errorf("watchdog: %w", err)
+	}
+	go w.readEchoes(echoes) // ends with the process
 	w.pipe, w.ended = write, make(chan struct{})
 	go w.wait(w.process, w.ended) // ends with the process, which ends with the pipe
 	return nil
@@ -65,43 +100,47 @@ func (w *Watchdog) start() error {
 
 func (w *Watchdog) wait(p *os.Process, ended chan<- struct{}) {
 	state, _ := p.Wait()
+	process.Reaped(p.Pid)
 	w.mu.Lock()
 	w.state = state
 	w.mu.Unlock()
 	close(ended)
 }
 
-// Ended is closed when the watchdog has ended: it has killed the group, or somebody has killed it.
+// Ended is closed when the watchdog ends, after it killed the group or was killed itself.
 func (w *Watchdog) Ended() <-chan struct{} { return w.ended }
 
-// HasKilled reports whether the watchdog has killed the group. Call it after Ended.
+// HasKilled reports whether the watchdog killed the group. Call it after Ended.
 func (w *Watchdog) HasKilled() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state != nil && w.state.ExitCode() == codeKilled
 }
 
-// Tag tells by which NAME=value in their environment the child's processes are known.
-func (w *Watchdog) Tag(tag string) error { return w.send("tag", tag) }
+// Family sends the processes to kill.
+func (w *Watchdog) Family(f process.Family) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("watchdog: %w", err)
+	}
+	return w.send("family", string(text))
+}
 
-// Group tells which group to kill.
-func (w *Watchdog) Group(group int) error { return w.send("group", fmt.Sprint(group)) }
-
-// Until tells when to kill the group.
+// Until sends the time at which to kill the group.
 func (w *Watchdog) Until(at boottime.Time) error { return w.send("until", fmt.Sprint(int64(at))) }
 
-// KillIfStopped kills a watchdog that somebody has stopped, which makes room for a successor.
+// KillIfStopped kills a stopped watchdog, to make room for a successor.
 func (w *Watchdog) KillIfStopped() {
 	if process.IsStopped(w.process.Pid) {
-		_ = w.process.Kill() // it may just have ended
+		_ = w.process.Kill() // it may be dead by now
 	}
 }
 
 // maxWrite is how long a message may take. The pipe is full if the watchdog was stopped for hours.
 const maxWrite = 100 * time.Millisecond
 
-// send sends a message. If the watchdog is dead, its successor gets the message. A watchdog that does
-// not read is killed.
+// send sends a message. If the watchdog is dead, its successor gets the message. A watchdog that does not read is
+// killed.
 func (w *Watchdog) send(verb, value string) error {
 	if w.latest[verb] == value {
 		return nil
@@ -121,7 +160,7 @@ func (w *Watchdog) send(verb, value string) error {
 	}
 }
 
-// Restart starts a successor that knows what the watchdog knew.
+// Restart starts a successor with all that the old watchdog knew.
 func (w *Watchdog) Restart() error {
 	_ = w.pipe.Close()
 	if err := w.start(); err != nil {
@@ -129,7 +168,7 @@ func (w *Watchdog) Restart() error {
 	}
 	latest := w.latest
 	w.latest = map[string]string{}
-	for _, verb := range []string{"tag", "group", "until"} {
+	for _, verb := range []string{"family", "until"} {
 		if value, ok := latest[verb]; ok {
 			if err := w.send(verb, value); err != nil {
 				return err
@@ -139,16 +178,15 @@ func (w *Watchdog) Restart() error {
 	return nil
 }
 
-// maxDismiss is how long a dismissed watchdog may take to end by itself: one that kills looks for the processes that have
-// left the group, for up to a second.
+// maxDismiss bounds the end of a dismissed watchdog. A watchdog that kills looks for descendants outside the group for up
+// to a second.
 const maxDismiss = 2 * time.Second
 
-// Dismiss ends the watchdog, which kills nobody, and waits for its end. A watchdog that does not run, because
-// somebody has stopped it, is killed.
+// Dismiss ends the watchdog without a kill, and waits for its end. A stopped watchdog is killed.
 func (w *Watchdog) Dismiss() {
 	_ = w.pipe.SetWriteDeadline(time.Now().Add(maxWrite))
 	if _, err := fmt.Fprintln(w.pipe, "done"); err != nil {
-		_ = w.process.Kill() // it does not read; or it has ended, and this does nothing
+		_ = w.process.Kill() // does nothing if the watchdog is dead
 	}
 	late := time.NewTimer(maxDismiss)
 	defer late.Stop()
@@ -158,5 +196,5 @@ func (w *Watchdog) Dismiss() {
 		_ = w.process.Kill()
 		<-w.ended
 	}
-	_ = w.pipe.Close() // not before: a watchdog that has read no "done" kills at the end of the pipe
+	_ = w.pipe.Close() // not earlier: without "done", a watchdog kills at the end of the pipe
 }

@@ -1,13 +1,16 @@
+//go:build linux
+
 // Package watchdog is the process that kills the group of a child when zkr can't: because zkr was
 // killed, stopped, or gets no processor.
 //
-// It is this program again, under another name, in a session of its own and with an empty environment,
-// so that what is sent to zkr, to its terminal or to the child's group does not reach it. It reads
-// messages from a pipe whose other end only zkr has. The end of the pipe is the death of zkr.
+// The watchdog is this program under another name, in its own session and with an empty environment, so that signals
+// to zkr, to its terminal or to the child's group do not reach the watchdog. It reads messages from a pipe whose
+// other end only zkr has. The end of the pipe means the death of zkr.
 package watchdog
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -15,29 +18,34 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/boottime"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/process"
 )
 
-// name is the first argument of a watchdog. It does not contain "zkr": a kill by the name of the
-// program must not hit both processes.
+// name is the first argument of a watchdog. It does not contain "zkr", so that a kill by the name of the program does
+// not hit both processes.
 const name = "lock-watchdog"
 
-// The codes with which a watchdog ends, and the descriptor of its pipe.
+// Exit codes of a watchdog, and the descriptors of its two pipes.
 const (
 	codeDone   = 0
 	codeFailed = 1
 	codeKilled = 3
 	pipeFD     = 3
+	echoFD     = 4
 )
 
-// IsWatchdog reports whether this process is a watchdog, by its arguments.
+// IsWatchdog reports whether the arguments of this process are a watchdog's.
 func IsWatchdog(args []string) bool { return len(args) == 1 && args[0] == name }
 
 // Main is the watchdog. It returns the code of the process.
 func Main() int {
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGTSTP)
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGTSTP)
+	caught := make(chan os.Signal, maxEchoes)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	go echo(caught, os.NewFile(echoFD, "echo"))          // ends with the process
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // else the process has the name "exe"
 	_ = os.Chdir("/")
 	timer, err := boottime.NewTimer()
@@ -51,6 +59,13 @@ func Main() int {
 	return w.run(messages)
 }
 
+// echo reports the signals to this process, and otherwise ignores them.
+func echo(caught <-chan os.Signal, to io.Writer) {
+	for one := range caught {
+		_, _ = to.Write([]byte{byte(one.(syscall.Signal))}) // always the case on Linux; zkr may be dead
+	}
+}
+
 func readMessages(from io.Reader, to chan<- string) {
 	defer close(to)
 	lines := bufio.NewScanner(from)
@@ -62,9 +77,20 @@ func readMessages(from io.Reader, to chan<- string) {
 
 // guard is what the watchdog knows.
 type guard struct {
-	timer *boottime.Timer
-	group int    // 0: not known yet
-	tag   string // in the environment of the child and of what it starts
+	timer        *boottime.Timer
+	family       process.Family
+	rememberedAt boottime.Time
+}
+
+// rememberPeriod is the least time between two scans of the command's processes, because messages may arrive in
+// bursts.
+const rememberPeriod = time.Second
+
+func (g *guard) remember() {
+	if now := boottime.Now(); now.Sub(g.rememberedAt) >= rememberPeriod {
+		g.rememberedAt = now
+		g.family.Remember(os.Getpid())
+	}
 }
 
 func (g *guard) run(messages <-chan string) int {
@@ -86,20 +112,19 @@ func (g *guard) run(messages <-chan string) int {
 	}
 }
 
-// obey follows a message. One that can't be followed is the end of the child, because nobody guards it.
+// obey follows a message. If it can't, it ends the child, which would be unguarded.
 func (g *guard) obey(message string) {
 	verb, value, _ := strings.Cut(message, " ")
 	var err error
 	switch verb {
-	case "tag":
-		g.tag = value
-	case "group":
-		g.group, err = strconv.Atoi(value)
+	case "family":
+		err = json.Unmarshal([]byte(value), &g.family)
 	case "until":
 		var at int64
 		if at, err = strconv.ParseInt(value, 10, 64); err == nil {
 			err = g.timer.Set(boottime.Time(at))
 		}
+		g.remember()
 	default:
 		err = fmt.Errorf("unknown message %q", message)
 	}
@@ -110,4 +135,7 @@ func (g *guard) obey(message string) {
 	}
 }
 
-func (g *guard) kill() { process.KillAll(g.group, g.tag) }
+func (g *guard) kill() {
+	g.family.Kill(os.Getpid())
+	g.family.Cgroup.Remove()
+}
