@@ -1,4 +1,4 @@
-// Package model_test plays what the leader knows of a session against the figures of docs/evidence/trust-derivation.md.
+// Package model_test plays what the leader knows of a session against the figures of internal/zkutil/trust/derivation.md.
 package model_test
 
 import (
@@ -40,11 +40,11 @@ func (s stop) late(at int) int {
 // the leader that asks for that list.
 type play struct {
 	lists, pings int  // how far apart they are
-	firstList    int  // the first ping comes at 0
+	firstList    int  // the first ping is sent at 0
 	lost         int  // which ping is missing in the lists; -1: none
-	prompt       int  // pings up to this moment come before a list of the same moment, later ones after it
-	leader       stop // asks for nothing, and for a list as it goes on
-	server       stop // answers what has waited for it, first the leader and then the client
+	prompt       int  // pings up to this moment precede a list of the same moment, later ones follow it
+	leader       stop // asks for nothing, and for a list when it resumes
+	server       stop // answers pending requests, first the leader's and then the client's
 	line         stop // between client and server, or of the client
 }
 
@@ -59,12 +59,12 @@ func (p play) unproven() (worst int) {
 // eachList calls do for each list but the first, with the last moment at which a write may be sent that is committed before
 // it, and the last list before that has the session in it.
 //
-// A write may be sent until the very moment of the next list, which is lost in the cut. One that waits for the server to go
-// on is forwarded behind the lists that wait with it, on the same connection.
+// A write may be sent until the very moment of the next list, which is lost in the cut. A write that waits until the server
+// resumes is forwarded after the lists that wait with it, on the same connection.
 func (p play) eachList(do func(write, last int)) {
 	last, next := math.MinInt, 0
 	for asked := p.firstList; asked < ends; asked += p.lists {
-		asked = p.leader.late(asked) // and goes on from there
+		asked = p.leader.late(asked) // and resumes from there
 		told := p.server.late(asked)
 		seen := told
 		if told > asked {
@@ -109,7 +109,7 @@ func eachPlay(lists, pings int, vary func(p play, at int) play, do func(play)) {
 
 func regular(p play, _ int) play { return p }
 
-// touchLost loses a ping that comes at the moment of a list.
+// touchLost loses a ping that arrives at the moment of a list.
 func touchLost(p play, at int) play {
 	if at%p.pings == 0 && (at-p.firstList)%p.lists == 0 {
 		p.lost = at / p.pings
@@ -155,7 +155,7 @@ var row = regexp.MustCompile(`(?m)^\| (\d+) \| ([\d.]+) T \| ([\d.]+) T \| ([\d.
 // The table says what the plays give: after a regular course, with a touch that is lost, and how long the leader, or the
 // server or the line, may stand still.
 func TestTableOfTheDerivation(t *testing.T) {
-	text, err := os.ReadFile("../evidence/trust-derivation.md")
+	text, err := os.ReadFile("../../internal/zkutil/trust/derivation.md")
 	require.NoError(t, err)
 	rows := row.FindAllStringSubmatch(string(text), -1)
 	require.Len(t, rows, 9)
@@ -183,8 +183,8 @@ func TestTableOfTheDerivation(t *testing.T) {
 	}
 }
 
-// 2T/3 is proven by a regular course with T/12 to spare, whatever the ticks, and with a lost touch. With pings every T/8 it
-// would not be if T is 4 to 4.5 ticks.
+// 2T/3 is proven with T/12 to spare, for any ticks, and with a lost touch. With pings every T/8 it would not be if T is 4
+// to 4.5 ticks.
 func TestRegularCourse(t *testing.T) {
 	for lists := 1; lists <= timeout/4; lists++ {
 		require.LessOrEqual(t, worst(lists, regular), timeout/4, "lists %d apart", lists)
@@ -217,7 +217,7 @@ func (p play) requireLimited(t *testing.T) {
 	p.eachList(func(write, last int) {
 		until := write + trusted
 		if still.end()-before > p.pings && write >= before && write <= still.end()+timeout/4 {
-			until = min(until, before+timeout-timeout/12)
+			until = min(until, before+timeout*8/9)
 		}
 		if until > last+timeout {
 			require.Failf(t, "two holders", "%+v: a write at %d is trusted until %d, the last list was at %d", p, write, until, last)
