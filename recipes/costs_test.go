@@ -106,13 +106,13 @@ func TestCostsOfFreeLocks(t *testing.T) {
 		"multilock of 2":  {multilockOf(2), cost{2, 4, 2}},
 		"multilock of 10": {multilockOf(10), cost{2, 12, 2}},
 		"multilock of 10, release in the background": {multilockOf(10, mutex.WithBackgroundRelease()), cost{2, 12, 1}},
-		"semaphore":   {permits(1), cost{4, 7, 4}},
-		"AcquireN(5)": {permits(5), cost{12, 19, 8}},
+		"semaphore":   {permits(1), cost{3, 6, 3}},
+		"AcquireN(5)": {permits(5), cost{7, 10, 7}},
 		"semaphore mutex": {func(b *bubble.Bubble, client *recipes.Client) func(context.Context) error {
 			lock, err := semaphore.NewMutex(client, costsPath)
 			require.NoError(b, err)
 			return pairOf(lock.Acquire)
-		}, cost{4, 7, 4}},
+		}, cost{3, 6, 3}},
 		"once": {run, cost{4, 7, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func commitsIn(log *zktest.Log) int {
 }
 
 // Each of n clients has the lock once, one after the other. The first contender of a mutex sends three requests, and each later one five at
-// most. The contender that holds the first part of a multilock finds the other parts free. A semaphore has two queues, and twelve requests for
+// most. The contender that holds the first part of a multilock finds the other parts free. A semaphore has two queues, and nine requests for
 // each contender leave room for the order in which they look.
 func TestCostsOfContendedLocks(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -187,7 +187,7 @@ func TestCostsOfContendedLocks(t *testing.T) {
 			lock, err := semaphore.NewMutex(client, costsPath)
 			require.NoError(b, err)
 			return pairOf(lock.Acquire)
-		}, map[int]cost{2: {8, 24, 7}, 3: {12, 36, 10}, 64: {256, 768, 193}}, false},
+		}, map[int]cost{2: {6, 18, 5}, 3: {9, 27, 7}, 64: {192, 576, 129}}, false},
 		"write lock": {func(b *bubble.Bubble, client *recipes.Client) func(context.Context) error {
 			pair, err := rwlock.New(client, costsPath)
 			require.NoError(b, err)

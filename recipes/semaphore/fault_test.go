@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,42 +139,6 @@ func loseTurn(b *bubble.Bubble, n, want int) {
 	locks.RequireNoPermits(b)
 }
 
-// A try loses its turn, and the answer about its first permit. At the second attempt, another contender is ahead. The failed
-// try returns when the permit is deleted, although its first deletion fails.
-func TestTryThatLosesItsTurnLeavesNothing(t *testing.T) {
-	for range 10 { // whether the turn's loss or the permit's is found first is left to chance
-		bubble.Run(t, tryThatLosesItsTurn)
-	}
-}
-
-func tryThatLosesItsTurn(b *bubble.Bubble) {
-	client := b.Client()
-	s := locks.SemaphoreOf(b, client, 2)
-	b.Release(bubble.Acquire(b, s.Acquire))
-	creates, deletes := 0, 0
-	b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-		isOfPermit := strings.HasPrefix(r.Path, locks.Permits+"/")
-		switch {
-		case r.Op == zktest.OpCreate2 && isOfPermit:
-			if creates++; creates == 1 {
-				b.Srv.Put(locks.Turns+"/_c_00000000-0000-0000-0000-000000000000-lock-0000000000", nil)
-				b.Srv.Delete(b.Queue(locks.Turns)[1])
-				return zktest.Fault{Lost: zktest.ReplyLost}
-			}
-		case r.Op == zktest.OpDelete && isOfPermit:
-			if deletes++; deletes == 1 {
-				return zktest.Fault{Lost: zktest.RequestLost}
-			}
-		}
-		return zktest.Fault{}
-	})
-	_, err := s.TryAcquireN(b.Context(), 1)
-	require.ErrorIs(b, err, recipes.ErrNotAcquired)
-	require.Equal(b, []int{1, 2}, []int{creates, deletes})
-	session, _ := b.Srv.Session(client.Conn().SessionID())
-	require.Empty(b, session.Ephemerals)
-}
-
 // A waiter whose turn is lost in the instant in which its context ends gets the error of the context, because only that error
 // is permanent.
 func TestTurnIsLostAsTheContextEnds(t *testing.T) {
@@ -288,56 +251,6 @@ func TestLostWhileWaiting(t *testing.T) {
 				locks.RequireNoPermits(b)
 			})
 		}
-	}
-}
-
-// A permit is deleted while its request slowly passes the turn on. The returned lease is another one.
-func TestPermitIsLostBeforeItIsHandedOut(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		s := locks.SemaphoreOf(b, b.Client(), 2)
-		var lost []string
-		b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-			if r.Op != zktest.OpDelete || lost != nil {
-				return zktest.Fault{}
-			}
-			lost = b.Queue(locks.Permits)
-			b.Srv.Delete(lost[0])
-			return zktest.Fault{Delay: time.Second}
-		})
-		held := bubble.Acquire(b, locks.Many(s, 2))
-		require.Len(b, lost, 2)
-		b.Stands(held[0], held[1])
-		require.NotContains(b, lost, held[0].Path())
-		require.NotContains(b, lost, held[1].Path())
-		require.Len(b, b.Queue(locks.Permits), 2, "the other one was given back")
-		locks.ReleaseAll(b, held)
-		locks.RequireNoPermits(b)
-	})
-}
-
-// A permit is deleted while its request slowly takes another one. None of the returned leases is lost.
-func TestPermitIsLostWhileAnotherIsTaken(t *testing.T) {
-	for range 5 { // because the deletion event and the answer arrive together, and either may be noticed first
-		bubble.Run(t, func(b *bubble.Bubble) {
-			client := b.Troubled()
-			s := locks.SemaphoreOf(b, client, 2)
-			b.Release(bubble.Acquire(b, s.Acquire))
-			creates := 0
-			b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-				if r.Op != zktest.OpCreate2 || !strings.HasPrefix(r.Path, locks.Permits+"/") {
-					return zktest.Fault{}
-				}
-				if creates++; creates != 2 {
-					return zktest.Fault{}
-				}
-				time.AfterFunc(time.Second, func() { b.Srv.Delete(b.Queue(locks.Permits)[0]) })
-				return zktest.Fault{Delay: 2 * time.Second}
-			})
-			held := bubble.Acquire(b, locks.Many(s, 2))
-			require.ElementsMatch(b, b.Queue(locks.Permits), []string{held[0].Path(), held[1].Path()})
-			locks.ReleaseAll(b, held)
-			locks.RequireNoPermits(b)
-		})
 	}
 }
 

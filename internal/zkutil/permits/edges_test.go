@@ -2,8 +2,6 @@ package permits_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,66 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
-	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
-
-// The connection is lost after the permit is taken, before the turn is passed on. The permit is returned in the same instant,
-// not when the deletion of the turn times out. The turn is deleted after the reconnect, and no other contender has it before
-// that.
-func TestPermitInHandIsReturnedWithoutAConnection(t *testing.T) {
-	for _, lost := range []zktest.Loss{zktest.RequestLost, zktest.ReplyLost} {
-		bubble.Run(t, func(b *bubble.Bubble) {
-			s := locks.SemaphoreOf(b, b.Troubled(recipes.WithSessionTimeout(time.Minute)), 2)
-			b.Release(bubble.Acquire(b, s.Acquire))
-			isDone := false
-			b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-				if r.Op != zktest.OpDelete || !strings.HasPrefix(r.Path, locks.Turns+"/") || isDone {
-					return zktest.Fault{}
-				}
-				isDone = true
-				time.AfterFunc(0, func() { b.Srv.Stop(b.Srv.Addr()) })
-				return zktest.Fault{Lost: lost}
-			})
-			start := time.Now()
-			lease := bubble.Acquire(b, s.Acquire)
-			require.True(b, isDone)
-			require.Equal(b, start, time.Now(), "at once")
-			b.Stands(lease)
-			require.NoError(b, b.Srv.Restart(b.Srv.Addr()))
-			bubble.Pass(5 * time.Second)
-			require.Empty(b, b.Queue(locks.Turns))
-			b.Release(lease)
-			locks.RequireNoPermits(b)
-		})
-	}
-}
-
-// Permits are taken a few at a time. Meanwhile others take more places than are taken at a time. The request takes none, at
-// once, and leaves nothing.
-func TestManyPermitsAreTakenByOthersMeanwhile(t *testing.T) {
-	for _, n := range []int{16, 17, 40} {
-		bubble.Run(t, func(b *bubble.Bubble) {
-			s := locks.SemaphoreOf(b, b.Client(), n)
-			b.Release(bubble.Acquire(b, s.Acquire))
-			isDone := false
-			b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-				if r.Op == zktest.OpCreate2 && strings.HasPrefix(r.Path, locks.Permits+"/") && !isDone {
-					isDone = true
-					for i := range n {
-						b.Srv.Put(fmt.Sprintf("%s/other-%d-lease-0000000000", locks.Permits, i), nil)
-					}
-				}
-				return zktest.Fault{}
-			})
-			start := time.Now()
-			_, err := s.TryAcquireN(b.Context(), n)
-			require.ErrorIs(b, err, recipes.ErrNotAcquired)
-			require.Equal(b, start, time.Now())
-			require.Len(b, b.Queue(locks.Permits), n, "those of the others")
-			require.Empty(b, b.Queue(locks.Turns))
-		})
-	}
-}
 
 // More permits than are taken at a time, and more than twice as many, in one request.
 func TestManyPermits(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -38,6 +37,9 @@ type Limit struct {
 
 // ErrAboveLimit is matched by the error of a request for more permits than a shared limit.
 var ErrAboveLimit = errors.New("more permits than the shared limit")
+
+// errTakenOutOfTurn means that another contender, which has lost its turn or is of a program that uses no turns, took permits meanwhile.
+var errTakenOutOfTurn = errors.New("others took the permits out of turn")
 
 // aboveLimitError matches ErrAboveLimit and ErrNotAcquired.
 type aboveLimitError struct{ n, limit int }
@@ -107,12 +109,9 @@ func (p *Pool) acquireOnce(ctx context.Context, reservation *budget.Reservation,
 		return nil, err
 	}
 	status.Position, status.Holder = 1, queue.Participant{}
-	entries, err := p.takeInTurn(ctx, turn, reservation, n, mayWait, status)
-	if err == nil {
-		err = p.handOver(ctx, turn, entries)
-	}
+	entries, err := p.awaitRoom(ctx, turn, reservation, n, mayWait, status)
 	if err != nil {
-		leaveAll(ctx, []*session.Entry{turn}) // waits, so that our own turn is not in the way of our next request
+		_ = turn.EndWhole().Await(ctx.Done()) // waits, so that our own turn is not in the way of our next request
 	}
 	return entries, err
 }
@@ -143,74 +142,9 @@ func (p *Pool) awaitLimit(ctx context.Context, n int, status *queue.WaitStatus) 
 	}
 }
 
-// handOver passes the turn on, and fails if the permits are lost meanwhile.
-func (p *Pool) handOver(ctx context.Context, turn *session.Entry, entries []*session.Entry) error {
-	p.passTurn(ctx, turn)
-	isOld := func(entry *session.Entry) bool { return time.Since(entry.GrantedAt()) > session.WatchOwnAfter }
-	if !slices.ContainsFunc(entries, isOld) {
-		return nil
-	}
-	return p.checkTaken(ctx, entries) // because a deletion since the grant may not be known yet
-}
-
-// passTurn leaves the turn after the permits are taken, and waits for the deletion of the turn's znode, so that it does not
-// block our next request. Without a connection passTurn does not wait, because the permits are valid meanwhile.
-func (p *Pool) passTurn(ctx context.Context, turn *session.Entry) {
-	s := p.Turn.Session
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	if !s.Background(func(tasks context.Context) { // ends with passTurn
-		for now := s.Snapshot(); ; now = s.Snapshot() {
-			if !s.IsConnected() {
-				stop()
-				return
-			}
-			select {
-			case <-now.Changed:
-			case <-ctx.Done():
-				return
-			case <-tasks.Done():
-				return
-			}
-		}
-	}) {
-		return // the session is over, and its holds with it
-	}
-	leaveAll(ctx, []*session.Entry{turn})
-}
-
-// checkTaken fails if one of the permits is lost. The session may not know of the loss yet, so checkTaken looks for the znodes.
-func (p *Pool) checkTaken(ctx context.Context, entries []*session.Entry) error {
-	taken, err := session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		leaveAll(ctx, entries)
-		return err
-	}
-	for _, entry := range entries {
-		_, name := zkutil.Split(entry.Path())
-		if !slices.ContainsFunc(taken, func(c queue.Contender) bool { return c.Name == name }) {
-			leaveAll(ctx, entries)
-			return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
-		}
-	}
-	return checkAll(ctx, entries)
-}
-
-// takeInTurn takes n permits while the turn is held. After a loss of the turn another contender may have the turn, and the
-// error makes this one join again at the tail. The loss ends the wait, but no request in flight. A caller that fails returns
-// when its permits are deleted, including those of a lost turn.
-func (p *Pool) takeInTurn(ctx context.Context, turn *session.Entry, reservation *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
-	entries, err := p.awaitRoom(ctx, turn, reservation, n, mayWait, status)
-	loss := turn.Loss()
-	if loss == nil || ctx.Err() != nil || errors.Is(loss, zkutil.ErrClosed) {
-		return entries, err
-	}
-	leaveAll(ctx, entries)
-	return nil, zkutil.ContenderLost(loss)
-}
-
-// awaitRoom waits until n permits are free, and takes n permits. The first look needs no watch. Before the wait, awaitRoom sets
-// a watch and looks again, because permits may be released in between.
+// awaitRoom waits until n permits are free, and takes n permits in exchange for the turn. The first look needs no watch. Before the wait,
+// awaitRoom sets a watch and looks again, because permits may be released in between. A loss of the turn ends the wait. Then another contender
+// may have the turn, and the error makes this one join again at the tail.
 func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, reservation *budget.Reservation, n int, mayWait bool, status *queue.WaitStatus) ([]*session.Entry, error) {
 	s := p.Taken.Session
 	limit, err := p.Limit(ctx)
@@ -224,7 +158,7 @@ func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, reservation *
 	}()
 	for {
 		now := s.Snapshot()
-		entries, taken, err := p.take(ctx, reservation, n, limit.N, mayWait, status)
+		entries, taken, err := p.take(ctx, turn, reservation, n, limit.N, mayWait, status)
 		if !errors.Is(err, zkutil.ErrNotAcquired) {
 			return entries, err
 		}
@@ -250,7 +184,7 @@ func (p *Pool) awaitRoom(ctx context.Context, turn *session.Entry, reservation *
 // take is tryTake. A request that may not wait for others waits for the permits that the session itself is deleting, if enough are free
 // without those.
 func (p *Pool) take(
-	ctx context.Context, reservation *budget.Reservation, n, limit int, mayWait bool, status *queue.WaitStatus,
+	ctx context.Context, turn *session.Entry, reservation *budget.Reservation, n, limit int, mayWait bool, status *queue.WaitStatus,
 ) (entries []*session.Entry, taken []queue.Contender, err error) {
 	departures := p.Taken.Session.NewDepartureWait()
 	isRefused := func(isDeparting func(name string) bool) bool {
@@ -263,7 +197,7 @@ func (p *Pool) take(
 		return stays+n > limit
 	}
 	for mayTryAgain := true; mayTryAgain; {
-		entries, taken, err = p.tryTake(ctx, reservation, n, limit, status)
+		entries, taken, err = p.tryTake(ctx, turn, reservation, n, limit, mayWait, status)
 		if mayWait || !errors.Is(err, zkutil.ErrNotAcquired) || len(taken)+n <= limit {
 			return entries, taken, err
 		}
@@ -347,10 +281,10 @@ func (p *Pool) readHolder(ctx context.Context, status *queue.WaitStatus) {
 	}
 }
 
-// tryTake takes n permits if n permits are free. Otherwise tryTake returns ErrNotAcquired and the permits that were taken before, takes none,
-// and records the first permit in status.
+// tryTake takes n permits in exchange for the turn, if n permits are free. Otherwise tryTake returns ErrNotAcquired and the permits that were
+// taken before, takes none, and records the first permit in status.
 func (p *Pool) tryTake(
-	ctx context.Context, reservation *budget.Reservation, n, limit int, status *queue.WaitStatus,
+	ctx context.Context, turn *session.Entry, reservation *budget.Reservation, n, limit int, mayWait bool, status *queue.WaitStatus,
 ) (entries []*session.Entry, taken []queue.Contender, err error) {
 	taken, err = session.Repeat(ctx, p.Taken.Session, func() ([]queue.Contender, error) { return p.Taken.ListContenders(ctx) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -362,7 +296,10 @@ func (p *Pool) tryTake(
 	}
 	q := *p.Taken
 	q.Rule = UpTo(limit)
-	entries, err = acquireAll(ctx, &q, reservation, n)
+	entries, err = q.Exchange(ctx, turn, reservation, n)
+	if mayWait && errors.Is(err, zkutil.ErrNotAcquired) {
+		err = zkutil.ContenderLost(errTakenOutOfTurn)
+	}
 	return entries, taken, err
 }
 

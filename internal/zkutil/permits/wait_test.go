@@ -143,44 +143,6 @@ func TestNoLostWakeUp(t *testing.T) {
 	})
 }
 
-// A request has its permits, and loses them with the connection while it passes its turn on (StandardErrorPolicy). It starts
-// again, and its earlier turn does not block it.
-func TestOwnTurnIsNotInTheWay(t *testing.T) {
-	const rounds = 10 // because the deletion and the next request race for the new connection
-	for name, pick := range map[string]func(s *semaphore.InterProcessSemaphore) func(context.Context) (*recipes.Lease, error){
-		"acquire": func(s *semaphore.InterProcessSemaphore) func(context.Context) (*recipes.Lease, error) {
-			return s.Acquire
-		},
-		"try": func(s *semaphore.InterProcessSemaphore) func(context.Context) (*recipes.Lease, error) {
-			return s.TryAcquire
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for range rounds {
-				bubble.Run(t, func(b *bubble.Bubble) {
-					client := b.Client(recipes.WithErrorPolicy(recipes.StandardErrorPolicy))
-					isFirst := true
-					b.Srv.Inject(func(r zktest.Request) zktest.Fault {
-						if r.Op != zktest.OpDelete || !isFirst {
-							return zktest.Fault{}
-						}
-						isFirst = false
-						return zktest.Fault{Lost: zktest.NoAnswer}
-					})
-					lease, err := pick(locks.SemaphoreOf(b, client, 1))(b.Context())
-					require.NoError(b, err)
-					require.False(b, isFirst)
-					b.Stands(lease)
-					require.Empty(b, b.Queue(locks.Turns))
-					require.Equal(b, []string{lease.Path()}, b.Queue(locks.Permits))
-					b.Release(lease)
-					locks.RequireNoPermits(b)
-				})
-			}
-		})
-	}
-}
-
 // While a call waits for a server that does not answer, other calls on the same semaphore end with their contexts. In
 // CURATOR-495, a lock is held during the retries.
 func TestCallsDoNotWaitForEachOther(t *testing.T) {

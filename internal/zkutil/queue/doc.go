@@ -22,8 +22,8 @@
 // # Packages above
 //
 // Packages election, permits and cohort make attempts of their own. Each attempt starts with a reservation in the session's budget
-// (Reserve). JoinAndWait makes one attempt with that reservation, AcquireReserved repeats attempts until one succeeds, and Resume
-// continues with a znode that the session created earlier. A [WaitStatus] collects the facts about a wait for errors, traces and
+// (Reserve). JoinAndWait makes one attempt with that reservation, AcquireReserved repeats attempts until one succeeds, Exchange turns
+// a hold of another queue into holds of this one, and Resume continues with a znode that the session created earlier. A [WaitStatus] collects the facts about a wait for errors, traces and
 // warnings of slow waits. Waiters belong to this package alone.
 //
 // # Concurrency

@@ -215,14 +215,25 @@ func (p *protected) bindCharge(created wire.Answer) {
 	p.charge.Bind(created.Path)
 }
 
-// search returns the paths of the children of dir whose names have uuid. A sync precedes the list, because after a
-// reconnect the server may be behind the server that executed the create. The list is sent right behind the
-// sync: if sent after the answer, the list would queue behind heartbeats while the quorum is slow.
-func (p *protected) search(ctx context.Context) ([]string, error) {
-	synced, list := &call{Request: wire.Request{Op: proto.OpSync, Path: p.dir}}, listCall(p.dir)
+// search returns the paths of the children of dir whose names have uuid.
+func (p *protected) search(ctx context.Context) (found []string, err error) {
+	children, err := p.s.listSynced(ctx, p.dir)
+	for _, child := range children {
+		if strings.HasPrefix(child, p.name()) {
+			found = append(found, zkutil.Join(p.dir, child))
+		}
+	}
+	return found, err
+}
+
+// listSynced returns the children of dir, none if dir is missing, for a search for znodes of this session. A sync precedes the list, because
+// after a reconnect the server may be behind the server that executed the create. The list is sent right behind the sync: if sent after the
+// answer, the list would queue behind heartbeats while the quorum is slow.
+func (s *Session) listSynced(ctx context.Context, dir string) ([]string, error) {
+	synced, list := &call{Request: wire.Request{Op: proto.OpSync, Path: dir}}, listCall(dir)
 	synced.isCleanUp = isFinishing(ctx)
 	list.isCleanUp = synced.isCleanUp
-	if err := p.s.gate.send(ctx, synced, list); err != nil {
+	if err := s.gate.send(ctx, synced, list); err != nil {
 		return nil, err
 	}
 	if _, err := synced.wait(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) { // a refused sync says nothing about the create
@@ -230,15 +241,9 @@ func (p *protected) search(ctx context.Context) ([]string, error) {
 	}
 	a, err := list.wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
+		err = nil
 	}
-	var found []string
-	for _, child := range a.Children {
-		if strings.HasPrefix(child, p.name()) {
-			found = append(found, zkutil.Join(p.dir, child))
-		}
-	}
-	return found, err
+	return a.Children, err
 }
 
 // removeTwins removes the other znodes of the create that made the znode at path. If the create was sent again, removeTwins also looks for them

@@ -20,7 +20,8 @@
 //   - session.go, state.go: a Session, its connection and its states. open.go: a session that is opened before any server is
 //     there.
 //   - gate.go: a request, from the gate to its answer.
-//   - create.go, read.go, remove.go: the requests of contenders. together.go: those of several contenders in one transaction.
+//   - create.go, read.go, remove.go: the requests of contenders. together.go: those of several contenders in one transaction,
+//     in exchange.go also with the end of a hold.
 //   - watch.go: watches, from the first user to their removal.
 //   - grant.go, hold.go, limit.go: from a claim to a hold, its entries, its limit, and their ends.
 //   - keeper.go: heartbeats, audits and reads, and the goroutine that sends them.

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // Hold is a znode whose contender the rule of its queue lets proceed, for as long as the session is trusted. A Hold counts the entries
@@ -42,6 +43,7 @@ type Hold struct {
 	works       int   // functions of the user that run under the hold: see BeginWork
 	returned    int   // number of works whose functions returned: see NoteReturned
 	isKept      bool  // see keepLocked
+	isGiven     bool  // see expectDeletion
 	part        *Hold // the present one; nil: none
 	entries     []*Entry
 	oneEntry    [1]*Entry // room for entries, mostly a single one
@@ -124,7 +126,7 @@ func (h *Hold) endLocked(cause error) { h.endForLocked(cause, cause) }
 //   - when trust has run out: keeper.tick, and endIfUntrustedLocked after a pause (ErrSessionLost);
 //   - when the session is over, or another: link.endSessionLocked (ErrSessionLost);
 //   - at a disconnect, if the client asks for that: link.onDisconnected (ErrSuspended);
-//   - when the znode is deleted: watches.fire, followOwnNode and keeper.onCheckRefused (ErrNodeDeleted);
+//   - when the znode is deleted: watches.fire, followOwnNode and keeper.onCheckRefused (ErrNodeDeleted), also by an Exchange (ErrReleased);
 //   - at the end of the client: lifecycle.beginClosing (ErrClosed).
 //
 // The end of WithMaxHold ends a leader's hold here, and otherwise only the contexts of the entries. See holdLimit.
@@ -133,6 +135,10 @@ func (h *Hold) endForLocked(cause, why error) {
 		return
 	}
 	s := h.s
+	isDeleted := h.isGiven && errors.Is(cause, zkutil.ErrNodeDeleted)
+	if isDeleted {
+		cause, why = zkutil.ErrReleased, zkutil.ErrReleased
+	}
 	h.cause, h.until = cause, zkutil.Earliest(s.ledger.Until(), s.clock.Now())
 	h.why, h.endedAt = why, time.Now()
 	h.limit.stopLocked()
@@ -160,7 +166,9 @@ func (h *Hold) endForLocked(cause, why error) {
 	}
 	if !h.keepsNodeLocked(cause) {
 		h.removal = newRemovalLocked(s, h.path)
-		if !errors.Is(cause, zkutil.ErrReleased) { // otherwise the owner begins the removal
+		if isDeleted {
+			h.removal.takeLocked(nil, wire.Answer{})
+		} else if !errors.Is(cause, zkutil.ErrReleased) { // otherwise the owner begins the removal
 			h.removal.goOnLocked(nil)
 		}
 	}

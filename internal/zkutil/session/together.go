@@ -51,26 +51,45 @@ func (s *Session) CanCreateTogether() bool {
 // session that sent the transaction. If a list contradicts this, token and owner are unknown.
 func CreateTogether[T any](ctx context.Context, s *Session, plans []Planned[T]) ([]Created[T], error) {
 	t := transaction[T]{s: s, plans: plans, acl: s.aclOf(ctx)}
-	if t.isTooLong() {
-		return nil, zk.ErrShortBuffer
+	if err := t.begin(); err != nil {
+		return nil, err
 	}
-	for _, p := range plans {
+	made := &parents{s: s}
+	created, err := t.sendOrMake(ctx, made)
+	return created, t.end(ctx, made, created, err)
+}
+
+// transaction is a CreateTogether or an Exchange.
+type transaction[T any] struct {
+	s           *Session
+	plans       []Planned[T]
+	acl         []zk.ACL
+	given       *Hold // of an Exchange; nil: none
+	znodes      []*protected
+	latest      *call
+	isUncertain bool // the transaction may have taken effect
+}
+
+// begin prepares the znodes. The caller has to call end.
+func (t *transaction[T]) begin() error {
+	if t.isTooLong() {
+		return zk.ErrShortBuffer
+	}
+	for _, p := range t.plans {
 		charge, err := p.Reservation.Begin(BytesOf(p.Dir, p.Prefix))
 		if err != nil {
 			t.endCharges()
-			return nil, err
+			return err
 		}
-		znode := &protected{s: s, dir: p.Dir, acl: t.acl, uuid: zkutil.NewUUID(), charge: charge}
-		znode.departure = departures.Departure{Set: s.departing, Name: znode.name()}
+		znode := &protected{s: t.s, dir: p.Dir, acl: t.acl, uuid: zkutil.NewUUID(), charge: charge}
+		znode.departure = departures.Departure{Set: t.s.departing, Name: znode.name()}
 		t.znodes = append(t.znodes, znode)
 	}
-	made := &parents{s: s}
-	created, missing, err := t.send(ctx, made)
-	if len(missing) > 0 {
-		if err = made.makeAll(ctx, missing); err == nil {
-			created, _, err = t.send(ctx, made)
-		}
-	}
+	return nil
+}
+
+// end settles what the outcome means for the znodes, and returns err.
+func (t *transaction[T]) end(ctx context.Context, made *parents, created []Created[T], err error) error {
 	switch isAbandoned := t.latest != nil && t.latest.isAbandoned; {
 	case err == nil:
 		for i, znode := range t.znodes {
@@ -88,29 +107,24 @@ func CreateTogether[T any](ctx context.Context, s *Session, plans []Planned[T]) 
 			made.remove(ctx)
 		}
 	}
-	return created, err
-}
-
-// transaction is a CreateTogether.
-type transaction[T any] struct {
-	s           *Session
-	plans       []Planned[T]
-	acl         []zk.ACL
-	znodes      []*protected
-	latest      *call
-	isUncertain bool // the transaction may have taken effect
+	return err
 }
 
 // isTooLong reports whether a server may refuse the length of the transaction.
 func (t *transaction[T]) isTooLong() bool {
-	size, aclSize := 0, 0
-	for _, entry := range t.acl {
-		aclSize += len(entry.Scheme) + len(entry.ID) + 12
-	}
+	size := 0
 	for _, p := range t.plans {
-		size += BytesOf(p.Dir, p.Prefix) + len(p.Data) + aclSize
+		size += t.sizeOf(p)
 	}
 	return len(t.plans) > maxTogether || size > maxTogetherBytes
+}
+
+func (t *transaction[T]) sizeOf(p Planned[T]) int {
+	size := BytesOf(p.Dir, p.Prefix) + len(p.Data)
+	for _, entry := range t.acl {
+		size += len(entry.Scheme) + len(entry.ID) + 12
+	}
+	return size
 }
 
 func (t *transaction[T]) endCharges() {
@@ -119,20 +133,27 @@ func (t *transaction[T]) endCharges() {
 	}
 }
 
+// sendOrMake is send, which makes missing directories and then sends again.
+func (t *transaction[T]) sendOrMake(ctx context.Context, made *parents) ([]Created[T], error) {
+	created, missing, err := t.send(ctx, made)
+	if len(missing) > 0 {
+		if err = made.makeAll(ctx, missing); err == nil {
+			created, _, err = t.send(ctx, made)
+		}
+	}
+	return created, err
+}
+
 // send sends the transaction and the lists. missing are the directories whose lack is the reason for the error.
 func (t *transaction[T]) send(ctx context.Context, made *parents) (created []Created[T], missing []string, err error) {
 	s := t.s
 	if err := made.learnBeforeHolds(ctx, t.plans[0].Dir); err != nil {
 		return nil, nil, err
 	}
-	c := &call{Request: wire.Request{Op: proto.OpMulti, ACL: t.acl, Flags: zk.FlagEphemeralSequential}, undo: t.undo}
-	lists := make([]*pendingList[T], len(t.plans))
-	for i, p := range t.plans {
-		c.Creates = append(c.Creates, wire.Creation{Path: strings.TrimSuffix(p.Dir, "/") + "/" + t.znodes[i].name() + p.Prefix, Data: p.Data})
-		lists[i] = &pendingList[T]{s: s, key: listKey{p.Dir, p.Prefix}, parse: p.Parse}
-	}
+	c, lists := t.requests()
+	all := slices.Compact(slices.Clone(lists))
 	birth := Birth{After: s.clock.Now()}
-	if err := beginAllBehind(ctx, s, c, lists...); err != nil {
+	if err := beginAllBehind(ctx, s, c, all...); err != nil {
 		return nil, nil, err
 	}
 	t.latest, created = c, make([]Created[T], len(t.plans))
@@ -140,6 +161,10 @@ func (t *transaction[T]) send(ctx context.Context, made *parents) (created []Cre
 		p.Reservation.MarkSent()
 	}
 	for i, list := range lists {
+		if i > 0 && list == lists[i-1] {
+			created[i].List = created[i-1].List
+			continue
+		}
 		children, err := list.wait(ctx) // first, because the lists follow the other answer
 		if err == nil {
 			created[i].List = children
@@ -151,22 +176,43 @@ func (t *transaction[T]) send(ctx context.Context, made *parents) (created []Cre
 	if err == nil && (len(a.Created) != len(t.plans) || a.IsUncommitted) { // otherwise the zxid is no czxid
 		err = errUnusable
 	}
-	if t.isUncertain = zkutil.IsUnanswered(err); err != nil {
-		if !errors.Is(err, zk.ErrNoNode) {
-			missing = nil
-		}
+	switch t.isUncertain = t.isUncertain || zkutil.IsUnanswered(err) && !c.isAbandoned; {
+	case errors.Is(err, zk.ErrNoNode):
 		return nil, missing, err
+	case err != nil:
+		return nil, nil, err
 	}
 	birth.Before = s.clock.Now()
 	token, owner := a.Zxid, c.flight.ticket.id
-	if slices.ContainsFunc(lists, func(l *pendingList[T]) bool { return l.isUnchangedSince(token) }) {
-		token, owner = 0, 0 // the zxid is that of a later transaction; the caller reads each znode
+	isLater := slices.ContainsFunc(all, func(l *pendingList[T]) bool { return l.isUnchangedSince(token) })
+	if isLater || c.flight.ticket.isBound { // on servers that resume no session, the zxid is untested
+		token, owner = 0, 0 // the caller reads each znode
 	}
 	for i, path := range a.Created {
 		made := &created[i]
 		made.Path, made.Token, made.Owner, made.Epoch, made.Birth = path, token, owner, c.flight.ticket.epoch, birth
 	}
 	return created, nil, nil
+}
+
+// requests returns the transaction, and for each of its znodes the list of the directory. Neighbours in one directory share a list.
+func (t *transaction[T]) requests() (*call, []*pendingList[T]) {
+	c := &call{Request: wire.Request{Op: proto.OpMulti, ACL: t.acl, Flags: zk.FlagEphemeralSequential}}
+	isUncertain := t.isUncertain // because of an earlier one
+	c.undo = func(ctx context.Context, a wire.Answer) { t.undo(ctx, c, a, isUncertain) }
+	if t.given != nil {
+		c.Removes, c.taker = []string{t.given.path}, t.given
+	}
+	lists := make([]*pendingList[T], len(t.plans))
+	for i, p := range t.plans {
+		c.Creates = append(c.Creates, wire.Creation{Path: strings.TrimSuffix(p.Dir, "/") + "/" + t.znodes[i].name() + p.Prefix, Data: p.Data})
+		if key := (listKey{p.Dir, p.Prefix}); i > 0 && key == lists[i-1].key {
+			lists[i] = lists[i-1]
+		} else {
+			lists[i] = &pendingList[T]{s: t.s, key: key, parse: p.Parse}
+		}
+	}
+	return c, lists
 }
 
 // removeAll removes the znodes that a transaction without an answer may have created. It waits for the removal as a Leave does, because
@@ -188,16 +234,19 @@ func (t *transaction[T]) removeAll(ctx context.Context) {
 	}
 }
 
-// undo undoes a transaction after its caller gave up. Each znode has a task of its own, because a deletion may be refused for long.
-func (t *transaction[T]) undo(ctx context.Context, a wire.Answer) {
+// undo undoes a transaction after its caller gave up. isUncertain means that an earlier one may have taken effect. Each znode has a task of
+// its own, because a deletion may be refused for long.
+func (t *transaction[T]) undo(ctx context.Context, c *call, a wire.Answer, isUncertain bool) {
 	for i, znode := range t.znodes {
 		own := wire.Answer{Err: a.Err}
 		switch {
+		case a.Err != nil && isUncertain:
+			own.Err = errUnanswered
 		case a.Err != nil:
 		case len(a.Created) != len(t.znodes):
 			own.Err = errUnusable
 		default:
-			own.Path, own.Stat.EphemeralOwner = a.Created[i], t.latest.flight.ticket.id
+			own.Path, own.Stat.EphemeralOwner = a.Created[i], c.flight.ticket.id
 		}
 		t.s.CleanUp(ctx, func(ctx context.Context) { znode.undo(ctx, own) })
 	}
