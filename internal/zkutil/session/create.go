@@ -160,8 +160,10 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	case isUncertain:
 		p.departure.Begin()
 		s.CleanUp(ctx, p.removeAll)
+		p.removeTwins(ctx, "", nil, true)
 	case latest != nil && latest.isAbandoned: // the call's undo ends the charge
 		p.departure.Begin()
+		p.removeTwins(ctx, "", nil, isRepeated)
 	default:
 		charge.End()
 	}

@@ -355,3 +355,39 @@ func TestLostCreateAnswerAndTwoZnodes(t *testing.T) {
 		bubble.Eventually(t, time.Second, func() bool { return slices.Equal(srv.Children("/m"), []string{path[len("/m/"):]}) })
 	})
 }
+
+// A create without an answer is sent again, or not, and then abandoned. Its first request is executed only after the search for the znode. No
+// znode is left.
+func TestAbandonedCreateIsExecutedLate(t *testing.T) {
+	const timeout = 6 * time.Second
+	for _, creates := range []int{1, 2} {
+		testkit.Bubble(t, func(t *testing.T) {
+			srv := fixture.NewEnsemble(t)
+			s := fixture.Connect(t, srv.Config(timeout))
+			srv.Put("/m", nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			sent, late := 0, ""
+			srv.OnRequest(func(r zktest.Request) zktest.Fault {
+				if r.Op != zktest.OpCreate2 {
+					return zktest.Fault{}
+				}
+				if sent++; sent == creates {
+					time.AfterFunc(time.Millisecond, cancel)
+				}
+				if late = r.Path + "0000000009"; sent == 1 {
+					return zktest.Fault{Lost: zktest.RequestLost}
+				}
+				return zktest.Fault{Delay: 10 * time.Millisecond}
+			})
+			_, err := s.CreateProtected(ctx, "/m", "lock-", nil)
+			require.ErrorIs(t, err, context.Canceled)
+			bubble.Pass(timeout / 2)
+			require.Equal(t, creates, sent)
+			require.Empty(t, srv.Children("/m"))
+			srv.Put(late, nil)
+			bubble.Pass(2 * timeout)
+			require.Empty(t, srv.Children("/m"))
+		})
+	}
+}
