@@ -78,3 +78,36 @@ func TestFaultSchedulesWithOneID(t *testing.T) {
 		})
 	}
 }
+
+// The answer to the create is lost, and the next server is behind the one that executed it, until a sync. A member that leaves meanwhile
+// leaves no znode.
+func TestLeaveOnAServerThatIsBehind(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		b.Srv.Put(path, nil)
+		isBehind := false
+		b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+			switch {
+			case r.Op == zktest.OpCreate && !isBehind:
+				isBehind = true
+				time.AfterFunc(0, func() { b.Srv.Stop(b.Srv.Addr()) })
+				return zktest.Fault{Lost: zktest.ReplyLost}
+			case r.Op == zktest.OpSync:
+				isBehind = false
+			case r.Op == zktest.OpGetData && isBehind:
+				return zktest.Fault{Refusal: zktest.RefuseNoNode}
+			}
+			return zktest.Fault{}
+		})
+		g := newGroup(b, b.Troubled(), "one")
+		require.NoError(b, g.Join(nil))
+		bubble.Pass(time.Second)
+		require.True(b, isBehind)
+		require.Equal(b, []string{"one"}, b.Srv.Children(path))
+		left := make(chan error, 1)
+		go func() { left <- g.Leave() }() // joined below
+		bubble.Pass(time.Second)
+		require.NoError(b, b.Srv.Restart(b.Srv.Addr()))
+		require.NoError(b, <-left)
+		require.Empty(b, b.Srv.Children(path))
+	})
+}

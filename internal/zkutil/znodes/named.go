@@ -91,6 +91,10 @@ func RemoveNamed(ctx context.Context, s *session.Session, path string) (done <-c
 func removeNamed(ctx context.Context, s *session.Session, path string) error {
 	owner := s.Snapshot().ID
 	_, err := session.RepeatCleanUp(ctx, s, owner, func(err error) { s.LogDeleteFailure(path, err) }, func(ctx context.Context) (struct{}, error) {
+		_, err := s.Request(ctx, wire.Request{Op: proto.OpSync, Path: path}) // the server may be behind the one that executed a create
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return struct{}{}, err
+		}
 		n, err := read(ctx, s, path)
 		if err == nil && belongsTo(n, owner) {
 			_, err = s.Request(ctx, wire.Request{Op: proto.OpDelete, Path: path, Version: -1})
