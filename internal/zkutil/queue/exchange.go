@@ -39,7 +39,7 @@ func (q *Queue) Exchange(ctx context.Context, held *session.Entry, reservation *
 type exchange struct {
 	q        *Queue
 	waiters  []*waiter
-	listedAt time.Time        // when their latest list arrived
+	listedAt time.Time        // when the earliest list in use arrived
 	entries  []*session.Entry // of the first waiters
 }
 
@@ -68,15 +68,24 @@ func (e *exchange) create(ctx context.Context, held *session.Entry, plan session
 		if err != nil {
 			return err
 		}
-		e.listedAt = time.Now()
+		if e.listedAt.IsZero() {
+			e.listedAt = time.Now()
+		}
 	}
 	return nil
 }
 
 // take makes a hold of the next waiter.
 func (e *exchange) take(ctx context.Context, w *waiter) error {
-	if time.Since(e.listedAt) > session.WatchOwnAfter { // the grants before took long, and the znode may be deleted by now
-		w.joined = nil
+	if w.joined != nil && time.Since(e.listedAt) > session.WatchOwnAfter { // the grants before took long, and a znode may be deleted by now
+		list, err := session.Repeat(ctx, e.q.Session, func() ([]Contender, error) { return e.q.ListContenders(ctx) })
+		if err != nil {
+			return err
+		}
+		for _, left := range e.waiters[len(e.entries):] {
+			left.joined = list
+		}
+		e.listedAt = time.Now()
 	}
 	entry, err := w.awaitHold(ctx)
 	if err != nil {
