@@ -167,11 +167,16 @@ func WatchWork(ctx context.Context, entry func() *Entry, report func(error)) (st
 }
 
 // warnOfOverrun logs that the work of an entry continues some time after the end of its context, and
-// returns the warning as an error.
+// returns the warning as an error. Nothing is logged while a function that returned has its end written.
 func (e *Entry) warnOfOverrun(overrun time.Duration, cause error) error {
 	h, overrun := e.hold, overrun.Round(time.Millisecond)
-	h.s.log.Log(slog.LevelWarn, zkutil.ErrWorkGoesOn.Error(),
-		"path", h.userPath, "token", h.token, "id", h.id(), "for", overrun, "cause", cause)
+	h.s.mu.Lock()
+	hasReturned := h.ofZnode().returned > 0
+	h.s.mu.Unlock()
+	if !hasReturned {
+		h.s.log.Log(slog.LevelWarn, zkutil.ErrWorkGoesOn.Error(),
+			"path", h.userPath, "token", h.token, "id", h.id(), "for", overrun, "cause", cause)
+	}
 	return fmt.Errorf("%w, for %v", zkutil.ErrWorkGoesOn, overrun)
 }
 
