@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/once"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/selector"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -233,6 +234,62 @@ func TestCostsOfMissingDirectories(t *testing.T) {
 				waitedFor := int(time.Since(startedAt) / slowCommit)
 				log.Stop()
 				require.Equal(b, c.want, cost{commitsIn(log), log.Count(), waitedFor})
+			})
+		})
+	}
+}
+
+// What Shutdown costs a client with 20 locks or candidates. The end of the session deletes all that is held. Before that, the znode of work is
+// deleted as soon as the work returns, so that its successor does not wait for other work, and a transaction deletes what is held without work.
+func TestCostsOfShutdown(t *testing.T) {
+	const winding = 100 * slowCommit
+	acquire := func(b *bubble.Bubble, client *recipes.Client, path string) {
+		_, err := busyMutex(b, client, path).Acquire(b.Context())
+		require.NoError(b, err)
+	}
+	do := func(b *bubble.Bubble, client *recipes.Client, path string) {
+		m := busyMutex(b, client, path)
+		go func() { // ends with the client
+			_ = m.Do(b.Context(), func(ctx context.Context, _ *recipes.Lease) error {
+				<-ctx.Done()
+				bubble.Pause(winding)
+				return nil
+			})
+		}()
+	}
+	lead := func(b *bubble.Bubble, client *recipes.Client, path string) {
+		candidate, err := selector.New(client, path, func(ctx context.Context, _ *recipes.Lease) error {
+			<-ctx.Done()
+			bubble.Pause(winding)
+			return nil
+		})
+		require.NoError(b, err)
+		require.NoError(b, candidate.Start())
+	}
+	type take = func(b *bubble.Bubble, client *recipes.Client, path string)
+	for name, c := range map[string]struct {
+		first, others take
+		want          cost
+	}{
+		"leases":                   {acquire, acquire, cost{1, 1, 1}},
+		"leases beside a function": {do, acquire, cost{3, 3, 102}},
+		"functions":                {do, do, cost{21, 21, 102}},
+		"leaders":                  {lead, lead, cost{21, 21, 102}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(b *bubble.Bubble) {
+				client := b.Client(recipes.WithSessionTimeout(costsTimeout))
+				c.first(b, client, costsPath+"/first")
+				for i := range 19 {
+					c.others(b, client, fmt.Sprintf("%s/%d", costsPath, i))
+				}
+				bubble.Pass(time.Second)
+				b.Srv.SlowCommits(slowCommit)
+				log, startedAt := b.Srv.Observe(), time.Now()
+				require.NoError(b, client.Shutdown(b.Context()))
+				waitedFor := int(time.Since(startedAt) / slowCommit)
+				log.Stop()
+				require.Equal(b, c.want, cost{commitsIn(log) + log.Count(zktest.OpClose), log.Count(), waitedFor})
 			})
 		})
 	}

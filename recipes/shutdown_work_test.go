@@ -118,6 +118,54 @@ func TestShutdownNamesTheFunctionOfDoThatDoesNotReturn(t *testing.T) {
 	})
 }
 
+// While Shutdown waits for a function, other clients can have the locks that are held without one, whatever happens to the transaction that
+// deletes their znodes.
+func TestShutdownFreesLeasesBesideWork(t *testing.T) {
+	for name, strike := range map[string]func(b *bubble.Bubble, gone *recipes.Lease) zktest.Fault{
+		"executed":     func(*bubble.Bubble, *recipes.Lease) zktest.Fault { return zktest.Fault{} },
+		"lost request": func(*bubble.Bubble, *recipes.Lease) zktest.Fault { return zktest.Fault{Lost: zktest.RequestLost} },
+		"lost reply":   func(*bubble.Bubble, *recipes.Lease) zktest.Fault { return zktest.Fault{Lost: zktest.ReplyLost} },
+		"refused":      func(*bubble.Bubble, *recipes.Lease) zktest.Fault { return zktest.Fault{Refusal: zktest.RefuseTimeout} },
+		"a znode is deleted": func(b *bubble.Bubble, gone *recipes.Lease) zktest.Fault {
+			b.Srv.Delete(gone.Path())
+			return zktest.Fault{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(b *bubble.Bubble) {
+				client := b.Troubled()
+				_, done := running(b, doers(b, client)["mutex"], 3*time.Second, nil)
+				var leases []*recipes.Lease
+				for i := range 3 {
+					lease, err := busyMutex(b, client, fmt.Sprint("/leases/", i)).Acquire(b.Context())
+					require.NoError(b, err)
+					leases = append(leases, lease)
+				}
+				bubble.Pass(bubble.Moment)
+				isStruck := false
+				b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+					if r.Op != zktest.OpMulti || isStruck {
+						return zktest.Fault{}
+					}
+					isStruck = true
+					return strike(b, leases[1])
+				})
+				ended := make(chan error, 1)
+				go func() { ended <- client.Shutdown(b.Context()) }() // joined below
+				bubble.Pass(2 * time.Second)
+				require.Empty(b, ended)
+				require.True(b, isStruck)
+				for _, lease := range leases {
+					_, _, exists := b.Srv.Get(lease.Path())
+					require.False(b, exists, lease)
+				}
+				require.NoError(b, <-ended)
+				require.ErrorIs(b, <-done, recipes.ErrClosed)
+			})
+		})
+	}
+}
+
 // Inside the function of Do, Shutdown and Close only ask, because they would wait for their caller.
 func TestShutdownInsideAFunctionOfDo(t *testing.T) {
 	for name := range rivals {

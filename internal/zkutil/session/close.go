@@ -26,7 +26,10 @@ func (l *lifecycle) beginClosing() {
 	}
 	l.phase = closing
 	l.endOpen()
-	s.holds.endAllLocked(zkutil.ErrClosed)
+	ended := s.holds.endAllLocked(zkutil.ErrClosed)
+	if len(l.workNames) > 0 || l.undoable > 0 { // otherwise the session ends now, and the znodes with it
+		s.backgroundLocked(func(context.Context) { ended.begin() })
+	}
 	s.link.enterStateLocked(connstate.Closed, nil)
 	s.link.announceLocked()
 }

@@ -116,7 +116,7 @@ func (h *Hold) endIfUntrustedLocked() {
 	h.endIfOverLimitLocked()
 }
 
-// endLocked ends the hold: first the contexts of its entries, then the znode. After ErrReleased the caller has
+// endLocked ends the hold: first the contexts of its entries, then the znode. After ErrReleased and ErrClosed the caller has
 // to begin the removal.
 func (h *Hold) endLocked(cause error) { h.endForLocked(cause, cause) }
 
@@ -168,7 +168,7 @@ func (h *Hold) endForLocked(cause, why error) {
 		h.removal = newRemovalLocked(s, h.path)
 		if isDeleted {
 			h.removal.takeLocked(nil, wire.Answer{})
-		} else if !errors.Is(cause, zkutil.ErrReleased) { // otherwise the owner begins the removal
+		} else if !zkutil.IsAny(cause, zkutil.ErrReleased, zkutil.ErrClosed) { // otherwise the owner or Close begins the removal
 			h.removal.goOnLocked(nil)
 		}
 	}
@@ -216,11 +216,15 @@ func (h *Hold) endKeepLocked() {
 	}
 }
 
-// endAllLocked ends all holds of the session.
-func (hs *holds) endAllLocked(cause error) {
+// endAllLocked ends all holds of the session. After ErrClosed the caller has to begin the removals.
+func (hs *holds) endAllLocked(cause error) (ended leavings) {
 	for _, hold := range hs.byPath {
 		hold.endLocked(cause)
+		if hold.removal != nil {
+			ended.removals = append(ended.removals, hold.removal)
+		}
 	}
+	return ended
 }
 
 // countLocked returns how many holds the session is to be saved for, with the ended ones whose work still runs.
