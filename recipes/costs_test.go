@@ -114,7 +114,7 @@ func TestCostsOfFreeLocks(t *testing.T) {
 			require.NoError(b, err)
 			return pairOf(lock.Acquire)
 		}, cost{3, 6, 3}},
-		"once": {run, cost{4, 7, 4}},
+		"once": {run, cost{3, 6, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(b *bubble.Bubble) {

@@ -262,7 +262,7 @@ func TestRequestsOfAnInstant(t *testing.T) {
 		for _, r := range log.Requests() {
 			ops = append(ops, fmt.Sprint(r.Op))
 		}
-		require.Equal(f, "getData create2 getChildren2 getData multi multi delete", strings.Join(ops, " "))
+		require.Equal(f, "getData create2 getChildren2 getData multi multi", strings.Join(ops, " "))
 	})
 }
 

@@ -107,8 +107,8 @@
 //
 // token is the czxid of the znode that had the lock. If the function returned an error, finished is absent and failure holds
 // its text. Beyond the first run of an occurrence, runs has their number. A start is written by a Multi of two parts: check of
-// the lock's znode, and setData of path/last with the version that was read. The end is written likewise, with the next
-// version.
+// the lock's znode, and setData of path/last with the version that was read. The end is a Multi, too: delete of the lock's
+// znode, and setData with the next version. If it fails, the end is written like a start, and the znode is deleted afterwards.
 //
 // # Many hosts
 //

@@ -337,11 +337,15 @@ func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun *Record) (
 // errForgotten is the error of a start under a lease that is older than the record.
 var errForgotten = errors.New("the record was erased while Do waited for the lock, so it is unknown whether the occurrence ran")
 
-// finish records the end of a run. A lease that was lost needs no record, because Do returns the loss. A lease that fn released is not
-// lost.
+// finish records the end of a run, and gives the lock up in the same transaction. If that fails, or can't be sent, finish records the end under
+// the lock's znode, which Do then deletes. At most one of the two transactions takes effect, because both need the same version of the record.
+// A lease that was lost needs no record, because Do returns the loss. A lease that fn released is not lost.
 func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure error) error {
 	s := o.base.Queue.Session
 	recipe.NoteReturned(lease)
+	if cause := context.Cause(lease.Context()); errors.Is(cause, recipes.ErrReleased) {
+		return fmt.Errorf("%w: %w", ErrNotRecorded, cause)
+	}
 	held, release := whileHeld(lease)
 	defer release()
 	ctx, cancel := context.WithTimeout(held, s.Config().OperationTimeout)
@@ -351,26 +355,35 @@ func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure
 	if failure != nil {
 		end.Failure = shortened(fmt.Sprint(failure)) // which survives a panic in Error
 	}
-	isUncertain, err := znodes.WriteGuarded(ctx, s, znodes.Guarded{Guard: lease.Path(), Path: o.record, Data: end.encode(), Version: version})
-	if isUncertain && errors.Is(err, zk.ErrBadVersion) {
-		var last Record
-		if _, last, err = o.read(ctx, begun.Token); err == nil && last.Token != begun.Token {
-			err = errOverwritten
+	write := znodes.Guarded{Guard: lease.Path(), Path: o.record, Data: end.encode(), Version: version}
+	isSent, err := recipe.ReleaseWriting(ctx, lease, write.Path, write.Data, version)
+	if isSent && err == nil {
+		return nil
+	}
+	isUncertain := isSent && zkutil.IsUnanswered(err)
+	_, err = znodes.WriteGuarded(ctx, s, write)
+	if zkutil.IsAny(err, zk.ErrBadVersion, zkutil.ErrNodeDeleted) { // perhaps because a transaction without an answer took effect
+		_, last, readErr := o.read(ctx, begun.Token)
+		isRecorded := !last.FinishedAt.IsZero()
+		if last.Token != begun.Token { // by the next run; while the session lives, no other request of this client deletes the znode
+			isRecorded = isUncertain && errors.Is(err, zkutil.ErrNodeDeleted) && !recipe.IsGone(lease)
+		}
+		if isRecorded || readErr != nil {
+			err = readErr
 		}
 	}
-	ended := context.Cause(held)
-	if err == nil || ended != nil && !errors.Is(ended, recipes.ErrReleased) {
+	if err == nil || context.Cause(held) != nil {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 }
 
-// whileHeld derives a context that ends with a lease, except when the client closes, because Close waits for the run and its record, and at
-// the end of WithMaxHold, because the znode stays until Do releases the lease.
+// whileHeld derives a context that ends when a lease is lost. It does not end when the client closes, because Close waits for the run and its
+// record, nor at the end of WithMaxHold or in finish, because the znode stays until Do ends.
 func whileHeld(lease *recipes.Lease) (held context.Context, release func()) {
 	held, end := context.WithCancelCause(session.Finishing(context.WithoutCancel(lease.Context())))
 	endWithLease := func() {
-		if cause := context.Cause(lease.Context()); cause != nil && !zkutil.IsAny(cause, recipes.ErrClosed, recipes.ErrMaxHold) {
+		if cause := context.Cause(lease.Context()); cause != nil && !zkutil.IsAny(cause, recipes.ErrReleased, recipes.ErrClosed, recipes.ErrMaxHold) {
 			end(cause)
 		}
 	}
@@ -381,5 +394,3 @@ func whileHeld(lease *recipes.Lease) (held context.Context, release func()) {
 		end(nil)
 	}
 }
-
-var errOverwritten = errors.New("the record was overwritten")

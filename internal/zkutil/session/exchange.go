@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // MaxExchange returns how many contenders with the plan's data an Exchange may create.
@@ -85,11 +84,4 @@ func (h *Hold) expectDeletion() error {
 	h.isGiven = true
 	delete(s.keeper.nodes, h.path) // no heartbeat behind the transaction may check the znode
 	return nil
-}
-
-// takeLocked takes the answer to the transaction of an Exchange.
-func (h *Hold) takeLocked(_ *call, a wire.Answer) {
-	if a.Err == nil {
-		h.endLocked(zkutil.ErrNodeDeleted)
-	}
 }

@@ -44,6 +44,7 @@ type Hold struct {
 	returned    int   // number of works whose functions returned: see NoteReturned
 	isKept      bool  // see keepLocked
 	isGiven     bool  // see expectDeletion
+	isWriting   bool  // see LeaveWriting
 	part        *Hold // the present one; nil: none
 	entries     []*Entry
 	oneEntry    [1]*Entry // room for entries, mostly a single one
@@ -122,7 +123,7 @@ func (h *Hold) endLocked(cause error) { h.endForLocked(cause, cause) }
 
 // endForLocked is endLocked with another reason for the log. These are all ends of a hold:
 //
-//   - by its owner: beginLeave of the last entry, and EndWhole (ErrReleased);
+//   - by its owner: beginLeave of the last entry, LeaveWriting, and EndWhole (ErrReleased);
 //   - when trust has run out: keeper.tick, and endIfUntrustedLocked after a pause (ErrSessionLost);
 //   - when the session is over, or another: link.endSessionLocked (ErrSessionLost);
 //   - at a disconnect, if the client asks for that: link.onDisconnected (ErrSuspended);
@@ -189,10 +190,10 @@ func (e *Entry) endTracedLocked(cause error) *trace.Acquisition {
 }
 
 // keepsNodeLocked reports whether the znode of a hold that ends with cause stays until its work returns: that of a leader, or
-// that of a lock whose client closes. After a loss the znode of a lock is deleted at once, because the session can't hold back a
-// successor anyway.
+// that of a lock whose client closes, or that LeaveWriting deletes. After a loss the znode of a lock is deleted at once, because the
+// session can't hold back a successor anyway.
 func (h *Hold) keepsNodeLocked(cause error) bool {
-	return h.keepsNode || h.works > 0 && errors.Is(cause, zkutil.ErrClosed)
+	return h.keepsNode || h.isWriting || h.works > 0 && errors.Is(cause, zkutil.ErrClosed)
 }
 
 // keepLocked is called when a hold ends with cause. If the znode stays for work whose hold was not lost, the session is saved as for a hold

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
 // Work is what the client runs for the user until it returns: a campaign for leadership, or the function of a Do. Close
@@ -103,6 +105,52 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 		if kept != nil {
 			kept.awaitWhileClosing(stop)
 		}
+	}
+}
+
+// LeaveWriting is Leave for an entry with work that has something to write at its end. One transaction sets the data of the znode at path, if
+// that has the given version, and deletes the entry's znode.
+//
+// It is sent once, and only over a connection and while the hold stands; otherwise isSent is false, and the entry is not left. After an error
+// the transaction may have taken effect, or may still do so. Then the entry's znode stays until the work ends, so that the caller can write
+// again.
+func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, version int32) (isSent bool, err error) {
+	h := e.hold
+	s := h.s
+	s.mu.Lock()
+	h.endIfUntrustedLocked()
+	isConnected := s.link.isConnected && s.link.conn != nil
+	stands := h.cause == nil && h.limit.errorLocked() == nil && len(h.entries) == 1
+	if !isConnected || !stands {
+		s.mu.Unlock()
+		return false, nil
+	}
+	e.hasLeft, h.isWriting = true, true
+	e.cancel(zkutil.ErrReleased)
+	traced := e.endTracedLocked(nil)
+	h.endLocked(zkutil.ErrReleased)
+	delete(s.keeper.nodes, h.path)
+	t := s.gate.admitLocked(1)
+	s.mu.Unlock()
+	c := &call{Request: wire.Request{Op: proto.OpMulti, Removes: []string{h.path}, Path: path, Data: data, Version: version}, isCleanUp: true, taker: h}
+	s.gate.sendAdmitted(t, c)
+	if traced != nil {
+		traced.CallLeaseEnd()
+	}
+	_, err = c.wait(ctx)
+	return true, err
+}
+
+// takeLocked takes the answer to a transaction that deletes the znode: that of LeaveWriting, whose hold has ended, or that of an Exchange.
+func (h *Hold) takeLocked(c *call, a wire.Answer) {
+	switch {
+	case a.Err != nil:
+	case h.isWriting && h.removal == nil:
+		h.removal = newRemovalLocked(h.s, h.path)
+		h.endKeepLocked()
+		h.removal.takeLocked(c, a)
+	default:
+		h.endLocked(zkutil.ErrNodeDeleted)
 	}
 }
 

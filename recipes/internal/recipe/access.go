@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"context"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/bridge"
@@ -35,6 +36,14 @@ func ServersNow(l *recipes.Lease) (earliest, latest time.Time) { return private.
 
 // NoteReturned is session.Entry.NoteReturned for the entry of a lease.
 func NoteReturned(l *recipes.Lease) { private.Entry(l).NoteReturned() }
+
+// ReleaseWriting is session.Entry.LeaveWriting for the entry of a lease.
+func ReleaseWriting(ctx context.Context, l *recipes.Lease, path string, data []byte, version int32) (isSent bool, err error) {
+	return private.Entry(l).LeaveWriting(ctx, path, data, version)
+}
+
+// IsGone is session.Entry.IsGone for the entry of a lease.
+func IsGone(l *recipes.Lease) bool { return private.Entry(l).IsGone() }
 
 // BeginRelease is Release without the wait. When it returns, the deletion of the znode is started. await waits for
 // the deletion, and returns the error of Release. If stop is closed first, the error is nil, and the deletion
