@@ -57,7 +57,7 @@ func WithoutHold(ctx context.Context) context.Context { return session.WithoutHo
 // constant for the life of the lease. The token is the czxid of the lease's znode. A read lock acquired under the write
 // lock has the token of the write lock, not the czxid of its own znode. Two terms of the same latch separated by only a
 // suspension share a znode, and so a token. So do leases of a cohort that follow each other by Release (see
-// mutex.WithCohort).
+// mutex.WithCohort). Permits created by one transaction, and parts of a multilock, have equal tokens.
 //
 // A resource that remembers the highest token and refuses lower tokens is safe from a holder that was paused
 // and does not know about the loss of the lease. With read-modify-write in SQL, claim the row before reading

@@ -30,12 +30,12 @@
 //     valid.
 //   - A released permit wakes only the first waiter. A waiter for several permits wakes for each released permit until
 //     enough are free.
-//   - The fencing token of a permit is its czxid, which the permits of one request share. Permits are held together, so a
-//     resource can't refuse a lower token: it can only refuse the token of a request known to be over.
+//   - The fencing token of a permit is its czxid, which the permits created by one transaction share. Permits are held
+//     together, so a resource can't refuse a lower token: it can only refuse the token of a request known to be over.
 //
 // If a request loses its turn while it is first (its session is lost, or a third party deletes its
 // znode), it queues again at the tail. Under StandardErrorPolicy, so does a request that is first when
-// the connection is lost.
+// the connection is lost, unless the servers gave it its permits by then.
 //
 // Locks of different recipes on one path do not see each other. So the first call on each value lists
 // the path, and returns ErrOtherLayout if the path has contenders of another kind.
@@ -51,9 +51,10 @@
 // The recipe is Curator's. A contender waits for its turn on a mutex in path/locks ("_c_<uuid>-lock-<number>"), and
 // takes its permits in path/leases ("_c_<uuid>-lease-<number>"). This package differs in three respects:
 //
-//   - One transaction creates all permits of a request and gives up the turn. Curator takes several permits one by one and
-//     lets other requests in between, so two clients can hold a part each and wait for the rest. A Java client can wait like
-//     that behind a request of this package, too, until one of the two gives up: let Java take one permit at a time.
+//   - One transaction creates all permits of a request and gives up the turn. For more than 999 permits, or for long IDs,
+//     further transactions precede it. Curator takes several permits one by one and lets other requests in between, so two
+//     clients can hold a part each and wait for the rest. A Java client can wait like that behind a request of this
+//     package, too, until one of the two gives up: let Java take one permit at a time.
 //   - Curator counts the children of leases, with any name, and relies on the mutex. Here the lowest numbers decide,
 //     and children with other names are ignored.
 //   - Curator creates the znode of a permit before it knows whether a permit is free. Here the check is first.

@@ -289,7 +289,7 @@ func TestRevocation(t *testing.T) {
 	})
 }
 
-// An acquisition without contention costs two writes.
+// An acquisition without contention costs two writes. The turn is over with the answer to the second one, and is not read any more.
 func TestRequests(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
 		s := locks.SemaphoreOf(b, b.Client(), 2)
@@ -303,6 +303,11 @@ func TestRequests(t *testing.T) {
 			zktest.OpMulti, zktest.OpGetChildren2, // the permit in exchange for the turn
 			zktest.OpGetData, // the watch on the permit
 		}, bubble.Operations(log))
+		log = b.Srv.Observe()
+		bubble.Pass(bubble.Moment)
+		for _, r := range log.Requests() {
+			require.Equal(b, lease.Path(), r.Path, "%v", r)
+		}
 		b.Release(lease)
 	})
 }

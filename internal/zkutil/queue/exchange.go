@@ -20,10 +20,8 @@ func (q *Queue) Exchange(ctx context.Context, held *session.Entry, reservation *
 	e := exchange{q: q}
 	plan := session.Planned[[]Contender]{Dir: q.Dir, Prefix: q.Prefix, Data: q.data(), Reservation: reservation, Parse: q.parse}
 	err := e.create(ctx, held, plan, n)
-	for _, w := range e.waiters {
-		if err == nil {
-			err = e.take(ctx, w)
-		}
+	for err == nil && len(e.waiters) > 0 {
+		err = e.takeNext(ctx)
 	}
 	if i := slices.IndexFunc(e.entries, func(entry *session.Entry) bool { return !entry.Stands() }); i >= 0 && err == nil {
 		err = zkutil.ContenderLost(context.Cause(e.entries[i].Context())) //nolint:contextcheck // a hold has a context of its own
@@ -38,9 +36,9 @@ func (q *Queue) Exchange(ctx context.Context, held *session.Entry, reservation *
 // exchange is an Exchange with its contenders.
 type exchange struct {
 	q        *Queue
-	waiters  []*waiter
-	listedAt time.Time        // when the earliest list in use arrived
-	entries  []*session.Entry // of the first waiters
+	waiters  []*waiter        // without a hold yet
+	listedAt time.Time        // when the first of their lists arrived, or all asked for another
+	entries  []*session.Entry // of the others
 }
 
 // create creates the contenders, the latest of them in exchange for held.
@@ -50,20 +48,18 @@ func (e *exchange) create(ctx context.Context, held *session.Entry, plan session
 		plans := slices.Repeat([]session.Planned[[]Contender]{plan}, min(n, most))
 		var created []session.Created[[]Contender]
 		var err error
+		departures := s.NewDepartureWait() // before the list behind the transaction
 		if n -= len(plans); n > 0 {
-			created, err = session.CreateTogether(ctx, s, plans)
+			created, err = session.Repeat(ctx, s, func() ([]session.Created[[]Contender], error) { return session.CreateTogether(ctx, s, plans) })
 		} else {
 			created, err = session.Exchange(ctx, s, held, plans)
 		}
 		for _, made := range created {
-			w := &waiter{q: e.q, s: s, departures: s.NewDepartureWait()}
+			w := &waiter{q: e.q, s: s, departures: departures}
 			if w.setCreated(made) {
 				err = zkutil.ErrSequenceExhausted
 			}
 			e.waiters = append(e.waiters, w)
-		}
-		if zkutil.IsTransient(err) && n > 0 {
-			err = zkutil.ContenderLost(err) // CreateTogether tries once
 		}
 		if err != nil {
 			return err
@@ -75,25 +71,32 @@ func (e *exchange) create(ctx context.Context, held *session.Entry, plan session
 	return nil
 }
 
-// take makes a hold of the next waiter.
-func (e *exchange) take(ctx context.Context, w *waiter) error {
-	if w.joined != nil && time.Since(e.listedAt) > session.WatchOwnAfter { // the grants before took long, and a znode may be deleted by now
-		list, err := session.Repeat(ctx, e.q.Session, func() ([]Contender, error) { return e.q.ListContenders(ctx) })
-		if err != nil {
-			return err
-		}
-		for _, left := range e.waiters[len(e.entries):] {
-			left.joined = list
-		}
-		e.listedAt = time.Now()
+// takeNext makes a hold of the next waiter. After an error, that waiter has left.
+func (e *exchange) takeNext(ctx context.Context) error {
+	if time.Since(e.listedAt) > session.WatchOwnAfter { // the znode may be deleted by now
+		e.listAgain(ctx)
 	}
+	w := e.waiters[0]
+	e.waiters = e.waiters[1:]
 	entry, err := w.awaitHold(ctx)
-	if err != nil {
-		e.waiters = slices.DeleteFunc(e.waiters, func(other *waiter) bool { return other == w }) // it has left
-		return err
+	if err == nil {
+		e.entries = append(e.entries, entry)
 	}
-	e.entries = append(e.entries, entry)
-	return nil
+	return err
+}
+
+// listAgain lists the queue for all waiters together, because a list for each of thousands would take minutes. After a failure, each
+// waiter lists the queue itself.
+func (e *exchange) listAgain(ctx context.Context) {
+	now := e.q.Session.Snapshot()
+	e.listedAt = time.Now()
+	queue, err := e.q.ListContenders(ctx)
+	for _, w := range e.waiters {
+		w.joined = nil
+		if err == nil && w.owner != 0 { // otherwise the waiter has to read its znode, too
+			w.joined, w.epoch = queue, now.Epoch
+		}
+	}
 }
 
 // leave leaves the holds and the other contenders, and waits for the deletion of their znodes, for as long as ctx lasts. A hold that was lost
@@ -104,7 +107,7 @@ func (e *exchange) leave(ctx context.Context) {
 		left = append(left, entry.EndWhole())
 	}
 	var paths []string
-	for _, w := range e.waiters[len(e.entries):] {
+	for _, w := range e.waiters {
 		paths = append(paths, w.path)
 	}
 	for _, l := range append(left, e.q.Session.RemoveTogether(paths)...) {

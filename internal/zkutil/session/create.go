@@ -262,7 +262,8 @@ func (p *protected) removeTwins(ctx context.Context, path string, twins []string
 	}
 }
 
-// removeLateTwins looks once for other znodes of the create that made the znode at path, and removes them.
+// removeLateTwins looks once for other znodes of the create that made the znode at path, and removes them. path is empty if the create was
+// abandoned.
 func (p *protected) removeLateTwins(ctx context.Context, path string) {
 	s := p.s
 	found, err := Repeat(ctx, s, func() ([]string, error) {
@@ -274,7 +275,9 @@ func (p *protected) removeLateTwins(ctx context.Context, path string) {
 	for _, child := range found {
 		twin := zkutil.Join(p.dir, child)
 		if strings.HasPrefix(child, p.name()) && twin != path {
-			s.log.Log(slog.LevelWarn, "one create made two znodes; deleting the other", "znode", twin)
+			if path != "" {
+				s.log.Log(slog.LevelWarn, "one create made two znodes; deleting the other", "znode", twin)
+			}
 			s.RemoveTwin(ctx, path, twin)
 		}
 	}

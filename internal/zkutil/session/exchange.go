@@ -75,10 +75,7 @@ func (h *Hold) expectDeletion() error {
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case errors.Is(h.cause, zkutil.ErrClosed):
-		return h.cause
-	case h.cause != nil:
+	if h.cause != nil {
 		return zkutil.ContenderLost(h.cause)
 	}
 	h.isGiven = true

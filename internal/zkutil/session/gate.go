@@ -134,7 +134,7 @@ func (c *call) Receive(a wire.Answer) {
 	isSent := !a.SentAt.IsZero()
 	isAnswered := a.Err == nil || isSent && zkutil.IsRefused(a.Err)
 	if a.Err = c.judge(a); a.Err != nil {
-		a.Err = c.explain(a.Err)
+		a.Err = c.explain(a)
 	}
 	s.mu.Lock()
 	if isAnswered && trust.IsProof(c.Op) {
@@ -161,7 +161,8 @@ func (c *call) Receive(a wire.Answer) {
 
 // explain returns the error of an answer for the caller. If permission is denied, the error names the action, and the znode whose ACL
 // decides.
-func (c *call) explain(err error) error {
+func (c *call) explain(a wire.Answer) error {
+	err := a.Err
 	switch c.Op {
 	case proto.OpCreate, proto.OpCreate2, proto.OpCreateContainer:
 		return zkutil.Denied(err, "create children of", zkutil.ParentOf(c.Path))
@@ -172,7 +173,15 @@ func (c *call) explain(err error) error {
 	case proto.OpSetData:
 		return zkutil.Denied(err, "write", c.Path)
 	case proto.OpMulti:
-		return zkutil.Denied(err, "write", cmp.Or(c.Path, strings.Join(c.Checks, ", ")))
+		creates := a.Refused - len(c.Checks)
+		switch removes := creates - len(c.Creates); {
+		case creates >= 0 && removes < 0:
+			return zkutil.Denied(err, "create children of", zkutil.ParentOf(c.Creates[creates].Path))
+		case removes >= 0 && removes < len(c.Removes):
+			return zkutil.Denied(err, "delete children of", zkutil.ParentOf(c.Removes[removes]))
+		default:
+			return zkutil.Denied(err, "write", cmp.Or(c.Path, strings.Join(c.Checks, ", ")))
+		}
 	default:
 		return zkutil.Denied(err, "read", c.Path)
 	}

@@ -624,7 +624,7 @@ func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 			return
 		}
 		s.mu.Lock()
-		if h.cause == nil {
+		if h.cause == nil && !h.isGiven {
 			s.keeper.nodes[h.path] = struct{}{}
 		}
 		if string(n.Data) == Revocation {

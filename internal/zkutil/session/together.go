@@ -116,7 +116,7 @@ func (t *transaction[T]) isTooLong() bool {
 	for _, p := range t.plans {
 		size += t.sizeOf(p)
 	}
-	return len(t.plans) > maxTogether || size > maxTogetherBytes
+	return len(t.plans) > maxTogether || size > maxTogetherBytes && len(t.plans) > 1
 }
 
 func (t *transaction[T]) sizeOf(p Planned[T]) int {
@@ -133,15 +133,17 @@ func (t *transaction[T]) endCharges() {
 	}
 }
 
-// sendOrMake is send, which makes missing directories and then sends again.
+// sendOrMake is send, which makes missing directories and then sends again, until there are none, as createIn does.
 func (t *transaction[T]) sendOrMake(ctx context.Context, made *parents) ([]Created[T], error) {
-	created, missing, err := t.send(ctx, made)
-	if len(missing) > 0 {
-		if err = made.makeAll(ctx, missing); err == nil {
-			created, _, err = t.send(ctx, made)
+	for {
+		created, missing, err := t.send(ctx, made)
+		if len(missing) == 0 {
+			return created, err
+		}
+		if err := made.makeAll(ctx, missing); err != nil {
+			return nil, err
 		}
 	}
-	return created, err
 }
 
 // send sends the transaction and the lists. missing are the directories whose lack is the reason for the error.
@@ -176,11 +178,8 @@ func (t *transaction[T]) send(ctx context.Context, made *parents) (created []Cre
 	if err == nil && (len(a.Created) != len(t.plans) || a.IsUncommitted) { // otherwise the zxid is no czxid
 		err = errUnusable
 	}
-	switch t.isUncertain = t.isUncertain || zkutil.IsUnanswered(err) && !c.isAbandoned; {
-	case errors.Is(err, zk.ErrNoNode):
-		return nil, missing, err
-	case err != nil:
-		return nil, nil, err
+	if t.isUncertain = t.isUncertain || zkutil.IsUnanswered(err) && !c.isAbandoned; err != nil {
+		return nil, t.missingOf(a, err, missing), err
 	}
 	birth.Before = s.clock.Now()
 	token, owner := a.Zxid, c.flight.ticket.id
@@ -195,11 +194,24 @@ func (t *transaction[T]) send(ctx context.Context, made *parents) (created []Cre
 	return created, nil, nil
 }
 
+// missingOf returns the directories whose lack is the reason for an error: missing, which the lists did not find, or else that of the refused
+// part.
+func (t *transaction[T]) missingOf(a wire.Answer, err error, missing []string) []string {
+	switch isPart := a.Refused >= 0 && a.Refused < len(t.plans); {
+	case !errors.Is(err, zk.ErrNoNode):
+		return nil
+	case len(missing) == 0 && isPart: // the list failed, or another client made the directory since
+		return []string{t.plans[a.Refused].Dir}
+	default:
+		return missing
+	}
+}
+
 // requests returns the transaction, and for each of its znodes the list of the directory. Neighbours in one directory share a list.
 func (t *transaction[T]) requests() (*call, []*pendingList[T]) {
 	c := &call{Request: wire.Request{Op: proto.OpMulti, ACL: t.acl, Flags: zk.FlagEphemeralSequential}}
-	isUncertain := t.isUncertain // because of an earlier one
-	c.undo = func(ctx context.Context, a wire.Answer) { t.undo(ctx, c, a, isUncertain) }
+	wasUncertain := t.isUncertain
+	c.undo = func(ctx context.Context, a wire.Answer) { t.undo(ctx, c, a, wasUncertain) }
 	if t.given != nil {
 		c.Removes, c.taker = []string{t.given.path}, t.given
 	}
@@ -234,20 +246,22 @@ func (t *transaction[T]) removeAll(ctx context.Context) {
 	}
 }
 
-// undo undoes a transaction after its caller gave up. isUncertain means that an earlier one may have taken effect. Each znode has a task of
-// its own, because a deletion may be refused for long.
-func (t *transaction[T]) undo(ctx context.Context, c *call, a wire.Answer, isUncertain bool) {
+// undo undoes a transaction after its caller gave up. Each znode has a task of its own, because a deletion may be refused for long. If the
+// transaction, or an earlier one, may have taken effect unseen, the znodes are searched for, and a second look follows as after removeAll.
+func (t *transaction[T]) undo(ctx context.Context, c *call, a wire.Answer, wasUncertain bool) {
+	if a.Err != nil && wasUncertain {
+		a.Err = errUnusable
+	}
 	for i, znode := range t.znodes {
 		own := wire.Answer{Err: a.Err}
 		switch {
-		case a.Err != nil && isUncertain:
-			own.Err = errUnanswered
 		case a.Err != nil:
 		case len(a.Created) != len(t.znodes):
 			own.Err = errUnusable
 		default:
 			own.Path, own.Stat.EphemeralOwner = a.Created[i], c.flight.ticket.id
 		}
+		znode.removeTwins(ctx, "", nil, zkutil.IsUnanswered(own.Err))
 		t.s.CleanUp(ctx, func(ctx context.Context) { znode.undo(ctx, own) })
 	}
 }

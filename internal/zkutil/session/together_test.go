@@ -211,7 +211,8 @@ func TestDirectoriesMadeInVain(t *testing.T) {
 	})
 }
 
-// A transaction has at most 1,000 parts, and half the bytes that a server accepts by default. A longer one is not sent.
+// A transaction has at most 1,000 parts, and half the bytes that a server accepts by default. A longer one is not sent, unless it creates a
+// single znode.
 func TestTransactionTooLong(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
@@ -229,6 +230,8 @@ func TestTransactionTooLong(t *testing.T) {
 		created, err := createTogether(t, s, nil, dirs[1:]...)
 		require.NoError(t, err)
 		require.Len(t, created, 1000)
+		_, err = createTogether(t, s, make([]byte, 600<<10), "/long")
+		require.NoError(t, err)
 	})
 }
 

@@ -144,7 +144,7 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 // takeLocked takes the answer to a transaction that deletes the znode: that of LeaveWriting, whose hold has ended, or that of an Exchange.
 func (h *Hold) takeLocked(c *call, a wire.Answer) {
 	switch {
-	case a.Err != nil:
+	case a.Err != nil || a.IsUncommitted:
 	case h.isWriting && h.removal == nil:
 		h.removal = newRemovalLocked(h.s, h.path)
 		h.endKeepLocked()
