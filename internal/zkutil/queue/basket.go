@@ -26,6 +26,12 @@ import (
 // Until such a deletion is executed, it keeps others waiting, but waits for nothing itself. So a call waits only while it holds earlier
 // queues, like a call that joins its queues one by one. If all calls have one order, consider the call that waits in the last of all queues
 // with a waiting call. No contender ahead of it waits in turn. TestBasketsInOneOrder explores this.
+//
+// # Contention
+//
+// TestContendedBaskets compares baskets with locks that are acquired one after the other. To go on one after the other behind the first
+// contender that waits loses that gain. To list the paths that blocked the client within a second before the transaction gains 6 % with 100
+// items, and loses 2 % with 1,000, so that Basket does not.
 type Basket struct {
 	mayWait bool // for predecessors
 
