@@ -145,7 +145,7 @@ var semaphoreScenarios = ofSemaphore(
 		s.begin()
 		var lists atomic.Int64
 		s.proxy.OnRequest(func(r faultproxy.Request) {
-			if faultproxy.OpPath("getChildren2", taken)(r) && lists.Add(1) == 1+permits { // the latest behind a create
+			if faultproxy.OpPath("getChildren2", taken)(r) && lists.Add(1) == 2 { // behind the transaction
 				cancel()
 			}
 		})
