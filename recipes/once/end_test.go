@@ -31,6 +31,7 @@ type ending struct {
 	leaseEnds []recipes.LeaseEnd
 	log       testkit.Log // of the first host
 	cause     error       // why the lease ended before the transaction of the end arrived
+	derived   error       // of a context that the function derived from its own, at the same time
 	err       error       // of Do
 	later     int         // transactions with the lock's znode after that of the end
 }
@@ -55,8 +56,10 @@ func (e *ending) run(next string, result error, prepare func(*ending), strike fu
 	e.cancel = cancel
 	session, waiter := e.client.Conn().SessionID(), make(chan error, 1)
 	var transactions atomic.Int32
-	e.err = e.first.Do(ctx, tick, func(_ context.Context, lease *recipes.Lease) error {
+	e.err = e.first.Do(ctx, tick, func(ctx context.Context, lease *recipes.Lease) error {
 		e.lease = lease
+		derived, cancelDerived := context.WithCancel(ctx)
+		context.AfterFunc(e.Context(), cancelDerived) // not at the end of the function
 		if next != "" {
 			go func() { waiter <- e.second.Do(e.Context(), next, (&counter{}).run) }() // joined below
 			pass(time.Millisecond)
@@ -68,7 +71,7 @@ func (e *ending) run(next string, result error, prepare func(*ending), strike fu
 			if r.Op != zktest.OpMulti || r.Session != session || r.Path != lease.Path() || transactions.Add(1) > 1 {
 				return zktest.Fault{}
 			}
-			e.cause = context.Cause(lease.Context())
+			e.cause, e.derived = context.Cause(lease.Context()), derived.Err()
 			return strike(e)
 		})
 		return result
@@ -198,6 +201,7 @@ func (fault faultAtTheEnd) test(f *fixture, retries bool, next string, result er
 		require.NoError(f, other)
 	}
 	require.ErrorIs(f, e.cause, recipes.ErrReleased)
+	require.ErrorIs(f, e.derived, context.Canceled, "the lock may be free, and the context of the function has not ended")
 	if fault.isAlone {
 		require.Zero(f, e.later)
 	}

@@ -174,6 +174,14 @@ func newWorkContext(ctx, lease context.Context) (c *workContext, end context.Can
 	}
 }
 
+// EndWorkContext ends the context of a function of Do that returned. Do does the same before it releases the lease. A recipe that gives
+// the lease up by itself calls EndWorkContext before.
+func EndWorkContext(ctx context.Context) {
+	c := ctx.(*workContext) //nolint:errcheck,forcetypeassert // see Do
+	c.endWithLease()
+	c.cancel(recipes.ErrReleased)
+}
+
 // endWithLease ends the context if the lease is over.
 func (c *workContext) endWithLease() {
 	if c.lease.Err() != nil {
