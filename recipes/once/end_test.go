@@ -264,6 +264,21 @@ func TestRecordIsOverwrittenAtTheEnd(t *testing.T) {
 	})
 }
 
+// Someone deletes the lock's znode, so that the occurrence runs again, and the transaction of the end is lost. Not both runs are reported as
+// the successful one.
+func TestRunAgainBeforeTheEnd(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		e := newEnding(f, once.WithRetry())
+		require.NoError(f, e.run(tick, nil, nil, func(*ending) zktest.Fault {
+			f.srv.Delete(e.lease.Path())
+			pause(time.Millisecond) // for the other run
+			return zktest.Fault{Lost: zktest.RequestLost}
+		}))
+		require.ErrorIs(f, e.err, once.ErrNotRecorded)
+		require.Equal(f, "web-2", f.last(e.second).ID)
+	})
+}
+
 // The function returns in an outage, in which the session expires. The lease stands until it is lost, so that Do returns the loss.
 func TestLossBeforeTheEnd(t *testing.T) {
 	inBubble(t, func(f *fixture) {
