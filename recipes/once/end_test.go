@@ -279,6 +279,26 @@ func TestRunAgainBeforeTheEnd(t *testing.T) {
 	})
 }
 
+// An outage begins with the transaction of the end. Do tries to record the end for an operation timeout, and does not wait for the deletion
+// of the lock's znode for another one, because a lease would have ended.
+func TestOutageAtTheEnd(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		e := newEnding(f)
+		var endedAt time.Time
+		require.NoError(f, e.run("", nil, nil, func(e *ending) zktest.Fault {
+			endedAt = time.Now()
+			f.srv.Partition(e.client.Conn().SessionID())
+			f.srv.Disconnect(e.client.Conn().SessionID())
+			return zktest.Fault{Lost: zktest.RequestLost}
+		}))
+		require.Equal(f, 10*time.Second, time.Since(endedAt)) // the default
+		require.ErrorIs(f, e.err, once.ErrNotRecorded)
+		f.srv.Heal()
+		pass(time.Minute)
+		require.Equal(f, []string{"last"}, f.srv.Children(jobs))
+	})
+}
+
 // The function returns in an outage, in which the session expires. The lease stands until it is lost, so that Do returns the loss.
 func TestLossBeforeTheEnd(t *testing.T) {
 	inBubble(t, func(f *fixture) {

@@ -101,8 +101,15 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 		s.life.returned--
 		s.mu.Unlock()
 	}
+	beganAt := time.Now()
 	return func(stop <-chan struct{}) {
-		if kept != nil {
+		if kept == nil {
+			return
+		}
+		if h.isWriting {
+			_ = Leaving{removal: kept, beganAt: beganAt}.AwaitAfterWork(stop)
+		}
+		if s.life.open.Err() != nil {
 			kept.awaitWhileClosing(stop)
 		}
 	}
