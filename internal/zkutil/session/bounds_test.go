@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,6 +158,27 @@ func TestSuspendedMachine(t *testing.T) {
 		suspended <- <-suspended + time.Second
 		require.False(t, e.Stands())
 		require.False(t, e.TrustedUntil().After(time.Now()))
+		require.ErrorIs(t, e.Leave(), zkutil.ErrSessionLost)
+	})
+}
+
+// LeaveWriting sends nothing for a hold whose trust ran out while the machine was suspended.
+func TestNoLeaveWritingAfterASuspension(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		cfg := srv.Config(6 * time.Second)
+		var suspended atomic.Int64
+		cfg.Suspended = func() time.Duration { return time.Duration(suspended.Load()) }
+		s := fixture.Connect(t, cfg)
+		srv.Put("/record", nil)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		end, err := e.BeginWork()
+		require.NoError(t, err)
+		suspended.Store(int64(time.Minute))
+		isSent, err := e.LeaveWriting(t.Context(), "/record", nil, 0)
+		require.NoError(t, err)
+		require.False(t, isSent)
+		end()
 		require.ErrorIs(t, e.Leave(), zkutil.ErrSessionLost)
 	})
 }

@@ -208,3 +208,23 @@ func TestCloseRightAfterReconnect(t *testing.T) {
 		})
 	}
 }
+
+// The first step of Close deletes what is held only if another step has to wait. Otherwise the end of the session deletes it.
+func TestCloseDeletesOnlyIfItWaits(t *testing.T) {
+	for name, undoes := range map[string]bool{"nothing else": false, "a write that may be undone": true} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(30*time.Second))
+				bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+				if undoes {
+					end := s.BeginUndoable()
+					defer end()
+				}
+				s.Abort()
+				bubble.Pass(time.Second)
+				require.Equal(t, undoes, len(srv.Children("/m")) == 0)
+			})
+		})
+	}
+}

@@ -115,8 +115,8 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 	}
 }
 
-// LeaveWriting is Leave for an entry with work that has something to write at its end. One transaction sets the data of the znode at path, if
-// that has the given version, and deletes the entry's znode.
+// LeaveWriting is Leave for the only entry of a hold, with work that has something to write at its end. One transaction sets the data of the
+// znode at path, if that has the given version, and deletes the entry's znode.
 //
 // It is sent once, and only over a connection and while the hold stands; otherwise isSent is false, and the entry is not left. After an error
 // the transaction may have taken effect, or may still do so. Then the entry's znode stays until the work ends, so that the caller can write
@@ -127,13 +127,12 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 	s.mu.Lock()
 	h.endIfUntrustedLocked()
 	isConnected := s.link.isConnected && s.link.conn != nil
-	stands := h.cause == nil && h.limit.errorLocked() == nil && len(h.entries) == 1
+	stands := h.cause == nil && h.limit.errorLocked() == nil
 	if !isConnected || !stands {
 		s.mu.Unlock()
 		return false, nil
 	}
 	e.hasLeft, h.isWriting = true, true
-	e.cancel(zkutil.ErrReleased)
 	traced := e.endTracedLocked(nil)
 	h.endLocked(zkutil.ErrReleased)
 	delete(s.keeper.nodes, h.path)
