@@ -264,6 +264,26 @@ func TestRecordIsOverwrittenAtTheEnd(t *testing.T) {
 	})
 }
 
+// The transaction is lost, and so is the answer to the write that follows. The record shows that this write took effect.
+func TestAnswerIsLostAfterTheEnd(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		e := newEnding(f)
+		loseSecondReply := func(e *ending) {
+			var transactions atomic.Int32
+			f.srv.Inject(func(r zktest.Request) zktest.Fault {
+				if r.Op != zktest.OpMulti || r.Path != e.lease.Path() || transactions.Add(1) != 2 {
+					return zktest.Fault{}
+				}
+				return zktest.Fault{Lost: zktest.ReplyLost}
+			})
+		}
+		require.NoError(f, e.run("", nil, loseSecondReply, func(*ending) zktest.Fault { return zktest.Fault{Lost: zktest.RequestLost} }))
+		require.NoError(f, e.err)
+		require.True(f, f.last(e.second).Finished)
+		require.Equal(f, 2, e.later)
+	})
+}
+
 // Someone deletes the lock's znode, so that the occurrence runs again, and the transaction of the end is lost. Not both runs are reported as
 // the successful one.
 func TestRunAgainBeforeTheEnd(t *testing.T) {

@@ -372,7 +372,7 @@ func (o *Once) finish(working context.Context, lease *recipes.Lease, version int
 				isRecorded = false
 			}
 		}
-		if isRecorded || readErr != nil {
+		if isRecorded {
 			err = readErr
 		}
 	}

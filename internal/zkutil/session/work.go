@@ -151,7 +151,7 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 func (h *Hold) takeLocked(c *call, a wire.Answer) {
 	switch {
 	case a.Err != nil || a.IsUncommitted:
-	case h.isWriting && h.removal == nil:
+	case h.isWriting:
 		h.removal = newRemovalLocked(h.s, h.path)
 		h.endKeepLocked()
 		h.removal.takeLocked(c, a)
