@@ -257,15 +257,19 @@ func (o *Once) run(ctx context.Context, lease *recipes.Lease, occurrence string,
 	if err != nil {
 		return &recipe.NotCalledError{Err: err}
 	}
+	finish := func(failure error) error {
+		recipe.EndWorkContext(ctx)                      // before others can have the lock
+		return o.finish(lease, version, begun, failure) //nolint:contextcheck // by the lease's context
+	}
 	hasReturned := false
-	defer func() { //nolint:contextcheck // by the lease's context
+	defer func() {
 		if !hasReturned { // a panic, or runtime.Goexit, continues
-			_ = o.finish(ctx, lease, version, begun, errPanicked)
+			_ = finish(errPanicked)
 		}
 	}()
 	err = fn(ctx, lease)
 	hasReturned = true
-	if unrecorded := o.finish(ctx, lease, version, begun, err); unrecorded != nil { //nolint:contextcheck // by the lease's context
+	if unrecorded := finish(err); unrecorded != nil {
 		return o.base.OpError("do", zkutil.LossAndError(unrecorded, err))
 	}
 	return err
@@ -339,11 +343,10 @@ var errForgotten = errors.New("the record was erased while Do waited for the loc
 
 // finish records the end of a run, and gives the lock up in the same transaction. If that fails, or can't be sent, finish records the end under
 // the lock's znode, which Do then deletes. At most one of the two transactions takes effect, because both need the same version of the record.
-// A lease that was lost needs no record, because Do returns the loss. A lease that fn released is not lost. working is the context of fn.
-func (o *Once) finish(working context.Context, lease *recipes.Lease, version int32, begun Record, failure error) error {
+// A lease that was lost needs no record, because Do returns the loss. A lease that fn released is not lost.
+func (o *Once) finish(lease *recipes.Lease, version int32, begun Record, failure error) error {
 	s := o.base.Queue.Session
 	recipe.NoteReturned(lease)
-	recipe.EndWorkContext(working) // before others can have the lock
 	if cause := context.Cause(lease.Context()); errors.Is(cause, recipes.ErrReleased) {
 		return fmt.Errorf("%w: %w", ErrNotRecorded, cause)
 	}

@@ -177,7 +177,7 @@ func newWorkContext(ctx, lease context.Context) (c *workContext, end context.Can
 // EndWorkContext ends the context of a function of Do that returned. Do does the same before it releases the lease. A recipe that gives
 // the lease up by itself calls EndWorkContext before.
 func EndWorkContext(ctx context.Context) {
-	c := ctx.(*workContext) //nolint:errcheck,forcetypeassert // see Do
+	c := ctx.(*workContext) //nolint:forcetypeassert // see Do
 	c.endWithLease()
 	c.cancel(recipes.ErrReleased)
 }
