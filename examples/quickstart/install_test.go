@@ -16,7 +16,7 @@ import (
 )
 
 // The commands of Install work one after the other in a new module, with the program of the README. What differs: the repository is this
-// one, the server listens on another port, and nothing is downloaded.
+// one, the server listens on another port, and neither modules nor checksums are downloaded.
 func TestInstall(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestInstall(t *testing.T) {
 	shell := func(script string) *exec.Cmd {
 		sh := exec.CommandContext(t.Context(), "sh", "-ec", script)
 		sh.Dir = module
-		sh.Env = append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=")
+		sh.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=")
 		return sh
 	}
 	output := func(script string) string {

@@ -43,7 +43,7 @@ func goCommand(t *testing.T, module string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = module
-	command.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=-mod=mod")
+	command.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod")
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "go %v\n%s", args, out)
 }
