@@ -25,7 +25,8 @@ var minutes = flag.Float64("minutes", 1./3, "how long TestMixedLoad lasts")
 
 const (
 	loadClients  = 4
-	loadSamples  = 60                      // in all, but no more than one every shortestRest
+	loadSamples  = 60 // in all, but no more than one every shortestRest
+	leastSamples = 4
 	shortestRest = 1500 * time.Millisecond // between two samples
 )
 
@@ -43,7 +44,7 @@ func TestMixedLoad(t *testing.T) {
 	var samples []sample
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for time.Since(began) < length {
+	for len(samples) < leastSamples || time.Since(began) < length { // a rest may take long
 		<-tick.C
 		samples = append(samples, l.rest(began))
 		t.Log(samples[len(samples)-1])
@@ -73,7 +74,7 @@ func (s sample) String() string {
 // sample, before which everything is used for the first time.
 func flat(t *testing.T, samples []sample) {
 	t.Helper()
-	require.GreaterOrEqual(t, len(samples), 4)
+	require.GreaterOrEqual(t, len(samples), leastSamples)
 	samples = samples[1:]
 	third := max(len(samples)/3, 1)
 	median := func(of []sample, value func(sample) int) int {
