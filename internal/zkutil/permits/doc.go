@@ -5,9 +5,9 @@
 //
 //   - The n contenders with the lowest numbers in Pool.Taken hold the permits, even if a client is wrong about the turn.
 //   - Permits are granted in the order of the requests. A request for many permits is not overtaken by a later one for few.
-//   - An Acquire gets all the permits that the caller asks for, or none. One transaction creates all of them and deletes the znode
-//     of the turn, after others that create those for which it has no room. The znodes of a failed attempt are deleted, or the
-//     session deletes them in the background.
+//   - An Acquire gets all the permits that the caller asks for, or none. One transaction creates them and deletes the znode of the
+//     turn. Permits for which it has no room are created before, in the same turn. The znodes of a failed attempt are deleted,
+//     or the session deletes them in the background.
 //   - The bytes of all the permits and of the turn are reserved before the contender joins the queue of the turn, so that
 //     no holder of the turn waits for bytes.
 //

@@ -37,11 +37,11 @@ func (q *Queue) Exchange(ctx context.Context, held *session.Entry, reservation *
 type exchange struct {
 	q        *Queue
 	waiters  []*waiter        // without a hold yet
-	listedAt time.Time        // when the first of their lists arrived, or all asked for another
+	listedAt time.Time        // when the oldest of their lists arrived, or the latest common one was requested
 	entries  []*session.Entry // of the others
 }
 
-// create creates the contenders, the latest of them in exchange for held.
+// create creates the contenders, those of the last transaction in exchange for held.
 func (e *exchange) create(ctx context.Context, held *session.Entry, plan session.Planned[[]Contender], n int) error {
 	s := e.q.Session
 	for most := session.MaxExchange(ctx, s, plan); n > 0; {

@@ -117,8 +117,7 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	if err != nil {
 		return wire.Answer{}, err
 	}
-	p := &protected{s: s, dir: dir, acl: s.aclOf(ctx), uuid: zkutil.NewUUID(), charge: charge}
-	p.departure = departures.Departure{Set: s.departing, Name: p.name()}
+	p := newProtected(s, dir, s.aclOf(ctx), charge)
 	parents := &parents{s: s}
 	var latest *call
 	isUncertain := false // a create may have taken effect
@@ -177,6 +176,12 @@ type protected struct {
 	acl       []zk.ACL
 	charge    *budget.Charge
 	departure departures.Departure // begins when the caller abandons the znode
+}
+
+func newProtected(s *Session, dir string, acl []zk.ACL, charge *budget.Charge) *protected {
+	p := &protected{s: s, dir: dir, acl: acl, uuid: zkutil.NewUUID(), charge: charge}
+	p.departure = departures.Departure{Set: s.departing, Name: p.name()}
+	return p
 }
 
 func (p *protected) name() string { return zkutil.Protection + p.uuid + "-" }

@@ -20,6 +20,8 @@ func MaxExchange[T any](ctx context.Context, s *Session, plan Planned[T]) int {
 // of held, and held then ends without a loss. After a lost answer the transaction is sent again. Of several such transactions only one can
 // delete the znode, so that no contender has a twin. If the znode is deleted, a search shows whether an earlier transaction took effect.
 //
+// On servers that resume no session (ClickHouse Keeper), token and owner are unknown, as after a search.
+//
 // If Exchange fails, no contender is left, or each is being deleted in the background. held may have ended, and the caller has to leave it. An
 // error that matches ErrContenderLost means that held was lost.
 func Exchange[T any](ctx context.Context, s *Session, held *Entry, plans []Planned[T]) ([]Created[T], error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/departures"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
@@ -44,7 +43,7 @@ func (s *Session) CanCreateTogether() bool {
 	return s.link.isConnected && !s.ledger.IsBound()
 }
 
-// CreateTogether is CreateAndList for several znodes in different directories, by one transaction, and tries once. If it fails, no znode is
+// CreateTogether is CreateAndList for several znodes, by one transaction, and tries once. If it fails, no znode is
 // left, or each is being deleted in the background as after a CreateAndList that was given up. The caller may then use CreateAndList for each.
 //
 // A server before 3.9 answers with the paths of the created znodes alone. Their czxid is the zxid of the answer, and their owner is the
@@ -81,9 +80,7 @@ func (t *transaction[T]) begin() error {
 			t.endCharges()
 			return err
 		}
-		znode := &protected{s: t.s, dir: p.Dir, acl: t.acl, uuid: zkutil.NewUUID(), charge: charge}
-		znode.departure = departures.Departure{Set: t.s.departing, Name: znode.name()}
-		t.znodes = append(t.znodes, znode)
+		t.znodes = append(t.znodes, newProtected(t.s, p.Dir, t.acl, charge))
 	}
 	return nil
 }
