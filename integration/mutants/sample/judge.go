@@ -37,6 +37,7 @@ type judge struct {
 	packages map[string]*pkg          // by import path
 	normal   map[string]time.Duration // what the short tests of a package take; only packages with tests
 	ownOnly  bool                     // no package is above another
+	tests    string                   // an expression for the tests that judge; "": all
 	grace    time.Duration            // of a limit, besides the multiple of the normal time
 	blocks   coverage
 }
@@ -297,7 +298,7 @@ func (j *judge) test(ctx context.Context, path, binary string, flags ...string) 
 	defer cancel()
 	args := []string{
 		"-c", fmt.Sprintf(`ulimit -v %d; exec "$@"`, addressKiB), "sh", binary,
-		"-test.short", "-test.failfast", "-test.paniconexit0", "-test.cpu=1", "-test.parallel=8", "-test.timeout=" + limit.String(),
+		"-test.run=" + j.tests, "-test.short", "-test.failfast", "-test.paniconexit0", "-test.cpu=1", "-test.parallel=8", "-test.timeout=" + limit.String(),
 	}
 	c := exec.CommandContext(ctx, "sh", append(args, flags...)...)
 	c.Dir, c.Env = j.packages[path].Dir, append(os.Environ(), "GOWORK=off", "GOGC=400", "GOMEMLIMIT=2GiB")

@@ -42,6 +42,7 @@ type options struct {
 	size       int
 	least      float64
 	only       string
+	tests      string
 	own        bool
 	workers    int
 }
@@ -54,6 +55,7 @@ func main() {
 	flag.IntVar(&o.size, "n", 200, "how many mutants are planted")
 	flag.Float64Var(&o.least, "least", 90, "percent of them that the tests must kill")
 	flag.StringVar(&o.only, "only", "", "draw only from files that match this expression")
+	flag.StringVar(&o.tests, "tests", "", "judge by the tests whose names match this expression alone")
 	flag.BoolVar(&o.own, "own", false, "judge by the tests of a mutant's own package alone")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "mutants at a time")
 	flag.Parse()
@@ -74,7 +76,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	j.ownOnly = o.own
+	j.ownOnly, j.tests = o.own, o.tests
 	all, err := o.list(ctx, j)
 	if err != nil {
 		return err
