@@ -4,78 +4,111 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 )
 
-// step is a step of a course. For contenders node is none, unless the step concerns two.
-type step struct {
-	name     string
-	who, arg int // a session or a contender; a znode, a server's state, or a set of znodes
+// event is a step of a course.
+type event struct {
+	name     string // with the verb behind the subject, as in the scenarios
+	who, arg int    // a session or a contender; a znode, a server's state, or a set of znodes
 }
 
-func (s step) String() string { return fmt.Sprintf("%s %d %d", s.name, s.who, s.arg) }
+const (
+	joinsTail = "joins"
+	goesOn    = "goes on"
+	claims    = "claims its turn"
+	releases  = "releases"
+	watches   = "watches its znode"
+	executes  = "'s server executes a request"
+	applies   = "'s server applies a transaction"
+	takes     = "takes an answer"
+	takesEnd  = "takes the event of"
+	expires   = "expires"
+	connects  = "connects to a server with transactions:"
+	isDoubted = "has no proof any longer"
+	removes   = "a third party deletes"
+)
+
+// String returns the event in words. Contenders are A, B and so on, sessions 0, 1 and so on.
+func (e event) String() string {
+	session, contender := fmt.Sprintf("session %d", e.who), letter(e.who)
+	switch e.name {
+	case joinsTail, goesOn, claims, releases, watches:
+		return contender + " " + e.name
+	case takes, expires, isDoubted:
+		return session + " " + e.name
+	case executes, applies:
+		return session + e.name
+	case takesEnd:
+		return session + " " + e.name + " " + letter(e.arg)
+	case connects:
+		return fmt.Sprintf("%s %s %d", session, e.name, e.arg)
+	default:
+		return e.name + " " + set(e.arg).String()
+	}
+}
+
+func letter(contender int) string { return string(rune('A' + contender)) }
 
 // steps returns the steps that may follow, and whether one of them is no fault.
-func (w *world) steps() (steps []step, goesOn bool) {
+func (w *world) steps() (steps []event, isGoing bool) {
 	for s := range w.conns[:slices.Max(w.sessions)+1] {
 		steps = append(steps, w.stepsOfSession(s)...)
 	}
 	for i := range w.sessions {
 		steps = append(steps, w.stepsOfContender(i)...)
 	}
-	goesOn = slices.ContainsFunc(steps, func(s step) bool { return s.name != "expire" })
+	isGoing = slices.ContainsFunc(steps, func(s event) bool { return s.name != expires })
 	if w.spent < w.most {
 		for _, f := range w.faults {
 			steps = append(steps, w.stepsOfFault(f)...)
 		}
 	}
-	return steps, goesOn
+	return steps, isGoing
 }
 
-func (w *world) stepsOfSession(s int) (steps []step) {
+func (w *world) stepsOfSession(s int) (steps []event) {
 	c := &w.conns[s]
 	add := func(isPossible bool, name string, arg int) {
 		if isPossible && !c.isLost {
-			steps = append(steps, step{name, s, arg})
+			steps = append(steps, event{name, s, arg})
 		}
 	}
-	add(len(c.up) > 0, "execute", none)
-	add(int(c.at) < len(w.log) && (len(c.up) > 0 || c.watched != 0), "apply", none) // whether anything else is behind makes no difference
+	add(len(c.up) > 0, executes, none)
+	add(int(c.at) < len(w.log) && (len(c.up) > 0 || c.watched != 0), applies, none) // whether anything else is behind makes no difference
 	if len(c.down) > 0 && c.down[0].isEvent {
-		c.down[0].nodes.each(func(i int) { add(true, "take", i) })
+		c.down[0].nodes.each(func(i int) { add(true, takesEnd, i) })
 	} else {
-		add(len(c.down) > 0, "take", none)
+		add(len(c.down) > 0, takes, none)
 	}
 	isProven := slices.ContainsFunc(c.down, func(m message) bool { return m.request.kind == prove && !m.isEvent })
-	add(!c.isTrusted && !c.isExpired && !isProven, "expire", none)
+	add(!c.isTrusted && !c.isExpired && !isProven, expires, none)
 	return steps
 }
 
-func (w *world) stepsOfContender(i int) (steps []step) {
+func (w *world) stepsOfContender(i int) (steps []event) {
 	c := &w.contenders[i]
-	for _, why := range w.wakeups(i) {
-		steps = append(steps, step{"wake", i, int(why)})
-	}
 	switch {
+	case c.phase == waiting && !c.own.isAsked && w.sight(i).next() != stepWait:
+		steps = append(steps, event{goesOn, i, none})
 	case c.phase == claiming:
-		steps = append(steps, step{"claim", i, none})
+		steps = append(steps, event{claims, i, none})
 	case c.phase == absent && (!w.isUnder(i) || w.contenders[i-1].phase == holding):
-		steps = append(steps, step{"join", i, none})
+		steps = append(steps, event{joinsTail, i, none})
 	case c.phase == holding:
-		steps = append(steps, step{"release", i, none})
+		steps = append(steps, event{releases, i, none})
 	}
 	if (c.phase == waiting || c.phase == holding) && !c.own.isSet && !c.own.isAsked {
-		steps = append(steps, step{"watch", i, none})
+		steps = append(steps, event{watches, i, none})
 	}
 	return steps
 }
 
-func (w *world) stepsOfFault(f fault) (steps []step) {
+func (w *world) stepsOfFault(f fault) (steps []event) {
 	if f == remove {
 		nodes := w.tree(int8(len(w.log)))
 		for n := set(1); n <= nodes; n++ {
 			if n&^nodes == 0 && n.count() <= 2 {
-				steps = append(steps, step{string(f), none, int(n)})
+				steps = append(steps, event{removes, none, int(n)})
 			}
 		}
 		return steps
@@ -83,10 +116,10 @@ func (w *world) stepsOfFault(f fault) (steps []step) {
 	for s := range w.conns[:slices.Max(w.sessions)+1] {
 		c := &w.conns[s]
 		if f == distrust && c.isTrusted && !c.isLost {
-			steps = append(steps, step{string(f), s, none})
+			steps = append(steps, event{isDoubted, s, none})
 		}
 		for at := int(c.seen); f == reset && !c.isLost && at <= len(w.log); at++ {
-			steps = append(steps, step{string(f), s, at})
+			steps = append(steps, event{connects, s, at})
 		}
 	}
 	return steps
@@ -98,37 +131,37 @@ func (w *world) isStuck() bool {
 }
 
 // apply returns the state after a step.
-func (w *world) apply(s step) *world {
+func (w *world) apply(s event) *world {
 	w = w.clone()
 	switch s.name {
-	case "execute":
+	case executes:
 		w.execute(s.who)
-	case "apply":
+	case applies:
 		w.applyNext(s.who)
-	case "take":
+	case takes, takesEnd:
 		w.take(s.who, s.arg)
-	case "expire":
+	case expires:
 		w.expire(s.who)
-	case "join":
+	case joinsTail:
 		c := &w.contenders[s.who]
 		c.phase, c.epoch = listing, w.connOf(s.who).epoch
 		w.send(s.who, create, s.who)
-	case "wake":
-		w.wake(s.who, wakeup(s.arg))
-	case "claim":
+	case goesOn:
+		w.goOn(s.who)
+	case claims:
 		w.claim(s.who)
-	case "release":
+	case releases:
 		w.lose(s.who)
-	case "watch":
+	case watches:
 		w.watchOwn(s.who)
 	default:
 		w.spent++
-		switch fault(s.name) {
-		case reset:
+		switch s.name {
+		case connects:
 			w.reset(s.who, int8(s.arg))
-		case distrust:
+		case isDoubted:
 			w.distrust(s.who)
-		case remove:
+		case removes:
 			w.commit(txn{nodes: set(s.arg)})
 		}
 	}
@@ -173,7 +206,7 @@ func (w *world) fingerprint() uint64 {
 	for i := range w.contenders {
 		c := &w.contenders[i]
 		ints(int8(c.phase), c.epoch, int8(c.position.turn), c.blocker)
-		flags(c.position.isBehind, c.position.isFirst, c.isFirst, c.isDeleted)
+		flags(c.position.isBehind, c.position.isFirst, c.isFirst, c.isDeleted, c.isListed, c.isMissing, c.isUnread)
 		for _, o := range []watch{c.own, c.blockers} {
 			flags(o.isAsked, o.isSet, o.isGone, o.isLost, o.wasFirst)
 		}
@@ -187,8 +220,8 @@ func (w *world) fingerprint() uint64 {
 type search struct {
 	parents map[uint64]uint64 // by fingerprint
 	wrong   string            // the violation; "" if none
-	course  []step            // that leads to it
-	grants  int               // in how many states a contender holds
+	course  *course
+	grants  int // in how many states a contender holds
 }
 
 // explore visits every state of a cast, and stops at the first violation.
@@ -215,15 +248,15 @@ func explore(c *cast) *search {
 // visit returns the states that follow one, as far as they are new.
 func (s *search) visit(root, w *world) (found []*world) {
 	from := w.fingerprint()
-	steps, goesOn := w.steps()
-	if !goesOn && w.isStuck() {
-		s.wrong, s.course = "a contender waits for ever", s.courseTo(root, from)
+	steps, isGoing := w.steps()
+	if !isGoing && w.isStuck() {
+		s.wrong, s.course = "a contender waits for ever", &course{root.cast, s.courseTo(root, from)}
 		return nil
 	}
 	for _, st := range steps {
 		next := w.apply(st)
 		if next.wrong != "" { // also on the way to a known state, as the judge looks at the step
-			s.wrong, s.course = next.wrong, append(s.courseTo(root, from), st)
+			s.wrong, s.course = next.wrong, &course{root.cast, append(s.courseTo(root, from), st)}
 			return nil
 		}
 		to := next.fingerprint()
@@ -240,7 +273,7 @@ func (s *search) visit(root, w *world) (found []*world) {
 }
 
 // courseTo replays the way to a state.
-func (s *search) courseTo(root *world, to uint64) (course []step) {
+func (s *search) courseTo(root *world, to uint64) (events []event) {
 	var way []uint64
 	for ; to != 0; to = s.parents[to] {
 		way = append(way, to)
@@ -251,19 +284,11 @@ func (s *search) courseTo(root *world, to uint64) (course []step) {
 		steps, _ := w.steps()
 		for _, st := range steps {
 			if after := w.apply(st); after.fingerprint() == next {
-				course = append(course, st)
+				events = append(events, st)
 				w = after
 				break
 			}
 		}
 	}
-	return course
-}
-
-func (s *search) String() string {
-	var lines []string
-	for _, st := range s.course {
-		lines = append(lines, st.String())
-	}
-	return s.wrong + "\n" + strings.Join(lines, "\n")
+	return events
 }

@@ -5,15 +5,16 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
-// The explorer runs the decisions of waiters (positionOf, sight) against a model of ZooKeeper through every course of events within stated
-// bounds. This file has the model of the servers, and of the shell around the decisions, in the order of the requests of waiter and
-// session. The shell is written again here, so a change of waiter, Session.Grant or the watches of a session has to be made here as well. A
-// list, a read or a proof is one request. Every due step may happen at once or late, a goroutine that is woken included, and each server
-// may be behind.
+// The explorer runs the decisions of waiters (positionOf, sight.next) and of grants (trust.Claim) against a model of ZooKeeper, through every
+// course of events within stated bounds. This file has the model of the servers, and of the requests and watches that carry out the
+// decisions (waiter and session). A list, a read or a proof is one request. Every due step may happen at once or late, a goroutine that is
+// woken included, and each server may be behind.
 //
-// The model leaves out revocations, candidates, TryAcquire, permits, a second znode of one create, and the removal of an unused watch. A
+// The model leaves out revocations, candidates, the wait of a try for a contender that is leaving, permits, a second znode of one create, and the removal of an unused watch. A
 // request is executed before the end of its connection, or never, because a leader refuses writes of a session that moved.
 //
 // That trust is right is the subject of another explorer, in package trust. Here a session that is trusted lives, and a proof makes it
@@ -21,7 +22,7 @@ import (
 
 // cast is who takes part, and within which bounds.
 type cast struct {
-	kinds    string // of the contenders, a letter each: writers, readers, and readers under the writer before them
+	kinds    string // of the contenders, a letter each: writers, tries (writers that may not wait), readers, and readers under the writer before them
 	sessions []int  // of the contenders
 	rule     Rule
 	joined   int // so many contenders are in the queue at first, and have to look
@@ -50,6 +51,11 @@ func (s set) has(i int) bool    { return s&(1<<i) != 0 }
 func (s set) with(i int) set    { return s | 1<<i }
 func (s set) without(o set) set { return s &^ o }
 func (s set) count() int        { return bits.OnesCount8(uint8(s)) }
+func (s set) String() string {
+	var letters []string
+	s.each(func(i int) { letters = append(letters, letter(i)) })
+	return strings.Join(letters, ", ")
+}
 func (s set) each(f func(i int)) { // in the order of the creates
 	for ; s != 0; s &= s - 1 {
 		f(bits.TrailingZeros8(uint8(s)))
@@ -117,15 +123,27 @@ type watch struct {
 
 func (w watch) hasFired() bool { return w.isGone || w.isLost }
 
+func (w watch) seen() seen {
+	switch {
+	case !w.isSet:
+		return unwatched
+	case w.isGone:
+		return gone
+	case w.isLost:
+		return changed
+	default:
+		return standing
+	}
+}
+
 type phase uint8
 
 const (
-	absent     phase = iota
-	listing          // or creating, with the list behind
-	watching         // a request for a watch on the blocker is under way
-	waiting          // for an event
-	readingOwn       // the blocker is deleted, and the own znode is read
-	claiming         // it is the waiter's turn
+	absent   phase = iota
+	listing        // or creating, with the list behind
+	watching       // a request for a watch on the blocker is under way
+	waiting        // for an event
+	claiming       // it is the waiter's turn
 	proving
 	holding
 	done
@@ -135,10 +153,13 @@ const (
 type contender struct {
 	phase     phase
 	epoch     int8 // when the queue was read
+	isListed  bool
 	position  position
 	blocker   int8
+	isMissing bool  // there was no such znode to watch
 	blockers  watch // on the blocker
 	own       watch // on the own znode
+	isUnread  bool  // the own znode has to be read with the next list
 	isFirst   bool  // of a hold
 	isDeleted bool  // an event or a read has said so
 }
@@ -163,7 +184,7 @@ func start(c *cast) *world {
 	for i := range w.contenders {
 		w.contenders[i].blocker = none
 		if i < c.joined {
-			w.look(i)
+			w.list(i)
 		}
 	}
 	return w
@@ -220,7 +241,7 @@ func (w *world) queueOf(nodes set) (queue []Contender, who []int) {
 	order := w.order()
 	for n, i := range order {
 		marker := WriteMarker
-		if w.kinds[i] != 'w' {
+		if !w.isWriter(i) {
 			marker = ReadMarker
 		}
 		if w.isUnder(i) {
@@ -246,9 +267,11 @@ func (w *world) queueOf(nodes set) (queue []Contender, who []int) {
 // isUnder reports whether a contender is a reader that acquires the lock under a write lock, that of the contender before.
 func (w *world) isUnder(i int) bool { return i < len(w.kinds) && w.kinds[i] == 'u' }
 
+func (w *world) isWriter(i int) bool { return w.kinds[i] == 'w' || w.kinds[i] == 't' }
+
 // queue returns the queue of a contender. A writer lists always, because a reader may join ahead.
 func (w *world) queue(i int) *Queue {
-	return &Queue{Rule: w.rule, AlwaysList: strings.ContainsAny(w.kinds, "ru") && w.kinds[i] == 'w' && w.premise != writersNeedNoList}
+	return &Queue{Rule: w.rule, AlwaysList: strings.ContainsAny(w.kinds, "ru") && w.isWriter(i) && w.premise != writersNeedNoList}
 }
 
 // The servers.
@@ -327,27 +350,66 @@ func (w *world) send(i int, k kind, node int) {
 	c.up = append(c.up, request{kind: k, by: int8(i), node: int8(node)})
 }
 
-// look is waiter.look: it lists the queue, unless the waiter only watches its blocker again after a reconnect (keepBlocker).
-func (w *world) look(i int) {
-	c, conn := &w.contenders[i], w.connOf(i)
-	isReconnect := c.epoch != conn.epoch
-	if isReconnect && c.blockers.isSet && !c.blockers.isGone && !c.position.isTurnNear() {
-		c.position.turn, c.own, c.epoch = turnAtListing, watch{}, conn.epoch
-		w.watchBlocker(i)
-		return
+// sight is waiter.sight.
+func (w *world) sight(i int) sight {
+	c := &w.contenders[i]
+	s := sight{
+		isListed: c.isListed, position: c.position, hasBlocker: c.blocker != none, mayWait: w.kinds[i] != 't', isReconnected: c.epoch != w.connOf(i).epoch,
+		blocker: c.blockers.seen(), wasFirst: c.blockers.wasFirst || w.premise == allAreFirst, own: c.own.seen(),
 	}
-	if !c.blockers.isGone {
-		c.position.turn = turnAtListing
+	if c.isMissing {
+		s.blocker = gone
 	}
-	if c.own.isSet && (isReconnect || c.own.hasFired()) {
-		c.own = watch{isAsked: true}
+	switch {
+	case w.premise == ignoresOwn, w.premise == ignoresOwnEvent && (s.own == gone || s.own == changed):
+		s.own = standing
+	case w.premise == ignoresEpoch, w.premise == losesWatches:
+		s.isReconnected = false
+	}
+	return s
+}
+
+// goOn takes the steps of a waiter, until it has to wait or is about to claim its turn.
+func (w *world) goOn(i int) {
+	c := &w.contenders[i]
+	for !c.own.isAsked && !c.blockers.isAsked {
+		switch w.sight(i).next() {
+		case stepList:
+			w.list(i)
+			return
+		case stepWatch:
+			w.watchBlocker(i)
+		case stepWatchAgain:
+			c.position.turn, c.own, c.epoch = turnAtListing, watch{}, w.connOf(i).epoch
+			w.watchBlocker(i)
+		case stepReadOwn:
+			c.phase = waiting
+			w.watchOwn(i)
+		case stepWait:
+			c.phase = waiting
+			return
+		case stepClaim:
+			c.phase = claiming
+			return
+		case stepRefuse:
+			w.lose(i)
+			return
+		}
+	}
+}
+
+// list is waiter.list.
+func (w *world) list(i int) {
+	c := &w.contenders[i]
+	if c.isUnread || c.own.isSet && (c.own.hasFired() || c.epoch != w.connOf(i).epoch) {
+		c.own, c.isUnread = watch{isAsked: true}, true
 		w.send(i, watchNode, i)
 	}
-	c.phase, c.blocker, c.blockers, c.epoch = listing, none, watch{}, conn.epoch
+	c.phase, c.isListed, c.blocker, c.isMissing, c.blockers, c.epoch = listing, false, none, false, watch{}, w.connOf(i).epoch
 	w.send(i, list, none)
 }
 
-// onList is waiter.refresh with the answer, and what follows in look.
+// onList is waiter.refresh with the answer.
 func (w *world) onList(i int, nodes set) {
 	c := &w.contenders[i]
 	if !nodes.has(i) {
@@ -359,13 +421,11 @@ func (w *world) onList(i int, nodes set) {
 	if w.premise == neverLists && blocker >= 0 {
 		position.turn = turnAfterBlocker
 	}
-	c.position = position
-	if blocker < 0 {
-		c.phase = claiming
-		return
+	c.isListed, c.position = true, position
+	if blocker >= 0 {
+		c.blocker = int8(who[blocker])
 	}
-	c.blocker = int8(who[blocker])
-	w.watchBlocker(i)
+	w.goOn(i)
 }
 
 // watchBlocker is waiter.watchBlocker. The own znode is read right behind the only blocker.
@@ -373,10 +433,9 @@ func (w *world) watchBlocker(i int) {
 	c := &w.contenders[i]
 	c.phase = watching
 	c.blockers = w.watch(i, int(c.blocker))
-	if c.position.hasOnlyBlocker() && !w.knowsOwn(c) {
+	if c.position.hasOnlyBlocker() && w.sight(i).own != standing {
 		c.own = w.watch(i, i)
 	}
-	w.goOn(i)
 }
 
 // watch watches a znode, with a request unless the session has the watch.
@@ -392,95 +451,7 @@ func (w *world) watch(i, node int) watch {
 	return found
 }
 
-func (w *world) knowsOwn(c *contender) bool {
-	return c.own.isSet && (!c.own.hasFired() || w.premise == ignoresOwnEvent) || w.premise == ignoresOwn
-}
-
-// goOn continues a waiter behind the answers that it waits for.
-func (w *world) goOn(i int) {
-	c := &w.contenders[i]
-	if c.own.isAsked || c.blockers.isAsked {
-		return
-	}
-	switch {
-	case c.isDeleted && c.phase < holding:
-		w.lose(i)
-	case c.phase == watching && !c.blockers.isSet: // NoNode
-		if (sight{position: c.position, isBlockerGone: true, knowsOwn: w.knowsOwn(c)}).isTurn() {
-			c.position = c.position.advanced()
-			c.phase = claiming
-			return
-		}
-		w.look(i)
-	case c.phase == watching:
-		c.phase = waiting
-	case c.phase == readingOwn:
-		w.takeTurn(i)
-	}
-}
-
-// wakeups are what can wake a waiter in awaitBlocker. If there are several, any may be the first, because a select chooses at random.
-func (w *world) wakeups(i int) (why []wakeup) {
-	c := &w.contenders[i]
-	if c.phase != waiting || c.own.isAsked {
-		return nil
-	}
-	if c.epoch != w.connOf(i).epoch && w.premise != ignoresEpoch && w.premise != losesWatches {
-		why = append(why, byConnection)
-	}
-	if c.blockers.hasFired() {
-		why = append(why, byBlocker)
-	}
-	if c.own.hasFired() && w.premise != ignoresOwnEvent {
-		why = append(why, byOwn)
-	}
-	if !c.own.isSet && c.blockers.wasFirst && c.position.needsNoListing() {
-		why = append(why, byHold)
-	}
-	return why
-}
-
-type wakeup int
-
-const (
-	byConnection wakeup = iota
-	byBlocker
-	byOwn
-	byHold // the blocker became a hold of this session
-)
-
-func (w *world) wake(i int, why wakeup) {
-	switch why {
-	case byConnection, byOwn:
-		w.look(i)
-	case byBlocker:
-		w.takeTurn(i)
-	case byHold:
-		w.watchOwn(i)
-	}
-}
-
-// takeTurn is waiter.takeTurn.
-func (w *world) takeTurn(i int) {
-	c := &w.contenders[i]
-	s := func() sight {
-		return sight{position: c.position, isBlockerGone: c.blockers.isGone, wasFirst: c.blockers.wasFirst || w.premise == allAreFirst, knowsOwn: w.knowsOwn(c)}
-	}
-	if s().comesByEvent() && c.blockers.wasFirst && !c.own.isSet {
-		c.phase = readingOwn
-		if c.own = w.watch(i, i); c.own.isAsked {
-			return
-		}
-	}
-	if !s().isTurn() {
-		w.look(i)
-		return
-	}
-	c.position = c.position.advanced()
-	c.phase = claiming
-}
-
-// watchOwn is the timed watch on the own znode (see farFromTurn).
+// watchOwn is waiter.watchOwnNode, and the watch of a hold.
 func (w *world) watchOwn(i int) {
 	c := &w.contenders[i]
 	c.own = w.watch(i, i)
@@ -489,22 +460,32 @@ func (w *world) watchOwn(i int) {
 // claim is Session.Grant.
 func (w *world) claim(i int) {
 	c, conn := &w.contenders[i], w.connOf(i)
-	switch {
-	case c.isDeleted || c.own.isGone && w.premise != ignoresOwnEvent:
-		w.lose(i)
-	case c.epoch != conn.epoch && w.premise != ignoresEpoch, c.own.isLost && w.premise != ignoresEpoch:
-		w.look(i)
-	case !conn.isTrusted && w.premise != ignoresTrust:
+	claim := trust.Claim{IsDeleted: c.isDeleted || c.own.isGone, IsStale: c.epoch != conn.epoch || c.own.isLost, IsTrusted: conn.isTrusted}
+	switch w.premise {
+	case ignoresOwnEvent:
+		claim.IsDeleted = c.isDeleted
+	case ignoresEpoch:
+		claim.IsStale = false
+	case ignoresTrust:
+		claim.IsTrusted = true
+	}
+	switch claim.Decide() {
+	case trust.Granted:
+		w.grant(i)
+	case trust.Unproven:
 		c.phase = proving
 		w.send(i, prove, none)
+	case trust.Stale:
+		c.isListed = false
+		w.goOn(i)
 	default:
-		w.grant(i)
+		w.lose(i)
 	}
 }
 
 func (w *world) grant(i int) {
 	c, conn := &w.contenders[i], w.connOf(i)
-	c.phase, c.isFirst, c.blocker, c.blockers = holding, c.position.isFirst, none, watch{}
+	c.phase, c.isFirst, c.blocker, c.blockers = holding, w.sight(i).isFirst(), none, watch{}
 	if c.isFirst { // markFirstLocked
 		for o := range w.sessions {
 			b := &w.contenders[o].blockers
@@ -559,8 +540,8 @@ func (w *world) onAnswer(i int, m message) {
 		w.onProof(i, m.isFound)
 	case m.request.kind == removeOwn || c.phase != listing:
 	case m.request.kind == create && w.isUnder(i): // joinUnder
-		if c.own = (watch{isSet: true, isGone: true}); m.nodes.has(i-1) || w.premise == outerStays { // the own znode is still unknown
-			w.look(i)
+		if c.isUnread = true; m.nodes.has(i-1) || w.premise == outerStays {
+			w.list(i)
 		} else {
 			w.lose(i)
 		}
@@ -576,16 +557,17 @@ func (w *world) onNode(i, node int, isFound bool) {
 		conn.standing = conn.standing.with(node)
 	}
 	if node == i {
-		c.own.isAsked, c.own.isSet = false, isFound
+		c.own.isAsked, c.own.isSet, c.isUnread = false, isFound, false
 		c.isDeleted = c.isDeleted || !isFound
 	}
 	if int8(node) == c.blocker {
-		c.blockers.isAsked, c.blockers.isSet = false, isFound
+		c.blockers.isAsked, c.blockers.isSet, c.isMissing = false, isFound, !isFound
 	}
-	if c.phase != listing {
-		w.goOn(i)
-	} else if c.isDeleted {
+	switch {
+	case c.isDeleted && c.phase < holding && !c.blockers.isAsked:
 		w.lose(i)
+	case c.phase == watching || c.phase == waiting:
+		w.goOn(i)
 	}
 }
 
@@ -672,15 +654,15 @@ func (w *world) repeat(i int) {
 			return
 		}
 		if c.own.isAsked {
-			c.own = watch{isSet: true, isGone: true} // still unknown
+			c.own = watch{}
 		}
-		w.look(i)
+		w.list(i)
 	case watching: // session.Repeat of watchBlocker
 		if c.own.isAsked {
 			c.own = watch{}
 		}
 		w.watchBlocker(i)
-	case readingOwn, waiting:
+	case waiting:
 		if c.own.isAsked {
 			c.own = w.watch(i, i)
 		}
@@ -710,15 +692,15 @@ func (w *world) distrust(s int) {
 func (w *world) judge(i int) {
 	switch exists := w.tree(int8(len(w.log))).has(i); {
 	case w.connOf(i).isExpired:
-		w.wrong = fmt.Sprintf("%d is granted after its session has expired", i)
+		w.wrong = letter(i) + " is granted after its session has expired"
 	case exists && w.heldBeside(i) != none:
-		w.wrong = fmt.Sprintf("%d is granted while %d holds", i, w.heldBeside(i))
+		w.wrong = letter(i) + " is granted while " + letter(w.heldBeside(i)) + " holds"
 	case w.existsAhead(i) != none:
-		w.wrong = fmt.Sprintf("%d is granted while %d exists", i, w.existsAhead(i))
+		w.wrong = letter(i) + " is granted while " + letter(w.existsAhead(i)) + " exists"
 	case !exists && w.deletedLater(i) != none:
-		w.wrong = fmt.Sprintf("%d is granted, whose znode was deleted before that of %d", i, w.deletedLater(i))
+		w.wrong = letter(i) + " is granted, whose znode was deleted before that of " + letter(w.deletedLater(i))
 	case exists && w.contenders[i].isFirst && !w.isFirst(i):
-		w.wrong = fmt.Sprintf("%d is granted as the first, while another is ahead", i)
+		w.wrong = letter(i) + " is granted as the first, while another is ahead"
 	}
 }
 

@@ -72,6 +72,4 @@ func TestDecisionsByPosition(t *testing.T) {
 		require.Equal(t, want.hasOnlyBlocker, p.hasOnlyBlocker(), at)
 		require.Equal(t, want.isTurnNear, p.isTurnNear(), at)
 	}
-	require.True(t, position{isBehind: true}.advanced().isFirst)
-	require.False(t, position{isFirst: true}.advanced().isFirst)
 }

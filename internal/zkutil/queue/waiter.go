@@ -42,12 +42,14 @@ type waiter struct {
 	isAnnounced bool           // the log has the wait of this candidate
 	twins       []Contender    // other znodes with our uuid, which are being deleted
 
-	blocker      string // path of the predecessor to wait for, as the rule decides; "": none
-	isDoubted    bool   // the blocker replaced another one, which may have held the lock that only this server still shows as taken
-	blockerWatch *session.Watch
-	settling     *time.Timer // until doDue sets the watch on the own znode, warns or reads the holder; nil if no work is pending
-	position     position
-	ahead        int // how many were ahead at the latest look
+	isListed bool     // see sight
+	position position // at the latest list
+	ahead    int      // how many were ahead then
+
+	blocker          string // path of the predecessor to wait for, as the rule decides; "": none
+	isDoubted        bool   // the blocker replaced another one, which may have held the lock that only this server still shows as taken
+	blockerWatch     *session.Watch
+	isBlockerMissing bool // there was no such znode to watch
 
 	status     *WaitStatus // nil if no caller needs the status
 	longWaitAt time.Time   // when the wait for the blocker counts as long (see farFromTurn)
@@ -66,22 +68,34 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 	defer w.releaseBlocker()
 	looking := w.status.WarnInOutage(ctx, w.q) // not for the grant, whose hold keeps the values of its context
 	for {
-		if err := w.look(looking); err != nil {
-			return w.giveUp(ctx, err)
-		}
-		if w.blockerWatch != nil {
-			w.expectOwnHold()
-			if isOurTurn, err := w.awaitBlocker(ctx); err != nil {
-				return w.giveUp(ctx, err)
-			} else if !isOurTurn {
-				continue
+		var err error
+		now := w.s.Snapshot()
+		s := w.sight(now)
+		switch s.next() {
+		case stepList:
+			err = w.list(looking, s)
+		case stepRefuse:
+			err = w.awaitDeparture(looking)
+		case stepWatch:
+			err = w.watch(looking)
+		case stepWatchAgain:
+			w.forgetConnection(now)
+			err = w.watch(looking)
+		case stepReadOwn:
+			err = w.watchOwnNode(ctx)
+		case stepWait:
+			err = w.await(ctx, now)
+		case stepClaim:
+			entry, err := w.claimHold(ctx, s)
+			if err == nil {
+				return entry, nil
 			}
+			if !errors.Is(err, zkutil.ErrStale) {
+				return w.giveUp(ctx, err)
+			}
+			w.isListed = false
 		}
-		entry, err := w.claimHold(ctx)
-		switch {
-		case err == nil:
-			return entry, nil
-		case !errors.Is(err, zkutil.ErrStale):
+		if err != nil {
 			return w.giveUp(ctx, err)
 		}
 	}
@@ -94,42 +108,44 @@ func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) 
 	return nil, why
 }
 
-// look reads the queue, and watches the blocker if the rule names a blocker. look returns ErrNotAcquired if the waiter has a blocker and
-// may not wait, except for contenders that the session itself is deleting. If look leaves no watch, it is our turn.
-func (w *waiter) look(ctx context.Context) error {
-	if isKept, err := w.keepBlocker(ctx); isKept || err != nil {
-		return err
-	}
-	for {
-		if w.blockerWatch == nil || !w.blockerWatch.IsGone() {
-			w.position.turn = turnAtListing
-		}
-		w.releaseBlocker()
-		_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refresh(ctx) })
-		if err != nil || w.blocker == "" {
-			return err
-		}
+// list lists the queue. The waiters of its basket leave if the waiter has a blocker.
+func (w *waiter) list(ctx context.Context, s sight) error {
+	isNear := s.blocker == gone && s.position.isTurnNear()
+	w.releaseBlocker()
+	w.isBlockerMissing = false
+	_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refresh(ctx, isNear) })
+	if err == nil && w.blocker != "" {
 		w.basket.Leave()
-		if !w.mayWait {
-			if err := w.awaitDeparture(ctx); err != nil {
-				return err
-			}
-			continue
-		}
-		watch, err := w.watchBlocker(ctx)
-		if !errors.Is(err, zk.ErrNoNode) {
-			w.blockerWatch = watch
-			return err
-		}
-		if (sight{position: w.position, isBlockerGone: true, knowsOwn: w.knowsOwnNode()}).isTurn() {
-			w.position = w.position.advanced()
-			return nil
-		}
 	}
+	return err
 }
 
-// awaitDeparture returns nil if another look may not show a blocker, and otherwise ErrNotAcquired or the error of the wait.
+// watch watches the blocker, or finds that it is deleted.
+func (w *waiter) watch(ctx context.Context) error {
+	watch, err := w.watchBlocker(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		w.isBlockerMissing = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w.blockerWatch, w.longWaitAt = watch, time.Now().Add(farFromTurn)
+	w.expectOwnHold()
+	w.recordBlocker()
+	return nil
+}
+
+// forgetConnection prepares a waiter for another connection, whose server may be behind the latest list. The turn then needs a list. The
+// own znode is read as late as after any other look that does not show the turn near.
+func (w *waiter) forgetConnection(now session.Snapshot) {
+	w.releaseBlocker()
+	w.position.turn, w.ownWatch, w.epoch = turnAtListing, nil, now.Epoch
+}
+
+// awaitDeparture returns nil if another list may not show a blocker, and otherwise ErrNotAcquired or the error of the wait.
 func (w *waiter) awaitDeparture(ctx context.Context) error {
+	w.isListed = false
 	mayLookAgain, err := w.departures.Await(ctx, w.isRefused)
 	if err == nil && !mayLookAgain {
 		return zkutil.ErrNotAcquired
@@ -144,40 +160,20 @@ func (w *waiter) isRefused(isDeparting func(name string) bool) bool {
 	return w.q.Rule(queue, own) >= 0
 }
 
-// keepBlocker watches the blocker again after a reconnect, and reports whether it still exists. All waiters of a lock reconnect at once
-// when a server stops. If each listed the queue then, the lists together would grow with the square of the queue. So waiters that are not
-// next list it only once their blocker is deleted, and take no turn without that list (turnAtListing). The own znode is read as late as
-// after any other look that does not show the turn near.
-func (w *waiter) keepBlocker(ctx context.Context) (isKept bool, err error) {
-	now := w.s.Snapshot()
-	isReconnect := w.epoch != now.Epoch && w.owner == now.ID
-	if !isReconnect || w.blockerWatch == nil || w.blockerWatch.IsGone() || w.position.isTurnNear() {
-		return false, nil
-	}
-	w.releaseBlocker()
-	w.position.turn, w.ownWatch = turnAtListing, nil
-	watch, err := w.watchBlocker(ctx)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	}
-	w.blockerWatch, w.epoch = watch, now.Epoch
-	return err == nil, err
-}
-
 func (w *waiter) releaseBlocker() {
 	w.s.ReleaseWatch(w.blockerWatch)
 	w.blockerWatch = nil
 }
 
-// refresh looks at the queue, and at the own znode if the znode may have changed.
-func (w *waiter) refresh(ctx context.Context) error {
+// refresh looks at the queue, and at the own znode if the znode may have changed. isNear says that the list probably shows our turn.
+func (w *waiter) refresh(ctx context.Context, isNear bool) error {
 	now := w.s.Snapshot()
 	if w.owner != 0 && w.owner != now.ID {
 		return zkutil.ContenderLost(zkutil.ErrSessionLost)
 	}
 	queue, err := w.joined, error(nil)
 	if w.joined = nil; queue == nil || w.epoch != now.Epoch {
-		queue, err = w.readNodeAndQueue(ctx, now.Epoch)
+		queue, err = w.readNodeAndQueue(ctx, now.Epoch, isNear)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return zkutil.ContenderLost(zkutil.ErrNodeDeleted)
@@ -198,8 +194,8 @@ func (w *waiter) refresh(ctx context.Context) error {
 // readNodeAndQueue sends all its requests before the first wait for an answer. The own znode is read only if it was never read, or
 // if its watch fired or is from before a reconnect. The queue already shows whether it exists. If the answer probably shows our
 // turn, readNodeAndQueue also sends the proof for the grant.
-func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64) ([]Contender, error) {
-	if w.position.isTurnNear() && w.epoch == epoch {
+func (w *waiter) readNodeAndQueue(ctx context.Context, epoch uint64, isNear bool) ([]Contender, error) {
+	if isNear && w.epoch == epoch {
 		defer w.s.StartProof(ctx, w.path)()
 	}
 	var ownRead *session.OwnRead
@@ -258,62 +254,35 @@ func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contende
 	return others
 }
 
-// awaitBlocker blocks until the blocker, the own znode or the connection may have changed. isOurTurn reports that the waiter needs no
-// other look at the queue (see takeTurn).
-func (w *waiter) awaitBlocker(ctx context.Context) (isOurTurn bool, err error) {
-	w.recordBlocker()
-	w.longWaitAt = time.Now().Add(farFromTurn)
-	defer w.endSettling()
-	for {
-		now := w.s.Snapshot()
-		switch {
-		case now.IsClosing:
-			return false, zkutil.ErrClosed
-		case w.epoch != now.Epoch, w.owner != now.ID: // after a mere disconnect the waiter keeps waiting
-			return false, nil
-		case w.settling == nil:
-			w.settling = w.newTimer()
-		}
-		var settled <-chan time.Time
-		if w.settling != nil {
-			settled = w.settling.C
-		}
-		ownChanged, heldHere := w.ownChanged()
-		select {
-		case <-w.blockerWatch.Fired():
-			return w.takeTurn(ctx)
-		case <-ownChanged:
-			return false, nil
-		case <-heldHere:
-			w.endSettling()
-			if err := w.watchOwnNode(ctx); err != nil {
-				return false, err
-			}
-		case <-settled:
-			w.settling = nil
-			if err := w.doDue(ctx); err != nil {
-				return false, err
-			}
-		case <-now.Changed:
-		case <-ctx.Done():
-			return false, zkutil.Interrupted(ctx, nil)
-		}
+// await blocks until what decides about the next step may have changed since now. Timed work that falls due meanwhile is done.
+func (w *waiter) await(ctx context.Context, now session.Snapshot) error {
+	if now.IsClosing {
+		return zkutil.ErrClosed
 	}
-}
-
-// endSettling stops the timer, if the waiter has a timer.
-func (w *waiter) endSettling() {
-	if w.settling != nil {
-		w.settling.Stop()
-		w.settling = nil
+	var due <-chan time.Time
+	if timer := w.newTimer(); timer != nil {
+		defer timer.Stop()
+		due = timer.C
 	}
+	ownChanged, heldHere := w.ownChanged()
+	select {
+	case <-w.blockerWatch.Fired():
+	case <-ownChanged:
+	case <-heldHere:
+	case <-now.Changed:
+	case <-due:
+		return w.doDue(ctx)
+	case <-ctx.Done():
+		return zkutil.Interrupted(ctx, nil)
+	}
+	return nil
 }
 
 // claimHold makes the znode a hold (see Session.Grant).
-func (w *waiter) claimHold(ctx context.Context) (*session.Entry, error) {
+func (w *waiter) claimHold(ctx context.Context, s sight) (*session.Entry, error) {
 	return w.s.Grant(ctx, session.Claim{
 		Key: w.q.HoldKey(), Path: w.path, Token: w.token, Owner: w.owner, Birth: w.birth, Own: w.ownWatch, Epoch: w.epoch,
-		IsRevoked: w.isRevoked, IsFirst: w.position.isFirst, MaxHold: w.q.MaxHold, SlowHold: w.q.SlowHold, KeepNode: w.q.KeepNode, NoWait: w.q.NoWait, UserPath: w.q.Path, Data: w.q.Data,
+		IsRevoked: w.isRevoked, IsFirst: s.isFirst(), MaxHold: w.q.MaxHold, SlowHold: w.q.SlowHold, KeepNode: w.q.KeepNode, NoWait: w.q.NoWait, UserPath: w.q.Path, Data: w.q.Data,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -69,19 +70,27 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 	s := hs.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.life.phase >= closing:
-		return nil, zkutil.ErrClosed
-	case c.Owner != s.link.id:
-		return nil, zkutil.ContenderLost(zkutil.ErrSessionLost)
-	case c.Own != nil && c.Own.IsGone():
-		return nil, zkutil.ContenderLost(zkutil.ErrNodeDeleted)
-	case c.Epoch != s.link.epoch || c.Own != nil && c.Own.HasFired():
-		return nil, zkutil.ErrStale
-	case s.proofs.isNeededLocked() || s.cfg.SuspendEnds && !s.link.isConnected:
-		return nil, errUntrusted
+	claim := trust.Claim{
+		IsClosing: s.life.phase >= closing,
+		IsOver:    c.Owner != s.link.id,
+		IsDeleted: c.Own != nil && c.Own.IsGone(),
+		IsStale:   c.Epoch != s.link.epoch || c.Own != nil && c.Own.HasFired(),
+		IsTrusted: !s.proofs.isNeededLocked() && (s.link.isConnected || !s.cfg.SuspendEnds),
 	}
-	return hs.newHoldLocked(ctx, c), nil
+	switch claim.Decide() {
+	case trust.Granted:
+		return hs.newHoldLocked(ctx, c), nil
+	case trust.Unproven:
+		return nil, errUntrusted
+	case trust.Stale:
+		return nil, zkutil.ErrStale
+	case trust.Deleted:
+		return nil, zkutil.ContenderLost(zkutil.ErrNodeDeleted)
+	case trust.Over:
+		return nil, zkutil.ContenderLost(zkutil.ErrSessionLost)
+	default:
+		return nil, zkutil.ErrClosed
+	}
 }
 
 // newHoldLocked turns a granted claim into a hold with one entry.

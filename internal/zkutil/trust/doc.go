@@ -9,8 +9,8 @@
 // derives 2T/3, and derivation.md has the full derivation, with all premises.
 //
 // [Ledger.Decide] makes the [Plan] of a moment from [Facts]: end the holds, send a heartbeat, an audit or
-// reads, or leave a silent server. The times are in timing.go. [Clock] is the clock by which all times are
-// taken.
+// reads, or leave a silent server. [Claim.Decide] decides whether a contender gets the lock. The times are in timing.go.
+// [Clock] is the clock by which all times are taken.
 //
 // explore_test.go and the files beside it run a Ledger and the Contacts of a client against a model of ZooKeeper, through every course of events within
 // bounds. The scenarios in testdata show courses, with what holds in each.
