@@ -218,16 +218,61 @@ func (w *world) fingerprint() uint64 {
 
 // search is an exploration: breadth first, the states with the fewest faults first.
 type search struct {
-	parents map[uint64]uint64 // by fingerprint
-	wrong   string            // the violation; "" if none
+	parents map[uint64]parent // by fingerprint
+	courses courses
+	wrong   string // the violation; "" if none
 	course  *course
 	grants  int // in how many states a contender holds
+}
+
+// parent is where a state was found first.
+type parent struct {
+	fingerprint uint64
+	number      uint32 // of the state itself, in the order in which they were found
+}
+
+// courses are all steps that are no fault, from state to state.
+type courses struct {
+	from []uint32 // the visited states
+	ends []int    // where the steps of each end in to
+	to   []uint32
+}
+
+// isAcyclic reports whether every course without a fault ends, from any of n states. If not, endless is a state of one that does not.
+func (c *courses) isAcyclic(n int) (isAcyclic bool, endless uint32) {
+	ways := make([]uint32, n)                      // into each state
+	starts, ends := make([]int, n), make([]int, n) // of the steps of each state
+	for _, to := range c.to {
+		ways[to]++
+	}
+	start := 0
+	for i, from := range c.from {
+		starts[from], ends[from] = start, c.ends[i]
+		start = c.ends[i]
+	}
+	var open []uint32 // all ways into them come from states that were left before
+	for i, n := range ways {
+		if n == 0 {
+			open = append(open, uint32(i))
+		}
+	}
+	left := n
+	for ; len(open) > 0; left-- {
+		from := open[len(open)-1]
+		open = open[:len(open)-1]
+		for _, to := range c.to[starts[from]:ends[from]] {
+			if ways[to]--; ways[to] == 0 {
+				open = append(open, to)
+			}
+		}
+	}
+	return left == 0, uint32(max(0, slices.IndexFunc(ways, func(n uint32) bool { return n > 0 })))
 }
 
 // explore visits every state of a cast, and stops at the first violation.
 func explore(c *cast) *search {
 	root := start(c)
-	s := &search{parents: map[uint64]uint64{root.fingerprint(): 0}}
+	s := &search{parents: map[uint64]parent{root.fingerprint(): {}}}
 	levels := make([][]*world, c.most+1)
 	levels[0] = []*world{root}
 	for n := range levels {
@@ -239,6 +284,13 @@ func explore(c *cast) *search {
 			}
 			if s.wrong != "" {
 				return s
+			}
+		}
+	}
+	if isAcyclic, endless := s.courses.isAcyclic(len(s.parents)); !isAcyclic {
+		for fingerprint, p := range s.parents {
+			if p.number == endless {
+				s.wrong, s.course = "a course without faults never ends", &course{c, s.courseTo(root, fingerprint)}
 			}
 		}
 	}
@@ -260,22 +312,30 @@ func (s *search) visit(root, w *world) (found []*world) {
 			return nil
 		}
 		to := next.fingerprint()
-		if _, isKnown := s.parents[to]; isKnown {
+		p, isKnown := s.parents[to]
+		if !isKnown {
+			p = parent{from, uint32(len(s.parents))}
+			s.parents[to] = p
+		}
+		if next.spent == w.spent {
+			s.courses.to = append(s.courses.to, p.number)
+		}
+		if isKnown {
 			continue
 		}
-		s.parents[to] = from
 		if slices.ContainsFunc(next.contenders[:], func(c contender) bool { return c.phase == holding }) {
 			s.grants++
 		}
 		found = append(found, next)
 	}
+	s.courses.from, s.courses.ends = append(s.courses.from, s.parents[from].number), append(s.courses.ends, len(s.courses.to))
 	return found
 }
 
 // courseTo replays the way to a state.
 func (s *search) courseTo(root *world, to uint64) (events []event) {
 	var way []uint64
-	for ; to != 0; to = s.parents[to] {
+	for ; to != 0; to = s.parents[to].fingerprint {
 		way = append(way, to)
 	}
 	slices.Reverse(way)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // pinned is an exploration of the shipping code with the number of states that it visits. A change that adds or removes behaviour shows in
@@ -19,25 +20,29 @@ type pinned struct {
 }
 
 // In no course of events within these bounds is a waiter granted while a contender that excludes the waiter exists, or after the waiter's
-// znode was deleted before its turn, or as the first while another is ahead. No contender still waits when nothing more happens.
+// znode was deleted before its turn, or as the first while another is ahead. From every state, each course without further faults ends, and
+// no contender still waits at its end.
 func TestExplore(t *testing.T) {
 	all := []fault{reset, distrust, remove}
+	met := &reached{map[step]bool{}, map[trust.Verdict]bool{}}
 	for name, e := range map[string]pinned{
-		"two, one fault":                  {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 55290},
-		"two, two faults":                 {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 2}, states: 688012, isLong: true},
+		"two, one fault":                  {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 53644},
+		"two, two faults":                 {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 2}, states: 657812, isLong: true},
 		"three, no fault":                 {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3}, states: 15804},
 		"three, one fault":                {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 1879898, isNight: true},
-		"a try, two faults":               {cast: cast{kinds: "wt", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 2}, states: 458055, isLong: true},
-		"two of one session, one fault":   {cast: cast{kinds: "ww", sessions: []int{0, 0}, rule: Exclusive, faults: all, most: 1}, states: 12203},
-		"three of two sessions":           {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 408139, isLong: true},
-		"three of two sessions, turned":   {cast: cast{kinds: "www", sessions: []int{0, 1, 1}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 226483, isLong: true},
-		"a writer and two readers":        {cast: cast{kinds: "wrr", sessions: []int{0, 1, 1}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 317661, isLong: true},
-		"two readers and a writer":        {cast: cast{kinds: "rrw", sessions: []int{0, 0, 1}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 928615, isLong: true},
-		"a reader between writers":        {cast: cast{kinds: "wrw", sessions: []int{0, 1, 0}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 502037, isLong: true},
+		"a try, one fault":                {cast: cast{kinds: "wt", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 37274},
+		"two of one session, one fault":   {cast: cast{kinds: "ww", sessions: []int{0, 0}, rule: Exclusive, faults: all, most: 1}, states: 11623},
+		"three, a reconnect":              {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: []fault{reset}, most: 1}, states: 35082},
+		"three, two of one session":       {cast: cast{kinds: "www", sessions: []int{0, 1, 1}, rule: Exclusive, joined: 3}, states: 2452},
+		"three of two sessions":           {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 387160, isLong: true},
+		"three of two sessions, turned":   {cast: cast{kinds: "www", sessions: []int{0, 1, 1}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 216745, isLong: true},
+		"a writer and two readers":        {cast: cast{kinds: "wrr", sessions: []int{0, 1, 1}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 301596, isLong: true},
+		"two readers and a writer":        {cast: cast{kinds: "rrw", sessions: []int{0, 0, 1}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 872535, isLong: true},
+		"a reader between writers":        {cast: cast{kinds: "wrw", sessions: []int{0, 1, 0}, rule: ReadWrite, joined: 3, faults: all, most: 1}, states: 475889, isLong: true},
 		"a reader under a writer, behind": {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite}, states: 32012},
 		"a reader under it, one fault":    {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: all, most: 1}, states: 2195668, isNight: true},
 		"the same reader behind it":       {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: all, most: 1, isLate: true}, states: 2202225, isNight: true},
-		"four, no fault":                  {cast: cast{kinds: "wwww", sessions: []int{0, 1, 0, 1}, rule: Exclusive, joined: 4}, states: 25704, isLong: true},
+		"four, no fault":                  {cast: cast{kinds: "wwww", sessions: []int{0, 1, 0, 1}, rule: Exclusive, joined: 4}, states: 25704},
 		"three of two sessions, twice":    {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 2}, states: 11574177, isNight: true},
 	} {
 		if (testing.Short() || testkit.IsRaced) && e.isLong || e.isNight && !*testkit.Exhaustive {
@@ -45,12 +50,19 @@ func TestExplore(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
+			e.reached = met
 			s := explore(&e.cast)
 			require.Empty(t, s.wrong, s.course)
 			states := len(s.parents)
 			t.Logf("%d states, %d with a hold, %v", states, s.grants, time.Since(began))
 			require.Equal(t, e.states, states, "states")
 		})
+	}
+	for next := stepList; next <= stepClaim; next++ {
+		require.True(t, met.steps[next], "step %d is never chosen", next)
+	}
+	for _, v := range []trust.Verdict{trust.Granted, trust.Unproven, trust.Stale, trust.Deleted} {
+		require.True(t, met.verdicts[v], "verdict %d is never given", v)
 	}
 }
 
@@ -65,6 +77,7 @@ const (
 	writersNeedNoList premise = "no reader comes ahead of a writer"
 	outerStays        premise = "a writer's znode stays while its owner creates a reader's"
 	losesWatches      premise = "a new connection has the watches of the old"
+	polls             premise = "a waiter may list again until it has its turn"
 )
 
 // Each premise breaks what it is there for.
@@ -83,6 +96,7 @@ func TestExploreFindsWrongPremises(t *testing.T) {
 		allAreFirst:       {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: []fault{remove}, most: 1}, wrong: "exists"},
 		writersNeedNoList: {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite}, wrong: "exists"},
 		outerStays:        {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: []fault{remove}, most: 1}, wrong: "holds", isLong: true},
+		polls:             {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive}, wrong: "never ends"},
 		losesWatches:      {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: []fault{reset}, most: 1}, wrong: "waits for ever"},
 	} {
 		if testkit.IsRaced || testing.Short() && test.isLong { // many states

@@ -30,6 +30,13 @@ type cast struct {
 	most     int  // faults in one course
 	isLate   bool // readers under a writer are behind the writer in the queue, by their names; otherwise ahead
 	premise  premise
+	reached  *reached
+}
+
+// reached has the decisions that an exploration has met.
+type reached struct {
+	steps    map[step]bool
+	verdicts map[trust.Verdict]bool
 }
 
 // premise is a wrong premise to plant (see TestExploreFindsWrongPremises).
@@ -174,6 +181,9 @@ type world struct {
 }
 
 func start(c *cast) *world {
+	if c.reached == nil {
+		c.reached = &reached{map[step]bool{}, map[trust.Verdict]bool{}}
+	}
 	w := &world{cast: c}
 	for i := range c.joined {
 		w.log = append(w.log, txn{isCreate: true, nodes: set(0).with(i)})
@@ -365,6 +375,8 @@ func (w *world) sight(i int) sight {
 		s.own = standing
 	case w.premise == ignoresEpoch, w.premise == losesWatches:
 		s.isReconnected = false
+	case w.premise == polls && s.blocker == unwatched && s.hasBlocker:
+		s.isListed = false
 	}
 	return s
 }
@@ -373,7 +385,9 @@ func (w *world) sight(i int) sight {
 func (w *world) goOn(i int) {
 	c := &w.contenders[i]
 	for !c.own.isAsked && !c.blockers.isAsked {
-		switch w.sight(i).next() {
+		next := w.sight(i).next()
+		w.reached.steps[next] = true
+		switch next {
 		case stepList:
 			w.list(i)
 			return
@@ -469,7 +483,9 @@ func (w *world) claim(i int) {
 	case ignoresTrust:
 		claim.IsTrusted = true
 	}
-	switch claim.Decide() {
+	verdict := claim.Decide()
+	w.reached.verdicts[verdict] = true
+	switch verdict {
 	case trust.Granted:
 		w.grant(i)
 	case trust.Unproven:
@@ -564,7 +580,7 @@ func (w *world) onNode(i, node int, isFound bool) {
 		c.blockers.isAsked, c.blockers.isSet, c.isMissing = false, isFound, !isFound
 	}
 	switch {
-	case c.isDeleted && c.phase < holding && !c.blockers.isAsked:
+	case c.isDeleted && c.phase <= holding && !c.blockers.isAsked:
 		w.lose(i)
 	case c.phase == watching || c.phase == waiting:
 		w.goOn(i)
