@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
+	"github.com/zkrecipes/zkrecipes/recipes/multilock"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 )
 
@@ -36,20 +37,29 @@ func (s ourSession) Contender(_ context.Context, path string) (Contender, error)
 	if err != nil {
 		return nil, err
 	}
-	return &ourContender{mutex: m}, nil
+	return &ourContender[*recipes.Lease]{acquire: m.Acquire}, nil
 }
 
-type ourContender struct {
-	mutex *mutex.InterProcessMutex
-	lease *recipes.Lease
+func (s ourSession) Basket(_ context.Context, paths []string) (Contender, error) {
+	m, err := multilock.NewMutexes(s.client, paths, s.options...)
+	if err != nil {
+		return nil, err
+	}
+	return &ourContender[*multilock.Lease]{acquire: m.Acquire}, nil
 }
 
-func (c *ourContender) Lock(ctx context.Context) (err error) {
-	c.lease, err = c.mutex.Acquire(ctx)
+// ourContender is a mutex or a multilock.
+type ourContender[L interface{ Release() error }] struct {
+	acquire func(ctx context.Context) (L, error)
+	lease   L
+}
+
+func (c *ourContender[L]) Lock(ctx context.Context) (err error) {
+	c.lease, err = c.acquire(ctx)
 	return err
 }
 
-func (c *ourContender) Unlock() error { return c.lease.Release() }
+func (c *ourContender[L]) Unlock() error { return c.lease.Release() }
 
 // ourCandidate is a latch.
 type ourCandidate struct {

@@ -56,6 +56,7 @@ const (
 	Ours      = "zkrecipes"
 	Cohort    = "zkrecipes cohort"
 	Lingering = "zkrecipes cohort with Linger"
+	OneByOne  = "zkrecipes one by one"
 	ZKLock    = "zk.Lock"
 	Curator   = "Curator"
 	Etcd      = "etcd"
@@ -72,6 +73,7 @@ func OnZooKeeper() []Peer {
 		{Ours, openOurs()},
 		{Cohort, openOurs(mutex.WithCohort(mutex.Cohort{}))},
 		{Lingering, openOurs(mutex.WithCohort(mutex.Cohort{Linger: time.Second}))},
+		{OneByOne, openOneByOne},
 		{ZKLock, openZKLock},
 		{Unchecked, openConn(newUnchecked)},
 		{Listed, openConn(newListed)},

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -72,6 +73,35 @@ func TestWaiterOfAClosedSessionFails(t *testing.T) {
 			require.NoError(t, holder.Close())
 		})
 	}
+}
+
+// partOf is a part of a basket that records its calls.
+type partOf struct {
+	calls *[]string
+	name  string
+	err   error // of Lock
+}
+
+func (p partOf) Lock(context.Context) error {
+	*p.calls = append(*p.calls, "lock "+p.name)
+	return p.err
+}
+
+func (p partOf) Unlock() error {
+	*p.calls = append(*p.calls, "unlock "+p.name)
+	return nil
+}
+
+func TestOneByOneUnlocksInReverse(t *testing.T) {
+	var calls []string
+	a, b := partOf{&calls, "a", nil}, partOf{&calls, "b", nil}
+	require.NoError(t, oneByOne{a, b}.Lock(t.Context()))
+	require.NoError(t, oneByOne{a, b}.Unlock())
+	require.Equal(t, []string{"lock a", "lock b", "unlock b", "unlock a"}, calls)
+	calls = nil
+	broken := errors.New("broken")
+	require.ErrorIs(t, oneByOne{a, partOf{&calls, "c", broken}, b}.Lock(t.Context()), broken)
+	require.Equal(t, []string{"lock a", "lock c", "unlock a"}, calls)
 }
 
 func open(t *testing.T, p Peer, server *zktest.Server) Session {
