@@ -36,7 +36,7 @@ final class Handover {
       long closing = System.nanoTime();
       leader.latch.close();
       long closed = System.nanoTime();
-      spans.add(new long[] {closing, next.electedAt(), closing, closed});
+      spans.add(new long[] {closing, next.electedAt(), closing, closed, i});
       leader = next;
     }
     leader.latch.close();

@@ -13,17 +13,32 @@ func Wall(spans []Span) time.Duration {
 	return time.Duration(last.Released - first.Called)
 }
 
-// Overlaps counts the acquisitions of one lock during which another one was held. Each is a breach of mutual
-// exclusion.
+// Overlaps counts the acquisitions of one lock during which another one was held, and those of a basket during which another basket
+// with a common item was held. Each is a breach of mutual exclusion.
 func Overlaps(spans []Span) int {
-	overlaps, latest := 0, int64(0)
+	overlaps, latest := 0, map[int]int64{} // by item
 	for _, s := range byAcquisition(spans) {
-		if s.Acquired < latest {
+		items := s.Items
+		if items == nil {
+			items = []int{0}
+		}
+		if slices.ContainsFunc(items, func(item int) bool { return s.Acquired < latest[item] }) {
 			overlaps++
 		}
-		latest = max(latest, s.Releasing)
+		for _, item := range items {
+			latest[item] = max(latest[item], s.Releasing)
+		}
 	}
 	return overlaps
+}
+
+// Waits are the times from the calls to the acquisitions.
+func Waits(spans []Span) []time.Duration {
+	waits := make([]time.Duration, len(spans))
+	for i, s := range spans {
+		waits[i] = time.Duration(s.Acquired - s.Called)
+	}
+	return waits
 }
 
 // Handoffs are the times from a holder's call of release to the acquisition by the next, of those who waited by then.

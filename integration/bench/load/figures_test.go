@@ -19,6 +19,7 @@ func TestFiguresOfSpans(t *testing.T) {
 	require.Equal(t, time.Duration(60), Wall(spans))
 	require.Equal(t, []time.Duration{3}, Handoffs(spans), "33 after 30; nobody waited at 40")
 	require.Equal(t, []time.Duration{22, 15, 19}, Pairs(spans))
+	require.Equal(t, []time.Duration{18, 10, 10}, Waits(spans))
 	require.Zero(t, Overlaps(spans))
 	require.Equal(t, time.Duration(19), Quantile(Pairs(spans), 0.5))
 	require.Equal(t, time.Duration(22), Quantile(Pairs(spans), 1))
@@ -34,9 +35,24 @@ func TestOverlapsAreFound(t *testing.T) {
 	require.Zero(t, Overlaps([]Span{long, {Acquired: 100, Releasing: 102}}))
 }
 
+// Baskets may be held at once, unless they have an item in common.
+func TestOverlapsOfBasketsNeedACommonItem(t *testing.T) {
+	long := Span{Acquired: 1, Releasing: 100, Items: []int{1, 3, 5}}
+	disjoint := Span{Acquired: 10, Releasing: 110, Items: []int{0, 2, 4}}
+	sharing := Span{Acquired: 20, Releasing: 30, Items: []int{4, 5}} // with both
+	later := Span{Acquired: 105, Releasing: 120, Items: []int{1, 4}} // with both, of which one is still held
+	require.Zero(t, Overlaps([]Span{long, disjoint}))
+	require.Equal(t, 1, Overlaps([]Span{long, sharing, disjoint}))
+	require.Equal(t, 2, Overlaps([]Span{later, long, sharing, disjoint}))
+	require.Zero(t, Overlaps([]Span{long, {Acquired: 100, Releasing: 102, Items: long.Items}}))
+}
+
 func TestSpansSurviveTheirFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "spans")
-	spans := []Span{{1, 2, 3, 4}, {1 << 40, 1 << 41, 1 << 42, 1 << 43}}
+	spans := []Span{
+		{Called: 1, Acquired: 2, Releasing: 3, Released: 4},
+		{Called: 1 << 40, Acquired: 1 << 41, Releasing: 1 << 42, Released: 1 << 43, Turn: 1 << 44},
+	}
 	require.NoError(t, writeSpans(file, spans))
 	got, err := readSpans(file)
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func (w *worker) latch(ctx context.Context, args *arguments) error {
 			return err
 		}
 		pause(rest)
-		s := Span{Called: w.clock.now()}
+		s := Span{Called: w.clock.now(), Turn: int64(i)}
 		s.Releasing = s.Called
 		if err := leader.Resign(); err != nil {
 			return err

@@ -27,14 +27,22 @@ const closedFor = 5 * time.Second
 
 var errStuck = errors.New("load: contenders wait on though their sessions are closed")
 
-// newCrowd makes the contenders first, first+stride, … of all; the other processes have the others.
-func newCrowd(ctx context.Context, sessions []peer.Session, c clock, path string, locks, first, stride, all int) (*crowd, error) {
+// newCrowd makes the contenders first, first+stride, … of all; the other processes have the others. With baskets, which are by turn,
+// each contender locks the basket of its turn, instead of one of the locks.
+func newCrowd(
+	ctx context.Context, sessions []peer.Session, c clock, path string, locks int, baskets [][]string, first, stride, all int,
+) (*crowd, error) {
 	if len(sessions) == 0 || locks < 1 || stride < 1 {
 		return nil, errors.New("load: no sessions, or no locks")
 	}
 	w := &crowd{clock: c}
 	for i := first; i < all; i += stride {
-		contender, err := sessions[i/stride%len(sessions)].Contender(ctx, lockPath(path, locks, i%locks))
+		session := sessions[i/stride%len(sessions)]
+		if baskets != nil {
+			w.contenders = append(w.contenders, &basketContender{session: session, baskets: baskets})
+			continue
+		}
+		contender, err := session.Contender(ctx, lockPath(path, locks, i%locks))
 		if err != nil {
 			return nil, errors.Join(err, w.close())
 		}
@@ -72,13 +80,13 @@ type loop struct {
 
 // run makes the contenders lock and unlock until the pairs are done. It abandons stuck contenders.
 func (w *crowd) run(ctx context.Context, l loop) ([]Span, error) {
-	var left atomic.Int64
-	left.Store(int64(l.pairs))
-	takeTurn := func(done int) bool {
+	var turns atomic.Int64
+	takeTurn := func(done int) (turn int, ok bool) {
 		if l.pairs == 0 {
-			return done == 0
+			return 0, done == 0
 		}
-		return left.Add(-1) >= 0
+		turn = int(turns.Add(1)) - 1
+		return turn, turn < l.pairs
 	}
 	shares, errs := make([][]Span, len(w.contenders)), make([]error, len(w.contenders))
 	var work sync.WaitGroup
@@ -122,11 +130,16 @@ func firstOf(errs []error) error {
 	return first
 }
 
-func contend(ctx context.Context, contender peer.Contender, c clock, l loop, takeTurn func(done int) bool) ([]Span, error) {
+func contend(ctx context.Context, contender peer.Contender, c clock, l loop, takeTurn func(done int) (int, bool)) ([]Span, error) {
 	pause(c.until(l.begin))
 	var spans []Span
-	for takeTurn(len(spans)) {
-		s := Span{Called: c.now()}
+	for turn, ok := takeTurn(0); ok; turn, ok = takeTurn(len(spans)) {
+		if b, isBasket := contender.(*basketContender); isBasket {
+			if err := b.take(ctx, turn); err != nil {
+				return spans, fmt.Errorf("load: basket: %w", err)
+			}
+		}
+		s := Span{Called: c.now(), Turn: int64(turn)}
 		if err := contender.Lock(ctx); err != nil {
 			return spans, fmt.Errorf("load: lock: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 type Load struct {
 	Path       string
 	Locks      int // at Path, or with several of them at Path-0, Path-1, …; contender i is at lock i modulo Locks
+	Basket     int // locks that each acquisition takes together, drawn from all; 0: a single lock
 	Contenders int
 	Pairs      int           // acquisitions, shared by the contenders of each process; 0: one for each contender
 	Hold       time.Duration // in the critical section
@@ -32,19 +33,28 @@ func (c *Crew) Loop(l Load) ([]Span, error) {
 
 // Run is a load with its contenders.
 type Run struct {
-	Began int64 // on the clock of the spans; valid after Start
-	crew  *Crew
-	load  Load
-	name  string
-	used  int // processes
-	calls []*agent.Call
+	Began   int64 // on the clock of the spans; valid after Start
+	crew    *Crew
+	load    Load
+	baskets [][]int // by turn; nil without
+	name    string
+	used    int // processes
+	calls   []*agent.Call
 }
 
 // Prepare makes the contenders of a load.
 func (c *Crew) Prepare(l Load) (*Run, error) {
-	r := &Run{crew: c, load: l, name: fmt.Sprintf("loop-%d", c.loops.Add(1)), used: min(len(c.processes), l.Contenders)}
+	r := &Run{crew: c, load: l, baskets: l.baskets(), name: fmt.Sprintf("loop-%d", c.loops.Add(1)), used: min(len(c.processes), l.Contenders)}
+	file := ""
+	if l.Basket > 0 {
+		file = filepath.Join(c.dir, "baskets")
+		if err := writeBaskets(file, l, r.baskets); err != nil {
+			return nil, fmt.Errorf("load: %w", err)
+		}
+	}
 	err := c.each(r.used, func(i int) []string {
-		return append([]string{"prepare", r.name, l.Path}, numbers(int64(l.Locks), int64(i), int64(r.used), int64(l.Contenders))...)
+		command := append([]string{"prepare", r.name, l.Path}, numbers(int64(l.Locks), int64(i), int64(r.used), int64(l.Contenders))...)
+		return append(command, file)
 	})
 	return r, err
 }
@@ -93,6 +103,11 @@ func (r *Run) Wait() ([]Span, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.crew.Name, err)
 	}
+	if r.baskets != nil {
+		for i, s := range spans {
+			spans[i].Items = r.baskets[s.Turn]
+		}
+	}
 	return spans, nil
 }
 
@@ -108,6 +123,6 @@ func (c *Crew) Hold(l Load) (release func() (Span, error), err error) {
 		if err != nil {
 			return Span{}, err
 		}
-		return Span{times[0], times[1], end[0], end[1]}, nil
+		return Span{Called: times[0], Acquired: times[1], Releasing: end[0], Released: end[1]}, nil
 	}, nil
 }

@@ -2,7 +2,9 @@
 // The same commands drive one process and eight, Go and Java.
 //
 //	open all ADDRESS SESSIONS                          opens sessions
-//	prepare NAME PATH LOCKS FIRST STRIDE CONTENDERS    makes every STRIDEth of the contenders
+//	prepare NAME PATH LOCKS FIRST STRIDE CONTENDERS BASKETS
+//	                                                   makes every STRIDEth of the contenders; BASKETS is empty, or a file with the
+//	                                                   paths that each turn locks together
 //	loop NAME FILE BEGIN PAIRS HOLD                    has them lock and unlock; writes spans to the file
 //	hold NAME PATH LOCKS                               takes every lock; answers when it was called and when it had them
 //	release NAME                                       answers when it was called and when that was done
@@ -26,9 +28,12 @@ import (
 // Span is one acquisition, in nanoseconds of the machine's monotonic clock.
 type Span struct {
 	Called, Acquired, Releasing, Released int64
+
+	Turn  int64 // number of the acquisition in its process, from 0
+	Items []int // locks of a basket; nil for a single lock; not in the file, because the turn decides it
 }
 
-const spanSize = 4 * 8
+const spanSize = 5 * 8
 
 // clock is the machine's monotonic clock. Go's own is the same one from another beginning, and cheaper to read than by a call
 // of the kernel.
@@ -85,7 +90,7 @@ func (c clock) until(at int64) time.Duration { return time.Duration(at - c.now()
 func writeSpans(file string, spans []Span) error {
 	b := make([]byte, 0, len(spans)*spanSize)
 	for _, s := range spans {
-		for _, v := range []int64{s.Called, s.Acquired, s.Releasing, s.Released} {
+		for _, v := range []int64{s.Called, s.Acquired, s.Releasing, s.Released, s.Turn} {
 			b = binary.BigEndian.AppendUint64(b, uint64(v))
 		}
 	}
@@ -103,7 +108,9 @@ func readSpans(file string) ([]Span, error) {
 	number := func(b []byte) int64 { return int64(binary.BigEndian.Uint64(b)) }
 	spans := make([]Span, 0, len(b)/spanSize)
 	for s := range slices.Chunk(b, spanSize) {
-		spans = append(spans, Span{number(s), number(s[8:]), number(s[16:]), number(s[24:])})
+		spans = append(spans, Span{
+			Called: number(s), Acquired: number(s[8:]), Releasing: number(s[16:]), Released: number(s[24:]), Turn: number(s[32:]),
+		})
 	}
 	return spans, nil
 }

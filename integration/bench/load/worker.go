@@ -140,11 +140,16 @@ func (w *worker) closeSessions() ([]string, error) {
 
 func (w *worker) prepare(ctx context.Context, name string, args *arguments) error {
 	path, locks, first, stride, all := args.text(), args.number(), args.number(), args.number(), args.number()
+	file := args.text()
 	if args.err != nil {
 		return args.err
 	}
+	baskets, err := readBaskets(file)
+	if err != nil {
+		return err
+	}
 	sessions, closed := w.opened()
-	c, err := newCrowd(ctx, sessions, w.clock, path, locks, first, stride, all)
+	c, err := newCrowd(ctx, sessions, w.clock, path, locks, baskets, first, stride, all)
 	if err != nil {
 		return err
 	}
