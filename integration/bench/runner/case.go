@@ -81,6 +81,8 @@ var (
 	metricRate    = Metric{Name: "acquisitions", Unit: "acq/s", Higher: true}
 	metricHandoff = Metric{Name: "handoff p50", Unit: "µs"}
 	metricLate    = Metric{Name: "handoff p99", Unit: "µs"}
+	metricWait    = Metric{Name: "wait p50", Unit: "ms"}
+	metricLongest = Metric{Name: "longest wait", Unit: "ms"}
 	metricWall    = Metric{Name: "wall", Unit: "ms"}
 	metricWaiting = Metric{Name: "until all wait", Unit: "ms"}
 	metricMemory  = Metric{Name: "heap and stacks", Unit: "B/waiter"}

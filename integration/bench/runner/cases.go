@@ -23,6 +23,7 @@ var (
 	limits  = []string{peer.Pipelined, peer.Raw}
 	queues  = []string{peer.Ours, peer.ZKLock, peer.Curator, peer.Etcd, peer.Pipelined, peer.Raw}
 	onZK    = []string{peer.Ours, peer.ZKLock, peer.Curator}
+	baskets = []string{peer.Ours, peer.OneByOne, peer.ZKLock, peer.Curator}
 	latches = []string{peer.Ours, peer.Curator, peer.Etcd, peer.Raw}
 )
 
@@ -43,6 +44,7 @@ func Cases(short bool) []Case {
 		seedCases(),
 		cohortCases(size(2000, 500)),
 		[]Case{distinctCase(size(6400, 1600))},
+		basketCases(size(2000, 500)),
 		waiterCases(size(10_000, 2000)),
 		// Semaphores and read-write locks have their place here: their contenders are peers of their own, under loopKind.
 	)
@@ -186,6 +188,32 @@ func distinctCase(pairs int) Case {
 		Peers: slices.Concat(locks, []string{peer.Unchecked, peer.Listed, peer.Raw}), Processes: 1, Sessions: crowdSessions,
 		Load: load.Load{Locks: 64, Contenders: 64, Pairs: pairs}, kind: loopKind{},
 	}
+}
+
+// basketCases take several locks together: free ones, and ones for which others contend.
+func basketCases(pairs int) []Case {
+	var cases []Case
+	for _, n := range []int{2, 5, 10, 50} {
+		free := Case{
+			Name: fmt.Sprintf("basket-%d", n), Title: fmt.Sprintf("Lock and unlock %d locks together, nobody else there", n),
+			Cost:  "of the multilock, a commit to lock and one to unlock; of the others, that for each lock",
+			Peers: baskets, Processes: 1, Sessions: 1, kind: loopKind{},
+			Load: load.Load{Locks: n, Basket: n, Contenders: 1, Pairs: max(pairs/n, 20)},
+		}
+		synced := free
+		synced.Name, synced.Title, synced.Fsync = free.Name+"-fsync", free.Title+", with fsync", true
+		cases = append(cases, free, synced)
+	}
+	for _, n := range []int{1000, 100, 20, 6} {
+		cases = append(cases, Case{
+			Name:  fmt.Sprintf("baskets-%d", n),
+			Title: fmt.Sprintf("64 contenders on 8 sessions of one process, each for 5 of %d items together", n),
+			Cost:  "the more baskets have an item in common, the wait for others; round trips",
+			Peers: baskets, Processes: 1, Sessions: crowdSessions, kind: loopKind{},
+			Load: load.Load{Locks: n, Basket: 5, Contenders: 64, Pairs: pairs},
+		})
+	}
+	return cases
 }
 
 func waiterCases(n int) []Case {

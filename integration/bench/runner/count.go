@@ -36,7 +36,7 @@ func (c Counted) Bytes() float64 { return c.each(int(c.BytesUp + c.BytesDown)) }
 func (c Counted) each(n int) float64 { return float64(n) / float64(c.Acquisitions) }
 
 // Count runs a loop or a drain once with a meter between the crew and the server. The crew has no sessions before and after.
-// But for a fresh lock, the lock is used before anything is counted.
+// But for a fresh lock, each lock is used before anything is counted.
 func Count(ctx context.Context, c Case, crew *load.Crew, srv server.Server) (counted Counted, err error) {
 	m, err := meter.Start(srv.Addr())
 	if err != nil {
@@ -51,7 +51,9 @@ func Count(ctx context.Context, c Case, crew *load.Crew, srv server.Server) (cou
 	s.Load.Path = fmt.Sprintf("/%s-counted-%d", c.Name, time.Now().UnixNano())
 	if !c.Fresh {
 		each := s.Load
-		each.Pairs, each.Contenders = each.Locks, each.Locks
+		if each.Basket == 0 { // a load with baskets takes the same ones again
+			each.Pairs, each.Contenders = each.Locks, each.Locks
+		}
 		if _, err := crew.Loop(each); err != nil {
 			return Counted{}, err
 		}

@@ -30,6 +30,9 @@ func (loopKind) run(_ context.Context, s Stage) ([]Value, error) {
 		return []Value{milliseconds(metricWall, wall), rate}, nil
 	case s.Load.Contenders == 1:
 		return []Value{microseconds(metricPair, load.Quantile(pairs, 0.5)), microseconds(metricPair99, load.Quantile(pairs, 0.99)), rate}, nil
+	case s.Load.Basket > 0:
+		waits := load.Waits(spans)
+		return []Value{rate, milliseconds(metricWait, load.Quantile(waits, 0.5)), milliseconds(metricLongest, load.Quantile(waits, 1))}, nil
 	case s.Load.Locks > 1:
 		return []Value{rate, microseconds(metricPair, load.Quantile(pairs, 0.5))}, nil
 	}
@@ -40,7 +43,7 @@ func (loopKind) run(_ context.Context, s Stage) ([]Value, error) {
 }
 
 func checkExclusion(s Stage, spans []load.Span) error {
-	if s.Load.Locks > 1 || !excludes(s.crew.Name) {
+	if s.Load.Locks > 1 && s.Load.Basket == 0 || !excludes(s.crew.Name) {
 		return nil
 	}
 	if n := load.Overlaps(spans); n > 0 {

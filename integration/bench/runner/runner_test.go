@@ -215,6 +215,58 @@ func TestOverlapsFailTheRun(t *testing.T) {
 	s := Stage{Case: Case{Load: load.Load{Locks: 1}}, crew: &load.Crew{Name: peer.Ours}}
 	spans := []load.Span{{Acquired: 1, Releasing: 10}, {Acquired: 5, Releasing: 11}}
 	require.ErrorContains(t, checkExclusion(s, spans), "1 acquisitions while another one held the lock")
+
+	s.Load = load.Load{Locks: 20, Basket: 2}
+	spans[0].Items, spans[1].Items = []int{1, 2}, []int{2, 3}
+	require.ErrorContains(t, checkExclusion(s, spans), "1 acquisitions while another one held the lock")
+	spans[1].Items = []int{3, 4}
+	require.NoError(t, checkExclusion(s, spans))
+}
+
+var everyBasket = []string{peer.Ours, peer.OneByOne, peer.ZKLock}
+
+// As with single locks, the run fails when two contenders hold an item at once.
+func TestBasketsTakeTurns(t *testing.T) {
+	results, counted := runOn(t, Case{
+		Name: "baskets", Peers: everyBasket, Processes: 1, Sessions: 2, Load: load.Load{Locks: 6, Basket: 3, Contenders: 6, Pairs: 120}, kind: loopKind{},
+	}, 2)
+	require.Equal(t, metricWait, results[0].Values[1].Metric)
+	require.Equal(t, metricLongest, results[0].Values[2].Metric)
+	require.GreaterOrEqual(t, results[0].Values[2].Number, results[0].Values[1].Number)
+	for _, c := range counted {
+		require.Equal(t, 120, c.Acquisitions)
+	}
+}
+
+func TestFreeMultilockTakesTwoTransactions(t *testing.T) {
+	results, counted := runOn(t, Case{
+		Name: "basket", Peers: everyBasket, Processes: 1, Sessions: 1, Load: load.Load{Locks: 10, Basket: 10, Contenders: 1, Pairs: 40}, kind: loopKind{},
+	}, 1)
+	require.Equal(t, metricPair, results[0].Values[0].Metric)
+	require.Equal(t, 2*40, counted[0].Counts.Requests["multi"])
+	require.Equal(t, 10*40, counted[1].Counts.Requests["create2"])
+	require.Equal(t, 10*40, counted[2].Counts.Requests["delete"])
+}
+
+// The spans of a peer that does not exclude overlap, so the check knows their items. Each basket is taken once.
+func TestSpansKnowTheirItems(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	srv, err := server.StartZKTest(ctx)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, srv.Close()) }()
+	crew, err := load.Start(peer.Unchecked, 1, Worker(ctx, peer.Unchecked))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, crew.Close()) }()
+	require.NoError(t, crew.Open(srv.Addr(), 2))
+	spans, err := crew.Loop(load.Load{Path: "/known", Locks: 6, Basket: 5, Contenders: 8, Pairs: 40, Hold: 2 * time.Millisecond})
+	require.NoError(t, err)
+	require.Positive(t, load.Overlaps(spans))
+	turns := map[int64]bool{}
+	for _, s := range spans {
+		require.Len(t, s.Items, 5)
+		turns[s.Turn] = true
+	}
+	require.Len(t, turns, 40)
 }
 
 func TestCasesHaveNamesOfTheirOwn(t *testing.T) {
@@ -223,6 +275,7 @@ func TestCasesHaveNamesOfTheirOwn(t *testing.T) {
 		for _, c := range Cases(short) {
 			require.NotContains(t, names, c.Name)
 			require.Positive(t, c.Load.Locks, c.Name)
+			require.LessOrEqual(t, c.Load.Basket, c.Load.Locks, c.Name)
 			require.Positive(t, c.Processes, c.Name)
 			require.NotEmpty(t, c.Cost, c.Name)
 			require.Contains(t, c.Peers, peer.Ours)
