@@ -47,7 +47,7 @@ func parseHeader(line string, p premise) (*world, error) {
 				c.rule = ReadWrite
 			}
 		case "sessions":
-			for _, text := range strings.Split(value, ",") {
+			for text := range strings.SplitSeq(value, ",") {
 				n, err := strconv.Atoi(text)
 				if err != nil {
 					return nil, err

@@ -63,6 +63,7 @@ func (s set) String() string {
 	s.each(func(i int) { letters = append(letters, letter(i)) })
 	return strings.Join(letters, ", ")
 }
+
 func (s set) each(f func(i int)) { // in the order of the creates
 	for ; s != 0; s &= s - 1 {
 		f(bits.TrailingZeros8(uint8(s)))

@@ -47,7 +47,7 @@ func TestNextStep(t *testing.T) {
 		"lists if its own znode changed before":       {behind(afterAll, func(s *sight) { s.blocker, s.own, s.wasFirst = gone, changed, true }), stepList},
 		"that has no own watch waits for its blocker": {behind(afterBlocker, nil), stepWait},
 	} {
-		require.Equal(t, test.want, test.sight.next(), "a waiter %s", name)
+		require.Equal(t, test.want, test.next(), "a waiter %s", name)
 	}
 }
 

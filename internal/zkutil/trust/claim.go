@@ -12,6 +12,7 @@ type Claim struct {
 // Verdict is the answer to a Claim.
 type Verdict int
 
+// What becomes of a contender that claims its turn.
 const (
 	Granted  Verdict = iota // the contender holds the lock from this moment on
 	Unproven                // prove the session, then claim again
