@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,18 +12,22 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
-// deadAddress is an address without a listener.
+// deadAddress is an address without a listener. A socket keeps its port, so that no other server gets it during the test.
 func deadAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
+	t.Cleanup(func() { require.NoError(t, unix.Close(socket)) })
+	require.NoError(t, unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(socket)
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
 // The time to wait also bounds connecting, to a server that refuses and to a silent one.
@@ -57,9 +60,9 @@ func TestSilentAfterTheConnect(t *testing.T) {
 		}
 		return zktest.Fault{Lost: zktest.NoAnswer}
 	})
-	got := w.run("lock", "-w", "500ms", "/l", "--", "true")
+	got := w.run("lock", "-w", "1s", "/l", "--", "true")
 	require.Equal(t, 75, got.code, got.stderr)
-	require.Contains(t, got.stderr, "not acquired within 500ms")
+	require.Contains(t, got.stderr, "not acquired within 1s")
 }
 
 func TestFlagsAreStrongerThanTheEnvironment(t *testing.T) {

@@ -58,7 +58,7 @@ func (s *shell) sees(text string) {
 		}
 		return ok
 	}
-	for end := time.Now().Add(10 * time.Second); !isSeen(); <-time.After(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !isSeen(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			require.FailNow(s, "not on the screen", "%q in %q", text, s.screen.String()[s.seen:])
 		}

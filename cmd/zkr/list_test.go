@@ -458,7 +458,7 @@ func TestListShowsPersistentZnodes(t *testing.T) {
 	require.Regexp(t, `(?m)^/l +mutex +1 +holds,not-ephemeral +\S+ +"by hand" `, got.stdout)
 	require.Regexp(t, `(?m)^/l +mutex +2 +waits +\S+ +ann `, got.stdout)
 	require.Contains(t, w.run("ls", "-o", "json", "/l").stdout, `"not_ephemeral": true`)
-	got = w.run("lock", "-w", "100ms", "/l", "--", "true")
+	got = w.run("lock", "-w", "1s", "/l", "--", "true")
 	require.Equal(t, 75, got.code)
 	require.Contains(t, got.stderr, "not ephemeral")
 	got = w.run("kick", "--yes", "/l/lock-0000000000")

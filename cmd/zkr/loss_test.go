@@ -68,9 +68,10 @@ func TestSilence(t *testing.T) {
 func TestServersComeBackAfterTheTerm(t *testing.T) {
 	w := newWorld(t)
 	r, pids := w.startFamily("--grace", "600ms")
-	w.server.Partition(w.owner())
+	owner := w.owner()
+	w.server.Partition(owner)
 	w.content("term")
-	w.server.HealSessions(w.owner())
+	w.server.HealSessions(owner)
 	require.Equal(t, 74, r.code())
 	w.awaitDead(pids...)
 }
@@ -103,8 +104,9 @@ func TestShortSilence(t *testing.T) {
 	for _, pid := range pids {
 		require.True(t, isAlive(pid))
 	}
-	r.signal(syscall.SIGINT)
 	w.awaitContenders("/l", 1)
+	r.signal(syscall.SIGINT)
+	require.Equal(t, 130, r.code())
 }
 
 // After a deletion of the znode, SIGTERM arrives at once, and SIGKILL after the lesser of the grace and T/6.

@@ -56,8 +56,8 @@ func TestStoppedWatchdogDoesNotKeepTheLock(t *testing.T) {
 	r := w.start("lock", "/l", "--", "sh", "-c", "echo > ready; while [ ! -e go ]; do sleep 0.01; done")
 	w.content("ready")
 	dog := watchdogOf(r.cmd.Process.Pid)
+	require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP)) // ahead of the file, because the watchdog may end within milliseconds of it
 	require.NoError(t, os.WriteFile(w.file("go"), nil, 0o600))
-	require.NoError(t, syscall.Kill(dog, syscall.SIGSTOP))
 	w.awaitDead(dog)
 	require.Equal(t, 0, r.code())
 	require.Empty(t, w.server.Children("/l"))

@@ -76,7 +76,7 @@ func TestTopKeysWhileTheServersAreSilent(t *testing.T) {
 	w.types("q")
 	require.Equal(t, 0, r.code())
 	require.Equal(t, modes, w.modes())
-	require.Contains(t, w.screen.String(), "\x1b[?1049l")
+	w.eventually(func() bool { return strings.Contains(w.screen.String(), "\x1b[?1049l") }, "the old screen") // the terminal may be read after the end
 }
 
 // TestCtrlZInTop requires that the shell gets its screen and its modes back, and that top resumes.
