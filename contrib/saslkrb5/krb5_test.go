@@ -120,9 +120,9 @@ func TestSilentKDCCostsNoLease(t *testing.T) {
 	w := newWorld(t, "ticket_lifetime = 14s")
 	server := w.kdc.StartZooKeeper()
 	cut, dial := dialled()
+	askedAt := time.Now() // or a little later, so that the ticket is valid for longer than the test takes
 	client, err := w.connect(server, w.mechanism(saslkrb5.Config{Principal: "ann", Password: "secret"}), recipes.WithDialer(dial))
 	require.NoError(t, err)
-	askedAt := time.Now()
 	lock, err := mutex.New(client, "/lock")
 	require.NoError(t, err)
 	lease, err := lock.Acquire(t.Context())

@@ -33,7 +33,7 @@ func newShop(t *testing.T, server *zktest.Server, file string, authorize func(co
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return &shop{
-		store: db, client: zkclient.Connect(t, server), lockWait: 5 * time.Second,
+		store: db, client: zkclient.Connect(t, server), lockWait: time.Minute,
 		authorize: authorize, log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -154,7 +154,7 @@ func TestBusyGoodsAreAnswered503(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 	require.Equal(t, "1", answer.Header().Get("Retry-After"))
 	require.NoError(t, lease.Release())
-	s.lockWait = 5 * time.Second
+	s.lockWait = time.Minute
 	require.Equal(t, http.StatusCreated, post(t, s, "1001", "order-1").Code)
 }
 

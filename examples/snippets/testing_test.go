@@ -26,17 +26,19 @@ func TestFirst(t *testing.T) {
 }
 
 func TestBusy(t *testing.T) {
-	server := zktest.NewServer(t)
-	lock := lockOn(t, zkclient.Connect(t, server), "/locks/report")
-	other := lockOn(t, zkclient.Connect(t, server), "/locks/report") // another process
-	lease, err := other.Acquire(t.Context())
-	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		server := zktest.NewServer(t)
+		lock := lockOn(t, zkclient.Connect(t, server), "/locks/report")
+		other := lockOn(t, zkclient.Connect(t, server), "/locks/report") // another process
+		lease, err := other.Acquire(t.Context())
+		require.NoError(t, err)
 
-	err = lock.DoWithin(t.Context(), 50*time.Millisecond, func(context.Context, *recipes.Lease) error { return nil })
-	var wait *recipes.WaitError
-	require.ErrorAs(t, err, &wait)
-	require.Equal(t, lease.Path(), wait.Holder.Path)
-	require.NoError(t, lease.Release())
+		err = lock.DoWithin(t.Context(), 50*time.Millisecond, func(context.Context, *recipes.Lease) error { return nil })
+		var wait *recipes.WaitError
+		require.ErrorAs(t, err, &wait)
+		require.Equal(t, lease.Path(), wait.Holder.Path)
+		require.NoError(t, lease.Release())
+	})
 }
 
 func TestCrashedHolder(t *testing.T) {

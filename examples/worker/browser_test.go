@@ -123,7 +123,7 @@ const (
 )
 
 func TestStatusPageInChromium(t *testing.T) {
-	tr, _ := newTour(t, embedded(t))
+	tr, _ := newTour(t, embedded(t), longSession)
 	require.NoError(t, tr.awaitRuns(t.Context()))
 	token := fmt.Sprint(tr.token)
 	for _, tt := range []struct {
@@ -182,7 +182,7 @@ func TestLongNamesInChromium(t *testing.T) {
 // The picture shows three workers, one of which was stopped in the middle of a run.
 func TestScreenshotInChromium(t *testing.T) {
 	ctx := t.Context()
-	tr, _ := newTourOf(t, embedded(t), 2*time.Second, "worker-1", "worker-2", "worker-3")
+	tr, _ := newTourOf(t, embedded(t), shortSession, 2*time.Second, "worker-1", "worker-2", "worker-3")
 	require.NoError(t, tr.awaitRuns(ctx))
 	_, err := tr.until(ctx, func(e event) bool { return e.Msg == saysBegins })
 	require.NoError(t, err)

@@ -56,44 +56,48 @@ func fetch(t *testing.T, p *page, target string) *httptest.ResponseRecorder {
 }
 
 func TestStatusPage(t *testing.T) {
-	w := fetch(t, thePage(), "/")
-	require.Equal(t, http.StatusOK, w.Code)
-	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
-	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
-	for _, said := range []string{
-		"<title>ann is first in the queue</title>", "<h1>ann is first in the queue</h1>",
-		`There for 5m. Its fencing token is <span id="token">4294967303</span>. `,
-		"Last run: number 12, 1m5s ago, done. Run 13 is due in 42s. The job runs every 1m.",
-		"</time>, for 4m: ann, the last to claim the job, with token 4294967303. Handovers: 3. Stale writes refused: 1.</p>",
-		`<li>ann <span class="tag">first</span></li>`, `<li>bob <span class="quiet">this one</span></li>`, `<li>&lt;cid&gt;</li>`,
-		`<li>4</li>`, `<li>bob</li>`,
-		`<td>12</td><td>ann <small>4294967303</small></td>`, ">1m5s ago</time> <small>300ms</small>", `<span class="tag">done</span>`,
-		`<td>11</td><td>&lt;cid&gt; <small>4294967301</small></td>`, ">2h ago</time> <small>12ms</small>", `<span class="tag bad">stopped</span>`,
-		"As seen by bob at ", `href="/?refresh=5"`,
-	} {
-		require.Contains(t, w.Body.String(), said)
-	}
-	for _, absent := range []string{"http-equiv", "<script", "http://", "https://", "alert", "Nobody", "Overdue", " lead"} {
-		require.NotContains(t, w.Body.String(), absent)
-	}
+	synctest.Test(t, func(t *testing.T) { // in virtual time, because the page shows times of a second
+		w := fetch(t, thePage(), "/")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+		require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+		for _, said := range []string{
+			"<title>ann is first in the queue</title>", "<h1>ann is first in the queue</h1>",
+			`There for 5m. Its fencing token is <span id="token">4294967303</span>. `,
+			"Last run: number 12, 1m5s ago, done. Run 13 is due in 42s. The job runs every 1m.",
+			"</time>, for 4m: ann, the last to claim the job, with token 4294967303. Handovers: 3. Stale writes refused: 1.</p>",
+			`<li>ann <span class="tag">first</span></li>`, `<li>bob <span class="quiet">this one</span></li>`, `<li>&lt;cid&gt;</li>`,
+			`<li>4</li>`, `<li>bob</li>`,
+			`<td>12</td><td>ann <small>4294967303</small></td>`, ">1m5s ago</time> <small>300ms</small>", `<span class="tag">done</span>`,
+			`<td>11</td><td>&lt;cid&gt; <small>4294967301</small></td>`, ">2h ago</time> <small>12ms</small>", `<span class="tag bad">stopped</span>`,
+			"As seen by bob at ", `href="/?refresh=5"`,
+		} {
+			require.Contains(t, w.Body.String(), said)
+		}
+		for _, absent := range []string{"http-equiv", "<script", "http://", "https://", "alert", "Nobody", "Overdue", " lead"} {
+			require.NotContains(t, w.Body.String(), absent)
+		}
+	})
 }
 
 // A current run is not late yet. A run without a record for longer than runs take is late.
 func TestStatusPageShowsALateRun(t *testing.T) {
-	for late, want := range map[time.Duration]string{
-		0:                       "Run 13 is due now.",
-		time.Second:             "Run 13 is due now.",
-		1500 * time.Millisecond: "<strong>Overdue: run 13 was due 1s ago.</strong>",
-		time.Hour:               "<strong>Overdue: run 13 was due 1h ago.</strong>",
-	} {
-		p := thePage()
-		due := time.Now().Add(-late)
-		p.next = func(context.Context) (schedule, error) { return schedule{Number: 13, Due: due}, nil }
-		body := fetch(t, p, "/").Body.String()
-		require.Contains(t, body, want)
-		require.Equal(t, strings.Contains(want, "Overdue"), strings.Contains(body, "<title>Overdue: ann is first in the queue</title>"), late)
-		require.Equal(t, strings.Contains(want, "Overdue"), strings.Contains(body, `class="first bad"`), late)
-	}
+	synctest.Test(t, func(t *testing.T) { // in virtual time, because the page shows times of a second
+		for late, want := range map[time.Duration]string{
+			0:                       "Run 13 is due now.",
+			time.Second:             "Run 13 is due now.",
+			1500 * time.Millisecond: "<strong>Overdue: run 13 was due 1s ago.</strong>",
+			time.Hour:               "<strong>Overdue: run 13 was due 1h ago.</strong>",
+		} {
+			p := thePage()
+			due := time.Now().Add(-late)
+			p.next = func(context.Context) (schedule, error) { return schedule{Number: 13, Due: due}, nil }
+			body := fetch(t, p, "/").Body.String()
+			require.Contains(t, body, want)
+			require.Equal(t, strings.Contains(want, "Overdue"), strings.Contains(body, "<title>Overdue: ann is first in the queue</title>"), late)
+			require.Equal(t, strings.Contains(want, "Overdue"), strings.Contains(body, `class="first bad"`), late)
+		}
+	})
 }
 
 // The page shows the obstacle that keeps a worker from the election.
