@@ -149,7 +149,7 @@ func ExampleInterProcessMutex_DoWithin() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = lock.DoWithin(ctx, 20*time.Millisecond, report)
+	err = lock.DoWithin(ctx, time.Second, report)
 	var wait *recipes.WaitError
 	isBusy := errors.As(err, &wait)
 	fmt.Println("nothing was done:", isBusy, "position:", wait.Position)
