@@ -61,7 +61,7 @@ func TestCloseOfManySessions(t *testing.T) {
 		srv := zktest.NewServer(w)
 		clients := make([]*raw, n)
 		for i := range clients {
-			clients[i] = w.session(srv)
+			clients[i] = session(w, w.dial(srv), time.Minute) // a busy machine takes long for all of them
 			clients[i].did(list("/", true))
 		}
 		for _, c := range clients {

@@ -56,10 +56,10 @@ func TestRequireIdleReportsLeftovers(t *testing.T) {
 }
 
 func TestRequireIdleWaits(t *testing.T) {
-	t.Parallel() // because a second of real time passes in it
+	t.Parallel() // because two seconds of real time pass in it
 	everywhere(t, func(w world) {
 		srv := zktest.NewServer(w)
-		c := session(w, w.dial(srv), time.Second)
+		c := session(w, w.dial(srv), 2*time.Second)
 		c.did(create("/a", 1))
 		c.did(get("/a", true))
 		srv.RequireIdle(w) // until the session expires

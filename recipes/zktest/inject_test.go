@@ -79,7 +79,7 @@ func TestDropOfAHandshake(t *testing.T) {
 		srv := zktest.NewServer(w)
 		srv.DropReply(zktest.OpConnect, 1)
 		c := newRaw(w, w.dial(srv))
-		c.hail(time.Second)
+		c.hail(time.Minute)
 		c.end()
 		sessions := srv.Sessions()
 		require.Len(w, sessions, 1, "the answer alone was lost")

@@ -145,6 +145,7 @@ func TestDisconnect(t *testing.T) {
 		srv := zktest.NewServer(w)
 		a, b, c := w.session(srv), w.session(srv), w.session(srv)
 		nobody := newRaw(w, w.dial(srv))
+		testkit.Eventually(w, func() bool { return srv.Connections() == 4 }, "the connection, which the kernel accepts first")
 		srv.Disconnect(a.id, b.id)
 		a.end()
 		b.end()
