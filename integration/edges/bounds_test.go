@@ -62,14 +62,15 @@ func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
 	require.Equal(t, granted, client.SessionTimeout())
 	lease := acquire(t, newMutex(t, client, "/lock"))
 	trust := time.Until(lease.TrustedUntil())
-	require.Greater(t, trust, 2*granted/3-2*time.Second)
+	require.Greater(t, trust, 2*asked, "the commit may have been slow")
 	require.LessOrEqual(t, trust, 2*granted/3)
 
 	// A heartbeat is due every 1.5 s, with a ping ahead, and a ping every 0.9 s; by what was asked for it would be six and ten a second.
 	proxy.ResetCounts()
-	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["multi"] == 2 }, "heartbeats")
+	began := time.Now()
+	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["multi"] >= 2 }, "heartbeats")
 	require.Less(t, time.Until(lease.TrustedUntil()), 2*granted/3)
-	require.LessOrEqual(t, proxy.Counts().Pings, 9)
+	require.LessOrEqual(t, float64(proxy.Counts().Pings), 1+3*time.Since(began).Seconds())
 
 	// A connection that is lost for twice the requested timeout costs nothing.
 	away := time.NewTimer(2 * asked)
@@ -79,8 +80,9 @@ func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
 	require.NoError(t, context.Cause(lease.Context()))
 	proxy.Refuse(false)
 	testkit.Eventually(t, func() bool { return client.State() == recipes.Connected }, "back")
-	proxy.ResetCounts()
-	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["multi"] > 0 }, "another heartbeat")
+	conn := stranger(t, e.Server(0))
+	before := lease.TrustedUntil()
+	testkit.Eventually(t, func() bool { return lease.TrustedUntil().After(before) }, "the answer to another heartbeat")
 	require.NoError(t, context.Cause(lease.Context()))
 
 	// If it stays lost, the lease ends by the granted timeout, before the server expires the session.
@@ -89,7 +91,6 @@ func TestTheGrantedSessionTimeoutCounts(t *testing.T) {
 	until := lease.TrustedUntil()
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSessionLost)
 	require.WithinDuration(t, until, time.Now(), time.Second)
-	conn := stranger(t, e.Server(0))
 	children, _, err := conn.Children("/lock")
 	require.NoError(t, err)
 	require.Len(t, children, 1)

@@ -125,8 +125,8 @@ func TestDigestInClearText(t *testing.T) {
 	for _, user := range []string{owner, impostor} {
 		var cable lines
 		client := connect(t, server, credential(user), recipes.WithDialer(cable.dial))
-		require.True(t, bytes.Contains(cable.sent(), []byte(user)))
 		require.NoError(t, acquire(t, newMutex(t, client, testkit.Path(t))).Release(), "nobody has asked for a right yet")
+		require.True(t, bytes.Contains(cable.sent(), []byte(user)))
 	}
 }
 
