@@ -22,7 +22,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	var m *mutex.InterProcessMutex
 	var proxy *faultproxy.Proxy
 	isBrief := func() bool {
-		client, p := proxied(t)
+		client, p := proxied(t, recipes.WithSessionTimeout(longSession)) // without a heartbeat among the requests
 		m, proxy = newMutex(t, client, path), p
 		proxy.ResetCounts()
 		require.NoError(t, acquire(t, m).Release())

@@ -17,10 +17,10 @@ import (
 )
 
 // atOnce bounds the time in which Acquire notices the end of its context, and undone the life of its znode after
-// that.
+// that. A busy machine takes its time, but longSession is far longer.
 const (
-	atOnce = time.Second
-	undone = time.Second
+	atOnce = 5 * time.Second
+	undone = 5 * time.Second
 )
 
 // step is a moment of Acquire at which its context ends.

@@ -52,7 +52,7 @@ func TestOwnNodeDeletedWhileHolding(t *testing.T) {
 	end := endOf(lease)
 	deleteNode(t, lease.Path())
 	deleted := time.Now()
-	require.Less(t, moment(t, end, "the end of the lease").Sub(deleted), time.Second, "the watch tells it, not the next heartbeat")
+	require.Less(t, moment(t, end, "the end of the lease").Sub(deleted), calm/6, "the watch tells it, not the next heartbeat")
 	lossIsTold(t, m, path, lease, recipes.ErrNodeDeleted)
 }
 
@@ -170,7 +170,8 @@ func TestHeartbeats(t *testing.T) {
 		took := time.Since(began)
 		require.GreaterOrEqual(t, took, (beats-1)*period-period/4, "%s: too many", why)
 		require.Less(t, took, 2*beats*period, "%s: too few", why)
-		require.Equal(t, multis(), proxy.Counts().Total(), "%s: nothing but heartbeats", why)
+		counts := proxy.Counts()
+		require.Equal(t, counts.Requests["multi"], counts.Total(), "%s: nothing but heartbeats", why)
 	}
 	idle("nothing is held")
 
@@ -178,7 +179,7 @@ func TestHeartbeats(t *testing.T) {
 	testkit.Eventually(t, func() bool { return proxy.Counts().Requests["getData"] == 1 }, "the own znode is watched")
 	testkit.Eventually(t, func() bool { return multis() >= 2*beats }, "the first heartbeats after an idle time, which come sooner")
 	last := lease.TrustedUntil()
-	require.WithinDuration(t, time.Now().Add(timeout*2/3), last, timeout/4)
+	require.WithinDuration(t, time.Now().Add(timeout*2/3), last, timeout/3)
 	watch("held")
 	require.GreaterOrEqual(t, lease.TrustedUntil().Sub(last), (beats-1)*period-period/4, "trust moves on")
 	require.True(t, time.Now().Add(timeout/3).Before(lease.TrustedUntil()))
@@ -208,7 +209,7 @@ func TestStandardErrorPolicy(t *testing.T) {
 	proxy.Refuse(true)
 	cut := time.Now()
 	proxy.Cut()
-	require.Less(t, moment(t, end, "the end of the lease").Sub(cut), time.Second)
+	require.Less(t, moment(t, end, "the end of the lease").Sub(cut), calm/6)
 	require.ErrorIs(t, ended(t, lease), recipes.ErrSuspended)
 	require.Equal(t, []string{lease.Path()}, queue(t, path), "out of reach")
 	proxy.Refuse(false)

@@ -56,7 +56,7 @@ func TestMiddleWaiterLeaves(t *testing.T) {
 func TestFirstWaiterLeaves(t *testing.T) {
 	path := testkit.Path(t)
 	holder := acquire(t, newMutex(t, direct(t), path))
-	ctx, cancel := context.WithTimeout(testkit.Context(t), time.Second)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), 5*time.Second) // in which both have to be in the queue
 	defer cancel()
 	leaver := waiting(t, ctx, newMutex(t, direct(t), path), path, 2)
 	last := waiting(t, testkit.Context(t), newMutex(t, direct(t), path), path, 3)
