@@ -133,7 +133,7 @@ func TestNameServerFallsSilent(t *testing.T) {
 		require.Equal(t, recipes.Suspended, <-states)
 		cutAt := time.Now()
 		require.Equal(t, recipes.Reconnected, <-states)
-		require.Less(t, time.Since(cutAt), timeout/6)
+		require.Less(t, time.Since(cutAt), timeout/3)
 	}
 	require.NoError(t, context.Cause(lease.Context()))
 	require.Greater(t, w.names.Asked(), asked)
@@ -142,7 +142,7 @@ func TestNameServerFallsSilent(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err := recipes.Connect(ctx, w.servers, w.options...)
-	require.Less(t, time.Since(began), 2*time.Second)
+	require.Less(t, time.Since(began), timeout/2)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	var lookup *net.DNSError
 	require.ErrorAs(t, err, &lookup)
@@ -151,7 +151,7 @@ func TestNameServerFallsSilent(t *testing.T) {
 	require.NoError(t, lease.Release())
 	began = time.Now()
 	require.NoError(t, client.Close())
-	require.Less(t, time.Since(began), timeout/6)
+	require.Less(t, time.Since(began), timeout/3, "zk.Conn.Close may wait for a second")
 }
 
 // Servers that moved are found by their names, and the client asks the name server after each disconnect.

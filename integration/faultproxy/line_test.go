@@ -108,7 +108,7 @@ func TestHeldConnectionGivenUpNeverReachesTheServer(t *testing.T) {
 }
 
 func TestDelayIsLatencyAndNotThroughput(t *testing.T) {
-	const delay, calls = 50 * time.Millisecond, 20
+	const delay, calls = 50 * time.Millisecond, 100
 	l := newLine(t)
 	l.proxy.Delay(delay)
 	start := time.Now()

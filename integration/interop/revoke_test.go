@@ -67,8 +67,8 @@ func javaAsksGo(t *testing.T, o options) {
 	last := session.contender(t, path, "last").(*agentContender)
 	end := behind(t, last, full(o, path), "Curator")
 	lister := session.contender(t, path, "").(*agentContender)
-	nodes := lister.process.Call(t, "nodes", lister.name) // relative to the namespace
-	require.Len(t, nodes, 3)
+	var nodes []string // relative to the namespace
+	testkit.Eventually(t, func() bool { nodes = lister.process.Call(t, "nodes", lister.name); return len(nodes) == 3 }, "Curator sees all")
 
 	require.Empty(t, called)
 	for _, node := range nodes[:2] {

@@ -55,7 +55,7 @@ func TestSemaphore(t *testing.T) {
 		require.NoError(t, lease.Release())
 	}
 	require.Empty(t, queue(t, path+"/leases"))
-	require.Empty(t, queue(t, path+"/locks"))
+	queued(t, path+"/locks", 0) // what is left of a turn is deleted in the background
 }
 
 // Curator takes several permits one by one, and releases its turn in between. It holds a part, and waits behind our request for

@@ -53,7 +53,7 @@ func TestPingAheadOfAWriteIsAnsweredAtOnce(t *testing.T) {
 			require.NoError(t, <-other)
 		}
 		t.Logf("server %d: pings answered after %v, writes behind them after %v", i, pings, writes)
-		require.Less(t, slices.Max(pings), fsync/4)
+		require.Less(t, slices.Max(pings), fsync/2)
 		require.GreaterOrEqual(t, slices.Min(writes[1:]), fsync)
 	}
 	require.NoError(t, slowdisk.Slow(t.Context(), e, 0))
