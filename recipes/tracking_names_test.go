@@ -58,7 +58,7 @@ func TestTrackingKeepsTheNamesGivenToConnect(t *testing.T) {
 				require.NoError(t, err)
 				server.Put("/zookeeper/config", fmt.Appendf(nil, "server.1=zk1:2888:3888:participant;"+place.port+"\nversion=100000001", host, port))
 				client, err := recipes.Connect(t.Context(), []string{"localhost:" + port}, place.client,
-					recipes.WithEnsembleTracking(), recipes.WithSessionTimeout(9*time.Second), recipes.WithConnectTimeout(testkit.Patience))
+					recipes.WithEnsembleTracking(), recipes.WithConnectTimeout(testkit.Patience))
 				require.NoError(t, err)
 				defer func() { require.NoError(t, client.Close()) }()
 				lease := acquireAt(t, client, "/lock")
