@@ -37,7 +37,7 @@ func TestHostsInRealTime(t *testing.T) {
 	runs := map[string][]int64{} // tokens
 	var all sync.WaitGroup
 	for host := range hosts {
-		o, err := once.New(testclient.Dial(t, srv.Addrs()), "/jobs/a", once.WithID(fmt.Sprint("host-", host)))
+		o, err := once.New(testclient.Dial(t, srv.Addrs(), recipes.WithSessionTimeout(40*time.Second)), "/jobs/a", once.WithID(fmt.Sprint("host-", host)))
 		require.NoError(t, err)
 		all.Go(func() {
 			for n := range occurrences {
