@@ -73,7 +73,8 @@ func FuzzParseMembers(f *testing.F) {
 	})
 }
 
-// following returns names that are configured, and look up nothing.
+// following returns names that are configured. A test with it needs a bubble: on a busy machine, a lookup takes longer than
+// lookupGrace.
 func following(t *testing.T, configured ...string) *names {
 	t.Helper()
 	n := &names{
@@ -100,46 +101,50 @@ func tiers(n *names) (members, lastResorts []string) {
 }
 
 func TestFollow(t *testing.T) {
-	n := following(t, "10.0.0.1:1", "proxy:1")
-	n.resolve(time.Second, true)
-	n.follow([]string{"zk1:1", "zk2:1"})
-	members, last := tiers(n)
-	require.Equal(t, []string{"zk1:1", "zk2:1"}, members)
-	require.Equal(t, []string{"10.0.0.1:1", "proxy:1"}, last, "as far as is known: zk1 was not looked up")
-	n.resolve(time.Second, true)
-	require.False(t, n.hasLeft(host{server: "10.0.0.1:1", address: "10.0.0.1:1"}))
-	require.False(t, n.hasLeft(host{server: "proxy:1", address: "10.9.9.9:1"}), "never was one")
+	testkit.Bubble(t, func(t *testing.T) {
+		n := following(t, "10.0.0.1:1", "proxy:1")
+		n.resolve(time.Second, true)
+		n.follow([]string{"zk1:1", "zk2:1"})
+		members, last := tiers(n)
+		require.Equal(t, []string{"zk1:1", "zk2:1"}, members)
+		require.Equal(t, []string{"10.0.0.1:1", "proxy:1"}, last, "as far as is known: zk1 was not looked up")
+		n.resolve(time.Second, true)
+		require.False(t, n.hasLeft(host{server: "10.0.0.1:1", address: "10.0.0.1:1"}))
+		require.False(t, n.hasLeft(host{server: "proxy:1", address: "10.9.9.9:1"}), "never was one")
 
-	n.follow([]string{"zk2:1"})
-	members, last = tiers(n)
-	require.Equal(t, []string{"zk2:1"}, members)
-	require.Equal(t, []string{"proxy:1"}, last, "zk1 has left, under its address as well")
-	require.True(t, n.hasLeft(host{server: "10.0.0.1:1", address: "10.0.0.1:1"}))
-	require.True(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}))
-	require.False(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
+		n.follow([]string{"zk2:1"})
+		members, last = tiers(n)
+		require.Equal(t, []string{"zk2:1"}, members)
+		require.Equal(t, []string{"proxy:1"}, last, "zk1 has left, under its address as well")
+		require.True(t, n.hasLeft(host{server: "10.0.0.1:1", address: "10.0.0.1:1"}))
+		require.True(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}))
+		require.False(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
 
-	n.follow([]string{"zk1:1"})
-	members, last = tiers(n)
-	require.Equal(t, []string{"10.0.0.1:1", "zk1:1"}, members, "what was given stays, under its name")
-	require.Equal(t, []string{"proxy:1"}, last)
-	require.False(t, n.hasLeft(host{server: "10.0.0.1:1", address: "10.0.0.1:1"}), "it is back")
-	require.True(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
-	require.Equal(t, 3, n.count())
+		n.follow([]string{"zk1:1"})
+		members, last = tiers(n)
+		require.Equal(t, []string{"10.0.0.1:1", "zk1:1"}, members, "what was given stays, under its name")
+		require.Equal(t, []string{"proxy:1"}, last)
+		require.False(t, n.hasLeft(host{server: "10.0.0.1:1", address: "10.0.0.1:1"}), "it is back")
+		require.True(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
+		require.Equal(t, 3, n.count())
+	})
 }
 
 // Members that leave or return are found by their texts, without a lookup.
 func TestFollowWithoutLookups(t *testing.T) {
-	n := following(t, "proxy:1")
-	n.lookup = func(context.Context, string) ([]string, error) { return nil, errors.New("no name server") }
-	both := []string{"zk1:1", "zk2:1"}
-	n.follow(both)
-	for _, members := range [][]string{both[:1], both[1:], both[:1], both} {
-		n.follow(members)
-		n.resolve(time.Second, true)
-		for _, server := range both {
-			require.Equal(t, !slices.Contains(members, server), n.hasLeft(host{server: server}), "%s, of %s", server, members)
+	testkit.Bubble(t, func(t *testing.T) {
+		n := following(t, "proxy:1")
+		n.lookup = func(context.Context, string) ([]string, error) { return nil, errors.New("no name server") }
+		both := []string{"zk1:1", "zk2:1"}
+		n.follow(both)
+		for _, members := range [][]string{both[:1], both[1:], both[:1], both} {
+			n.follow(members)
+			n.resolve(time.Second, true)
+			for _, server := range both {
+				require.Equal(t, !slices.Contains(members, server), n.hasLeft(host{server: server}), "%s, of %s", server, members)
+			}
 		}
-	}
+	})
 }
 
 // Servers that are only last resorts are no members, and do not keep a member from being reached.
@@ -162,49 +167,53 @@ func TestReachMember(t *testing.T) {
 // If certificates or logins depend on names, an address does not identify a server. The given name stays, and only that name
 // can leave.
 func TestFollowByName(t *testing.T) {
-	n := following(t, "zk1:1", "zk2:1")
-	n.isByName = true
-	for version, members := range [][]string{{"10.0.0.1:1", "10.0.0.2:1"}, {"10.0.0.2:1"}, {"10.0.0.7:1"}} {
-		n.follow(members)
-		n.resolve(time.Second, true)
-		got, last := tiers(n)
-		require.Equal(t, members, got, version)
-		require.Equal(t, []string{"zk1:1", "zk2:1"}, last, version)
-		require.False(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}), version)
-	}
-	n.follow([]string{"zk1:1", "zk2:1"})
-	n.follow([]string{"zk2:1"})
-	members, last := tiers(n)
-	require.Equal(t, []string{"zk2:1"}, members)
-	require.Empty(t, last)
-	require.True(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}))
+	testkit.Bubble(t, func(t *testing.T) {
+		n := following(t, "zk1:1", "zk2:1")
+		n.isByName = true
+		for version, members := range [][]string{{"10.0.0.1:1", "10.0.0.2:1"}, {"10.0.0.2:1"}, {"10.0.0.7:1"}} {
+			n.follow(members)
+			n.resolve(time.Second, true)
+			got, last := tiers(n)
+			require.Equal(t, members, got, version)
+			require.Equal(t, []string{"zk1:1", "zk2:1"}, last, version)
+			require.False(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}), version)
+		}
+		n.follow([]string{"zk1:1", "zk2:1"})
+		n.follow([]string{"zk2:1"})
+		members, last := tiers(n)
+		require.Equal(t, []string{"zk2:1"}, members)
+		require.Empty(t, last)
+		require.True(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}))
+	})
 }
 
 // A suggestion adds servers, within a bound. It removes no server, and restores one that left.
 func TestSuggest(t *testing.T) {
-	n := following(t, "zk1:1")
-	require.True(t, n.suggest([]string{"zk1:1", "10.0.0.2:1"}))
-	require.True(t, n.suggest([]string{"10.0.0.1:1", "zk2:1"}))
-	require.False(t, n.suggest([]string{"zk2:1", "zk1:1"}), "all are known")
-	require.False(t, n.suggest(nil))
-	members, last := tiers(n)
-	require.Equal(t, []string{"zk1:1", "10.0.0.2:1", "10.0.0.1:1", "zk2:1"}, members)
-	require.Empty(t, last)
-	for _, h := range []host{{server: "zk1:1", address: "10.0.0.1:1"}, {server: "10.0.0.2:1", address: "10.0.0.2:1"}} {
-		require.False(t, n.hasLeft(h))
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		n := following(t, "zk1:1")
+		require.True(t, n.suggest([]string{"zk1:1", "10.0.0.2:1"}))
+		require.True(t, n.suggest([]string{"10.0.0.1:1", "zk2:1"}))
+		require.False(t, n.suggest([]string{"zk2:1", "zk1:1"}), "all are known")
+		require.False(t, n.suggest(nil))
+		members, last := tiers(n)
+		require.Equal(t, []string{"zk1:1", "10.0.0.2:1", "10.0.0.1:1", "zk2:1"}, members)
+		require.Empty(t, last)
+		for _, h := range []host{{server: "zk1:1", address: "10.0.0.1:1"}, {server: "10.0.0.2:1", address: "10.0.0.2:1"}} {
+			require.False(t, n.hasLeft(h))
+		}
 
-	n.follow([]string{"zk2:1"})
-	require.False(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}), "as far as is known, it never was a member")
-	n.follow([]string{"zk1:1"})
-	require.True(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
-	require.True(t, n.suggest([]string{"zk2:1"}))
-	require.False(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
+		n.follow([]string{"zk2:1"})
+		require.False(t, n.hasLeft(host{server: "zk1:1", address: "10.0.0.1:1"}), "as far as is known, it never was a member")
+		n.follow([]string{"zk1:1"})
+		require.True(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
+		require.True(t, n.suggest([]string{"zk2:1"}))
+		require.False(t, n.hasLeft(host{server: "zk2:1", address: "10.0.0.2:1"}))
 
-	for i := range 2 * maxServers {
-		n.suggest([]string{fmt.Sprintf("10.1.0.%d:1", i)})
-	}
-	require.Equal(t, maxServers, n.count())
+		for i := range 2 * maxServers {
+			n.suggest([]string{fmt.Sprintf("10.1.0.%d:1", i)})
+		}
+		require.Equal(t, maxServers, n.count())
+	})
 }
 
 // Servers that answered precede those that only the configuration names, whose addresses may be unreachable.
