@@ -25,12 +25,13 @@ import org.apache.curator.framework.recipes.locks.Revoker;
  * rwlock NAME CLIENT PATH       makes a read-write lock
  * semaphore NAME CLIENT PATH LIMIT   makes a semaphore: see Permits
  * semaphoremutex NAME CLIENT PATH    makes a semaphore mutex
+ * multilock NAME CLIENT PATH…        takes some of the locks together: see Baskets
  * member NAME CLIENT PATH ID DATA    joins a group: see Membership
  * latch NAME CLIENT PATH ID     enters an election
  * selector NAME CLIENT PATH ID  enters an election; leads until told to resign, then stands again
  * close NAME                    leaves the election
  * handover NAME NEXT            closes a latch; answers with the nanoseconds until another's listener is called
- * … NAME …                      what else a lock or a candidate is told: see Mutex, ReadWriteLock, Permits, Membership and Candidate
+ * … NAME …                      what else a lock or a candidate is told: see Mutex, ReadWriteLock, Permits, Baskets, Membership and Candidate
  * </pre>
  */
 public final class Agent {
@@ -61,6 +62,7 @@ public final class Agent {
       case "rwlock" -> members.put(name, new ReadWriteLock(clients.get(args.get(0)).framework(), args.get(1)));
       case "semaphore" -> members.put(name, Permits.of(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
       case "semaphoremutex" -> members.put(name, Permits.mutex(clients.get(args.get(0)).framework(), args.get(1)));
+      case "multilock" -> members.put(name, new Baskets(clients.get(args.get(0)).framework(), List.copyOf(args.subList(1, args.size()))));
       case "member" -> members.put(name, new Membership(clients.get(args.get(0)).framework(), args.get(1), args.get(2), args.get(3)));
       case "latch" -> members.put(name, Candidate.latch(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
       case "selector" -> members.put(name, Candidate.selector(clients.get(args.get(0)).framework(), args.get(1), args.get(2)));
