@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A scenario is a course of events as a file. Comments say what must hold. The line "world" says who takes part, and each other line is an
-// event. "show" prints the state. Behind "----" stands what must be printed.
+// A scenario is a file with a course of events. Comments say what must hold. The line "world" says who takes part, and each other line is
+// an event. "show" prints the state. The text below "----" is what must be printed.
 
 var rewrite = flag.Bool("rewrite", false, "write what scenarios print into their files")
 
@@ -28,8 +28,8 @@ type course struct {
 
 // String returns the course as a scenario.
 func (c *course) String() string {
-	text := fmt.Sprintf("world kinds=%s sessions=%s joined=%d late=%v\n",
-		c.kinds, strings.Trim(strings.ReplaceAll(fmt.Sprint(c.sessions), " ", ","), "[]"), c.joined, c.isLate)
+	text := fmt.Sprintf("world kinds=%s sessions=%s joined=%d late=%v slow=%v\n",
+		c.kinds, strings.Trim(strings.ReplaceAll(fmt.Sprint(c.sessions), " ", ","), "[]"), c.joined, c.isLate, c.isSlow)
 	for _, e := range c.events {
 		text += e.String() + "\n"
 	}
@@ -58,6 +58,8 @@ func parseHeader(line string, p premise) (*world, error) {
 			c.joined, _ = strconv.Atoi(value)
 		case "late":
 			c.isLate = value == "true"
+		case "slow":
+			c.isSlow = value == "true"
 		default:
 			return nil, fmt.Errorf("unknown field %q", field)
 		}

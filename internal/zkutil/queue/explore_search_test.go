@@ -88,7 +88,7 @@ func (w *world) stepsOfSession(s int) (steps []event) {
 func (w *world) stepsOfContender(i int) (steps []event) {
 	c := &w.contenders[i]
 	switch {
-	case c.phase == waiting && !c.own.isAsked && w.sight(i).next() != stepWait:
+	case c.isAwake, c.phase == waiting && !c.own.isAsked && w.sight(i).next() != stepWait:
 		steps = append(steps, event{goesOn, i, none})
 	case c.phase == claiming:
 		steps = append(steps, event{claims, i, none})
@@ -97,7 +97,7 @@ func (w *world) stepsOfContender(i int) (steps []event) {
 	case c.phase == holding:
 		steps = append(steps, event{releases, i, none})
 	}
-	if (c.phase == waiting || c.phase == holding) && !c.own.isSet && !c.own.isAsked {
+	if (c.phase == waiting || c.phase == holding) && !c.own.isSet && !c.own.isAsked && !c.isAwake {
 		steps = append(steps, event{watches, i, none})
 	}
 	return steps
@@ -124,6 +124,9 @@ func (w *world) stepsOfFault(f fault) (steps []event) {
 	}
 	return steps
 }
+
+// stuck is the violation of isStuck.
+const stuck = "a contender waits for ever"
 
 // isStuck reports whether a contender waits, in a state in which nothing more happens.
 func (w *world) isStuck() bool {
@@ -206,7 +209,7 @@ func (w *world) fingerprint() uint64 {
 	for i := range w.contenders {
 		c := &w.contenders[i]
 		ints(int8(c.phase), c.epoch, int8(c.position.turn), c.blocker)
-		flags(c.position.isBehind, c.position.isFirst, c.isFirst, c.isDeleted, c.isListed, c.isMissing, c.isUnread)
+		flags(c.position.isBehind, c.position.isFirst, c.isFirst, c.isDeleted, c.isListed, c.isMissing, c.isUnread, c.isAwake)
 		for _, o := range []watch{c.own, c.blockers} {
 			flags(o.isAsked, o.isSet, o.isGone, o.isLost, o.wasFirst)
 		}
@@ -302,7 +305,7 @@ func (s *search) visit(root, w *world) (found []*world) {
 	from := w.fingerprint()
 	steps, isGoing := w.steps()
 	if !isGoing && w.isStuck() {
-		s.wrong, s.course = "a contender waits for ever", &course{root.cast, s.courseTo(root, from)}
+		s.wrong, s.course = stuck, &course{root.cast, s.courseTo(root, from)}
 		return nil
 	}
 	for _, st := range steps {

@@ -11,11 +11,14 @@ import (
 
 // The explorer runs the decisions of waiters (positionOf, sight.next) and of grants (trust.Claim) against a model of ZooKeeper, through every
 // course of events within stated bounds. This file has the model of the servers, and of the requests and watches that carry out the
-// decisions (waiter and session). A list, a read or a proof is one request. Every due step may happen at once or late, a goroutine that is
-// woken included, and each server may be behind.
+// decisions. The latter is written again here, so a change of waiter, Session.Grant or the watches of a session has to be made here as
+// well. A list, a read or a proof is one request. Every due step may happen at once or late, a goroutine that an event wakes included, and
+// each server may be behind. A goroutine that an answer wakes is late only in a cast with isSlow.
 //
-// The model leaves out revocations, candidates, the wait of a try for a contender that is leaving, permits, a second znode of one create, and the removal of an unused watch. A
-// request is executed before the end of its connection, or never, because a leader refuses writes of a session that moved.
+// The model takes it for granted that waiter.await wakes a waiter whenever next chooses another step than stepWait. The model leaves out
+// revocations, candidates, the wait of a try for a contender that is leaving, permits, a second znode of one create, the removal of an
+// unused watch, and the close of a client. A session that ends takes its waiters with it in one step, so isOver does not occur. A request
+// is executed before the end of its connection, or never, because a leader refuses writes of a session that moved.
 //
 // That trust is right is the subject of another explorer, in package trust. Here a session that is trusted lives, and a proof makes it
 // trusted.
@@ -29,6 +32,7 @@ type cast struct {
 	faults   []fault
 	most     int  // faults in one course
 	isLate   bool // readers under a writer are behind the writer in the queue, by their names; otherwise ahead
+	isSlow   bool // a waiter may continue late after an answer, too
 	premise  premise
 	reached  *reached
 }
@@ -170,6 +174,7 @@ type contender struct {
 	isUnread  bool  // the own znode has to be read with the next list
 	isFirst   bool  // of a hold
 	isDeleted bool  // an event or a read has said so
+	isAwake   bool  // the answers are here, but the goroutine did not run yet
 }
 
 type world struct {
@@ -368,8 +373,8 @@ func (w *world) sight(i int) sight {
 		isListed: c.isListed, position: c.position, hasBlocker: c.blocker != none, mayWait: w.kinds[i] != 't', isReconnected: c.epoch != w.connOf(i).epoch,
 		blocker: c.blockers.seen(), wasFirst: c.blockers.wasFirst || w.premise == allAreFirst, own: c.own.seen(),
 	}
-	if c.isMissing {
-		s.blocker = gone
+	if c.isMissing { // and so there is no watch that could have noted a hold
+		s.blocker, s.wasFirst = gone, w.premise == allAreFirst
 	}
 	switch {
 	case w.premise == ignoresOwn, w.premise == ignoresOwnEvent && (s.own == gone || s.own == changed):
@@ -382,9 +387,18 @@ func (w *world) sight(i int) sight {
 	return s
 }
 
+// wake continues a waiter that has its answers, at once or late.
+func (w *world) wake(i int) {
+	c := &w.contenders[i]
+	if c.isAwake = w.isSlow && !c.own.isAsked && !c.blockers.isAsked; !c.isAwake {
+		w.goOn(i)
+	}
+}
+
 // goOn takes the steps of a waiter, until it has to wait or is about to claim its turn.
 func (w *world) goOn(i int) {
 	c := &w.contenders[i]
+	c.isAwake = false
 	for !c.own.isAsked && !c.blockers.isAsked {
 		next := w.sight(i).next()
 		w.reached.steps[next] = true
@@ -440,7 +454,7 @@ func (w *world) onList(i int, nodes set) {
 	if blocker >= 0 {
 		c.blocker = int8(who[blocker])
 	}
-	w.goOn(i)
+	w.wake(i)
 }
 
 // watchBlocker is waiter.watchBlocker. The own znode is read right behind the only blocker.
@@ -503,7 +517,7 @@ func (w *world) claim(i int) {
 func (w *world) grant(i int) {
 	c, conn := &w.contenders[i], w.connOf(i)
 	c.phase, c.isFirst, c.blocker, c.blockers = holding, w.sight(i).isFirst(), none, watch{}
-	if c.isFirst { // markFirstLocked
+	if c.isFirst { // noteFirstLocked
 		for o := range w.sessions {
 			b := &w.contenders[o].blockers
 			if w.sessions[o] == w.sessions[i] && w.contenders[o].blocker == int8(i) && (b.isSet || b.isAsked) && !b.hasFired() {
@@ -555,7 +569,7 @@ func (w *world) onAnswer(i int, m message) {
 		w.onNode(i, int(m.request.node), m.isFound)
 	case m.request.kind == prove:
 		w.onProof(i, m.isFound)
-	case m.request.kind == removeOwn || c.phase != listing:
+	case m.request.kind == removeOwn || c.phase != listing || c.isAwake:
 	case m.request.kind == create && w.isUnder(i): // joinUnder
 		if c.isUnread = true; m.nodes.has(i-1) || w.premise == outerStays {
 			w.list(i)
@@ -584,7 +598,7 @@ func (w *world) onNode(i, node int, isFound bool) {
 	case c.isDeleted && c.phase <= holding && !c.blockers.isAsked:
 		w.lose(i)
 	case c.phase == watching || c.phase == waiting:
-		w.goOn(i)
+		w.wake(i)
 	}
 }
 
@@ -659,6 +673,9 @@ func (w *world) reset(s int, at int8) {
 // repeat sends again what has no answer, and lets a waiter notice the new connection.
 func (w *world) repeat(i int) {
 	c := &w.contenders[i]
+	if c.isAwake {
+		return
+	}
 	switch c.phase {
 	case listing: // session.Repeat of refresh
 		isCreated := false
