@@ -31,6 +31,7 @@ func TestNextStep(t *testing.T) {
 		"waits also if it knows its znode":            {behind(afterBlocker, func(s *sight) { s.own = standing }), stepWait},
 		"watches its blocker on another connection":   {behind(afterAll, func(s *sight) { s.isReconnected, s.blocker, s.own = true, changed, changed }), stepWatchAgain},
 		"that is next lists on another connection":    {behind(near, func(s *sight) { s.isReconnected, s.blocker = true, changed }), stepList},
+		"lists behind a far blocker on another one":   {behind(afterAll, func(s *sight) { s.isReconnected, s.blocker, s.own = true, gone, changed }), stepList},
 		"lists behind its blocker on another one":     {behind(afterBlocker, func(s *sight) { s.isReconnected, s.blocker, s.own = true, gone, standing }), stepList},
 		"lists if the watch on its blocker is lost":   {behind(afterBlocker, func(s *sight) { s.blocker, s.own = changed, standing }), stepList},
 		"lists if its own znode changed":              {behind(afterAll, func(s *sight) { s.own = changed }), stepList},
@@ -57,4 +58,48 @@ func TestIsFirst(t *testing.T) {
 	require.False(t, sight{position: behind}.isFirst())
 	require.True(t, sight{position: behind, hasBlocker: true}.isFirst(), "the blocker of one that is directly behind was the first")
 	require.False(t, sight{position: first, hasBlocker: true}.isFirst())
+}
+
+// everySight calls f with each value of a sight.
+func everySight(f func(s sight)) {
+	for n := range 1 << 14 {
+		has := func(bit int) bool { return n>>bit&1 == 1 }
+		f(sight{
+			isListed: has(0), hasBlocker: has(1), mayWait: has(2), isOver: has(3), isReconnected: has(4), wasFirst: has(5),
+			position: position{isBehind: has(6), isFirst: has(7), turn: turn(n >> 8 & 3)},
+			blocker:  seen(n >> 10 & 3), own: seen(n >> 12 & 3),
+		})
+	}
+}
+
+// A waiter claims its turn exactly under the conditions of next. A waiter waits only while every change that requires another step wakes it
+// (waiter.await). No step repeats itself without a change.
+func TestEveryStepHasItsConditions(t *testing.T) {
+	chosen := map[step]int{}
+	everySight(func(s sight) {
+		isCurrent := s.isListed && !s.isOver
+		isWaiter := isCurrent && s.hasBlocker && s.mayWait
+		isFirstKnown := s.position.hasOnlyBlocker() || s.wasFirst
+		mayClaim := isCurrent && !s.hasBlocker ||
+			isWaiter && !s.isReconnected && s.blocker == gone && s.position.needsNoListing() && isFirstKnown && s.own == standing
+		next, isRight := s.next(), true
+		switch next {
+		case stepList: // a list is never wrong, only slow
+		case stepRefuse:
+			isRight = isCurrent && s.hasBlocker && !s.mayWait
+		case stepWatch:
+			isRight = isWaiter && s.blocker == unwatched
+		case stepWatchAgain:
+			isRight = isWaiter && s.isReconnected && !s.position.isTurnNear() && (s.blocker == standing || s.blocker == changed)
+		case stepReadOwn:
+			isRight = isWaiter && !s.isReconnected && s.own == unwatched && s.wasFirst && s.position.needsNoListing()
+		case stepWait:
+			isReadLater := s.own == unwatched && !(s.wasFirst && s.position.needsNoListing())
+			isRight = isWaiter && !s.isReconnected && s.blocker == standing && (s.own == standing || isReadLater)
+		}
+		require.True(t, isRight, "step %d of %+v", next, s)
+		require.Equal(t, mayClaim, next == stepClaim, "step %d of %+v", next, s)
+		chosen[next]++
+	})
+	require.Len(t, chosen, int(stepClaim)+1, "each step is chosen")
 }
