@@ -28,6 +28,8 @@ func TestExplore(t *testing.T) {
 	for name, e := range map[string]pinned{
 		"two, one fault":                  {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 53644},
 		"two, two faults":                 {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 2}, states: 657812, isLong: true},
+		"three, with slow goroutines":     {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 1, isSlow: true}, states: 667159, isLong: true},
+		"two with slow goroutines":        {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1, isSlow: true}, states: 63418},
 		"three, no fault":                 {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3}, states: 15804},
 		"three, one fault":                {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: all, most: 1}, states: 1879898, isNight: true},
 		"a try, one fault":                {cast: cast{kinds: "wt", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 37274},
@@ -110,6 +112,9 @@ func TestExploreFindsWrongPremises(t *testing.T) {
 			printed, err := play(s.course.String(), test.premise)
 			require.NoError(t, err)
 			t.Log(printed)
+			if test.wrong != stuck { // which no single event shows
+				require.Contains(t, printed, "VIOLATION: "+s.wrong)
+			}
 		})
 	}
 }

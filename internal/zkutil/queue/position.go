@@ -17,7 +17,7 @@ const (
 	turnAfterBlocker             // the end of the blocker, which is first
 )
 
-// position is the position of a waiter in its queue, from the latest look.
+// position is the position of a waiter in its queue, by the latest list.
 type position struct {
 	turn     turn // meaningless without a blocker
 	isBehind bool // directly behind the blocker
@@ -66,7 +66,7 @@ func (w *waiter) recordQueue(queue []Contender, own int) {
 		if w.status.Holder.Path != holder { // otherwise the facts already read are still valid
 			w.status.Holder = Participant{Path: holder}
 		}
-		if !w.status.wasRead { // later looks do not count
+		if !w.status.wasRead { // later lists do not count
 			w.status.Ahead, w.status.wasRead = own, true
 		}
 		w.q.reportStatus(*w.status)

@@ -9,11 +9,11 @@ type step int
 
 const (
 	stepList       step = iota // list the queue, with a read of the own znode if that may have changed
-	stepRefuse                 // end the wait of a waiter that may not wait, unless the blocker is leaving
-	stepWatch                  // watch the blocker, and right behind the only blocker the own znode
-	stepWatchAgain             // the same on another connection, where a list is needed later
+	stepRefuse                 // end the attempt of a waiter that may not wait, unless the blocker is leaving
+	stepWatch                  // watch the blocker; if it is the only one, read and watch the own znode as well
+	stepWatchAgain             // watch the blocker on another connection, where the end of the blocker requires a list
 	stepReadOwn                // read and watch the own znode
-	stepWait                   // until something changes
+	stepWait                   // wait until something changes
 	stepClaim                  // ask the session for the hold
 )
 
@@ -22,16 +22,18 @@ type seen int
 
 const (
 	unwatched seen = iota
-	standing       // the znode exists, as far as the server of the watch told
+	standing       // the watch did not fire, so the znode exists as far as its server reported
 	gone           // an event reported its deletion, or a read did not find it
 	changed        // its watch fired for another reason, or was lost with the connection
 )
 
-// sight is what a waiter knows when it chooses its next step. The choice has no other input, so that TestExplore tries all of them.
+// sight is what a waiter knows when it chooses its next step. The choice has no other input. The facts are read one after the other, so
+// something may change in between. If that made a claim wrong, Session.Grant refuses the claim, and waiter.await returns at once
+// if it made a wait wrong.
 type sight struct {
-	isListed      bool     // the queue was listed since something required it
-	position      position // by that list
-	hasBlocker    bool     // by that list
+	isListed      bool     // a list was made, and neither a stale claim nor the end of a departure requires another
+	position      position // by the latest list
+	hasBlocker    bool     // by the latest list
 	mayWait       bool     // for a blocker
 	isOver        bool     // the session of the own znode is not the present one
 	isReconnected bool     // the connection is not that of the list, or of the latest stepWatchAgain
@@ -43,7 +45,7 @@ type sight struct {
 // next chooses the step. All waiters of a lock reconnect at once when a server stops. If each listed the queue then, the lists together
 // would grow with the square of the queue. So waiters that are not next list it only once their blocker is deleted (stepWatchAgain).
 //
-// The waiter claims its turn behind a list without a blocker, or if all of the following is known:
+// The waiter claims its turn after a list without a blocker, or if all of the following is known:
 //
 //  1. The blocker is deleted. The watch reported its deletion and not the loss of the watch, or there was no such znode when the waiter
 //     asked for the watch.
@@ -57,7 +59,7 @@ type sight struct {
 //     leave.
 //  4. Our znode outlived the blocker's, or the same transaction deleted both. The server sends the events of two transactions in order,
 //     and did not report the deletion of the own znode before that of the blocker, or before the answer that the blocker does not
-//     exist; or the own znode was read after that answer. If the own znode was deleted earlier, a successor might already hold.
+//     exist; or the own znode was read after that event or answer. If the own znode was deleted earlier, a successor might already hold.
 //
 // The events of a transaction that deletes both znodes arrive in any order. Such transactions are of three kinds:
 //
@@ -70,8 +72,8 @@ type sight struct {
 //
 // The own znode is watched right behind the only blocker, or was before. Otherwise the waiter reads the own znode while the blocker is a
 // hold of this session, unless a successor of the same session watches the znode already. So the waiter usually sends nothing after the
-// deletion. Session.Grant checks which session owns the own znode, and that the connection is that of the latest look: another server
-// might be behind the event of the blocker.
+// deletion. Session.Grant checks which session owns the own znode, and that the connection is that of the latest list, because another
+// server might be behind the event of the blocker.
 func (s sight) next() step {
 	switch {
 	case !s.isListed, s.isOver:
@@ -97,7 +99,7 @@ func (s sight) next() step {
 	}
 }
 
-// afterBlocker chooses the step behind the end of the blocker.
+// afterBlocker chooses the step after the end of the blocker.
 func (s sight) afterBlocker() step {
 	switch isKnownFirst := s.position.hasOnlyBlocker() || s.wasFirst; {
 	case !s.position.needsNoListing() || !isKnownFirst:
@@ -111,7 +113,7 @@ func (s sight) afterBlocker() step {
 	}
 }
 
-// isFirst reports whether no contender is ahead of one that claims its turn.
+// isFirst reports whether no contender is ahead of a waiter that claims its turn.
 func (s sight) isFirst() bool {
 	if s.hasBlocker {
 		return s.position.isBehind
@@ -119,7 +121,7 @@ func (s sight) isFirst() bool {
 	return s.position.isFirst
 }
 
-// sight returns what the waiter knows. The blocker comes before the own znode, because condition 4 is about events before that of the
+// sight returns what the waiter knows. It reads the blocker before the own znode, because condition 4 is about events before that of the
 // blocker.
 func (w *waiter) sight(now session.Snapshot) sight {
 	return sight{
@@ -136,7 +138,7 @@ func (w *waiter) blockerSeen() seen {
 	return seenBy(w.blockerWatch)
 }
 
-// seenBy returns what a watch tells of its znode. nil stands for no watch.
+// seenBy returns what a watch shows about its znode. nil stands for no watch.
 func seenBy(w *session.Watch) seen {
 	switch {
 	case w == nil:

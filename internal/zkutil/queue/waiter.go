@@ -32,7 +32,7 @@ type waiter struct {
 
 	joined []Contender // the queue right behind the create of the znode; nil if not read, or used already
 
-	epoch       uint64         // of the connection when the queue was last read
+	epoch       uint64         // of the connection of the latest list, or of the latest stepWatchAgain
 	owner       int64          // session of the own znode; 0 if not known yet
 	token       int64          // czxid of the own znode
 	birth       session.Birth  // of the own znode
@@ -49,7 +49,7 @@ type waiter struct {
 	blocker          string // path of the predecessor to wait for, as the rule decides; "": none
 	isDoubted        bool   // the blocker replaced another one, which may have held the lock that only this server still shows as taken
 	blockerWatch     *session.Watch
-	isBlockerMissing bool // there was no such znode to watch
+	isBlockerMissing bool // there was no such znode to watch, so blockerWatch is nil
 
 	status     *WaitStatus // nil if no caller needs the status
 	longWaitAt time.Time   // when the wait for the blocker counts as long (see farFromTurn)
@@ -108,7 +108,7 @@ func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) 
 	return nil, why
 }
 
-// list lists the queue. The waiters of its basket leave if the waiter has a blocker.
+// list lists the queue. If the waiter has a blocker, the other waiters of its basket leave.
 func (w *waiter) list(ctx context.Context, s sight) error {
 	isNear := s.blocker == gone && s.position.isTurnNear()
 	w.releaseBlocker()
@@ -120,7 +120,7 @@ func (w *waiter) list(ctx context.Context, s sight) error {
 	return err
 }
 
-// watch watches the blocker, or finds that it is deleted.
+// watch watches the blocker, or records that it does not exist.
 func (w *waiter) watch(ctx context.Context) error {
 	watch, err := w.watchBlocker(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -136,8 +136,8 @@ func (w *waiter) watch(ctx context.Context) error {
 	return nil
 }
 
-// forgetConnection prepares a waiter for another connection, whose server may be behind the latest list. The turn then needs a list. The
-// own znode is read as late as after any other look that does not show the turn near.
+// forgetConnection prepares a waiter for another connection, whose server may be behind the latest list. So the turn needs another list.
+// The own znode is read as late as after any list that does not show the turn near.
 func (w *waiter) forgetConnection(now session.Snapshot) {
 	w.releaseBlocker()
 	w.position.turn, w.ownWatch, w.epoch = turnAtListing, nil, now.Epoch
@@ -165,7 +165,7 @@ func (w *waiter) releaseBlocker() {
 	w.blockerWatch = nil
 }
 
-// refresh looks at the queue, and at the own znode if the znode may have changed. isNear says that the list probably shows our turn.
+// refresh lists the queue, and reads the own znode if the znode may have changed. isNear means that the list probably shows our turn.
 func (w *waiter) refresh(ctx context.Context, isNear bool) error {
 	now := w.s.Snapshot()
 	if w.owner != 0 && w.owner != now.ID {
@@ -254,7 +254,7 @@ func (w *waiter) withoutTwins(ctx context.Context, queue []Contender) []Contende
 	return others
 }
 
-// await blocks until what decides about the next step may have changed since now. Timed work that falls due meanwhile is done.
+// await blocks until a fact of sight may have changed since now. It does the timed work that is due meanwhile.
 func (w *waiter) await(ctx context.Context, now session.Snapshot) error {
 	if now.IsClosing {
 		return zkutil.ErrClosed
