@@ -98,6 +98,41 @@ func TestTimedOutAttemptsLeaveNoWatch(t *testing.T) {
 	})
 }
 
+// A waiter that gives up leaves no watch on the znode ahead, although it asked for that watch twice.
+func TestWaiterThatAskedTwiceLeavesNoWatch(t *testing.T) {
+	const timeout = 6 * time.Second
+	for name, fault := range map[string]struct{ before, after func(srv *fixture.Ensemble) }{
+		"because its own znode changed": {
+			before: func(*fixture.Ensemble) {},
+			after:  func(srv *fixture.Ensemble) { srv.Put(bubble.Queue(srv, "/m")[2], []byte("new")) },
+		},
+		"because the connection changed between the list and the watch": {
+			before: func(srv *fixture.Ensemble) { srv.Once(zktest.OpGetData, zktest.Fault{Lost: zktest.RequestLost}) },
+			after:  func(*fixture.Ensemble) {},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				holder, s := fixture.TwoClients(t, srv, timeout)
+				bubble.Acquire(t, fixture.MutexOn(holder, "/m").Acquire)
+				bubble.Start(t.Context(), fixture.MutexOn(holder, "/m").Acquire)
+				fixture.Settle()
+				fault.before(srv)
+				ctx, cancel := context.WithCancel(t.Context())
+				bubble.Start(ctx, fixture.MutexOn(s, "/m").Acquire)
+				fixture.Settle()
+				fault.after(srv)
+				bubble.Pass(10 * time.Millisecond)
+				require.Equal(t, 2, watchesOf(t, srv, s), "on the znode ahead, and on the own")
+				cancel()
+				bubble.Pass(3 * timeout)
+				require.Zero(t, watchesOf(t, srv, s))
+			})
+		})
+	}
+}
+
 // A caller that asks for a watch while the server removes it is notified of the next change all the same.
 func TestWatchIsSetAgainWhileItIsRemoved(t *testing.T) {
 	const timeout = 6 * time.Second
