@@ -83,6 +83,34 @@ func TestNoGrantOfAGoneZnode(t *testing.T) {
 	})
 }
 
+// An event between the last look and the grant reports that the znode changed, for example that a peer asks for the lease.
+func TestNoGrantOfAChangedZnode(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		claim := claimOf(t, s)
+		srv.Put(claim.Path, []byte(session.Revocation))
+		synctest.Wait()
+		_, err := s.Grant(t.Context(), claim)
+		require.ErrorIs(t, err, zkutil.ErrStale)
+		require.Zero(t, s.Tables().Holds)
+	})
+}
+
+// The znode belongs to a session before the present one, whose connection is still that of the claim.
+func TestNoGrantToAnotherSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		claim := claimOf(t, s)
+		claim.Owner++
+		_, err := s.Grant(t.Context(), claim)
+		require.ErrorIs(t, err, zkutil.ErrContenderLost)
+		require.ErrorIs(t, err, zkutil.ErrSessionLost)
+		require.Zero(t, s.Tables().Holds)
+	})
+}
+
 // The context of the caller ends between the last look and the grant.
 func TestNoGrantAfterTheEndOfTheContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
