@@ -286,6 +286,41 @@ func TestLogOfSlowWaitsThatBeginInAnOutage(t *testing.T) {
 	}
 }
 
+// An outage begins while a waiter with two contenders ahead lists the queue or sets a watch. The wait is logged all the same.
+func TestLogOfASlowWaitWhoseRequestFailsInAnOutage(t *testing.T) {
+	for name, request := range map[string]struct {
+		op  zktest.Op
+		why func(f *locks.Fixture, leave func()) // leave ends the wait of the contender ahead
+	}{
+		"list":            {zktest.OpGetChildren2, func(_ *locks.Fixture, leave func()) { leave() }},
+		"watch":           {zktest.OpGetData, func(_ *locks.Fixture, leave func()) { leave() }},
+		"watch once more": {zktest.OpGetData, func(f *locks.Fixture, _ func()) { f.Srv.Disconnect() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks.Run(t, func(f *locks.Fixture) {
+				log := &testkit.Log{}
+				client, other := f.Troubled(recipes.WithLogger(log.Logger(slog.LevelWarn))), f.Client()
+				holder := bubble.Acquire(f.T, f.Mutex(other).Acquire)
+				ctx, leave := context.WithCancel(f.Context())
+				defer leave()
+				f.Waiting(ctx, f.Mutex(other))
+				waiting, cancel := context.WithCancel(f.Context())
+				waiter := f.Waiting(waiting, f.Mutex(client))
+				f.Srv.Delay(request.op, 20*time.Second)
+				request.why(f, leave)
+				bubble.Pass(time.Second)
+				end := f.Outage()
+				bubble.Pass(2 * time.Minute)
+				require.NotEmpty(f, slowWaits(log))
+				end()
+				cancel()
+				require.ErrorIs(f, (<-waiter).Err, context.Canceled)
+				_ = holder.Release()
+			})
+		})
+	}
+}
+
 // slowWaits are the lines about slow waits.
 func slowWaits(log *testkit.Log) (lines []string) {
 	for _, line := range locks.TakeLog(log) {
