@@ -367,3 +367,32 @@ func TestWaitErrorNamesTheHolderAfterALostSession(t *testing.T) {
 		require.NoError(t, holder.Release())
 	})
 }
+
+// Close ends a wait at once, although the session stands until a function of the user returns.
+func TestCloseEndsAWaitBeforeTheSession(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		holder, client := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire), f.Client()
+		waiter := f.Waiting(f.Context(), f.Mutex(client))
+		started, mayReturn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+		go func() { // joined below
+			ended <- locks.MutexOn(f.T, client, "/other").Do(f.Context(), func(context.Context, *recipes.Lease) error {
+				close(started)
+				<-mayReturn
+				return nil
+			})
+		}()
+		<-started
+		go func() { ended <- client.Close() }() // joined below
+		bubble.Pass(bubble.Moment)
+		select {
+		case got := <-waiter:
+			require.ErrorIs(f, got.Err, recipes.ErrClosed)
+		default:
+			f.Error("the wait outlasts the start of Close")
+		}
+		close(mayReturn)
+		<-ended
+		<-ended
+		require.NoError(f, holder.Release())
+	})
+}
