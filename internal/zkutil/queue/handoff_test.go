@@ -53,6 +53,26 @@ func TestWaitersOfOneSessionHandOnWithoutAList(t *testing.T) {
 	}
 }
 
+// The last waiter of a session has no successor that watches its znode. It reads the znode once the blocker is a hold of the session, so that
+// the end of that hold costs no read.
+func TestLastWaiterReadsItsZnodeBeforeItsTurn(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		m := f.Mutex(f.Client())
+		first := bubble.Acquire(f.T, m.Acquire)
+		second, last := f.Waiting(f.Context(), m), f.Waiting(f.Context(), m)
+		require.NoError(f, first.Release())
+		blocker := bubble.Granted(f, second)
+		bubble.Pass(bubble.Moment)
+		requests := f.Srv.Observe()
+		defer requests.Stop()
+		require.NoError(f, blocker.Release())
+		lease := bubble.Granted(f, last)
+		require.Zero(f, requests.Count(zktest.OpGetData))
+		require.Zero(f, countLists(requests))
+		require.NoError(f, lease.Release())
+	})
+}
+
 // A waiter that gives up hands nothing on: contenders ahead of it are still queued.
 func TestWaiterThatGivesUpHandsNothingOn(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {

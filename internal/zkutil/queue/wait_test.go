@@ -373,16 +373,16 @@ func TestCloseEndsAWaitBeforeTheSession(t *testing.T) {
 	locks.Run(t, func(f *locks.Fixture) {
 		holder, client := bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire), f.Client()
 		waiter := f.Waiting(f.Context(), f.Mutex(client))
-		started, mayReturn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+		started, mayReturn, returned, closed := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan error, 1)
 		go func() { // joined below
-			ended <- locks.MutexOn(f.T, client, "/other").Do(f.Context(), func(context.Context, *recipes.Lease) error {
+			returned <- locks.MutexOn(f.T, client, "/other").Do(f.Context(), func(context.Context, *recipes.Lease) error {
 				close(started)
 				<-mayReturn
 				return nil
 			})
 		}()
 		<-started
-		go func() { ended <- client.Close() }() // joined below
+		go func() { closed <- client.Close() }() // joined below
 		bubble.Pass(bubble.Moment)
 		select {
 		case got := <-waiter:
@@ -391,8 +391,8 @@ func TestCloseEndsAWaitBeforeTheSession(t *testing.T) {
 			f.Error("the wait outlasts the start of Close")
 		}
 		close(mayReturn)
-		<-ended
-		<-ended
+		require.ErrorIs(f, <-returned, recipes.ErrClosed)
+		require.NoError(f, <-closed)
 		require.NoError(f, holder.Release())
 	})
 }
