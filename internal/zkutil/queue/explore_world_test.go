@@ -62,6 +62,7 @@ func (s set) has(i int) bool    { return s&(1<<i) != 0 }
 func (s set) with(i int) set    { return s | 1<<i }
 func (s set) without(o set) set { return s &^ o }
 func (s set) count() int        { return bits.OnesCount8(uint8(s)) }
+
 func (s set) String() string {
 	var letters []string
 	s.each(func(i int) { letters = append(letters, letter(i)) })

@@ -94,7 +94,7 @@ func TestEveryStepHasItsConditions(t *testing.T) {
 		case stepReadOwn:
 			isRight = isWaiter && !s.isReconnected && s.own == unwatched && s.wasFirst && s.position.needsNoListing()
 		case stepWait:
-			isReadLater := s.own == unwatched && !(s.wasFirst && s.position.needsNoListing())
+			isReadLater := s.own == unwatched && (!s.wasFirst || !s.position.needsNoListing())
 			isRight = isWaiter && !s.isReconnected && s.blocker == standing && (s.own == standing || isReadLater)
 		}
 		require.True(t, isRight, "step %d of %+v", next, s)
