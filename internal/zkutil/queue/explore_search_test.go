@@ -125,8 +125,11 @@ func (w *world) stepsOfFault(f fault) (steps []event) {
 	return steps
 }
 
-// stuck is the violation of isStuck.
-const stuck = "a contender waits for ever"
+// The violations that no single event shows.
+const (
+	stuck     = "a contender waits for ever"         // see isStuck
+	neverEnds = "a course without faults never ends" // see courses
+)
 
 // isStuck reports whether a contender waits, in a state in which nothing more happens.
 func (w *world) isStuck() bool {
@@ -293,7 +296,7 @@ func explore(c *cast) *search {
 	if isAcyclic, endless := s.courses.isAcyclic(len(s.parents)); !isAcyclic {
 		for fingerprint, p := range s.parents {
 			if p.number == endless {
-				s.wrong, s.course = "a course without faults never ends", &course{c, s.courseTo(root, fingerprint)}
+				s.wrong, s.course = neverEnds, &course{c, s.courseTo(root, fingerprint)}
 			}
 		}
 	}
