@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,303 +14,271 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// model plays calls and znodes on a budget, and compares it with a separate count.
+// model is a second, naive implementation of a budget. It keeps lists, and computes everything else from them each time.
 type model struct {
 	*testing.T
 	random  *rand.Rand
 	b       *Budget
-	waiting map[string][]*Reservation // by directory, in order of arrival
-	given   []*Reservation
-	creates []*Charge // not answered
-	paths   []string  // of znodes that exist
-	made    int
+	calls   []*modelCall // waiting and running, in the order of the requests
+	creates []*modelNode // without an answer
+	nodes   []*modelNode // with a path
+	short   []string     // the directories whose first waiter lacks nothing but bytes, the longest-waiting first
+	paths   int          // how many there were
 }
 
-const (
-	modelLimit, modelContenders = 1000, 3
-	modelBytes                  = 100 // of most znodes
-)
+type modelCall struct {
+	*Reservation
+	dir                string
+	bytes              int // for znodes yet to be created
+	isWaiting, hasSent bool
+}
 
-// For any calls and answers, the bytes never exceed the limit, no waiter waits without need, each directory has the bytes that
-// its waiters need, reservations are granted in the order of the requests, a request fails only if waiting would not help, and
-// nothing is left at the end.
-func TestBudgetModel(t *testing.T) {
-	for seed := range testkit.Shorter[uint64](300, 60) {
-		b := New(modelLimit)
-		b.contenders = modelContenders
-		m := &model{T: t, random: rand.New(rand.NewPCG(seed, 0)), b: b, waiting: map[string][]*Reservation{}}
-		for range 300 {
-			m.step()
-			m.check(seed)
+type modelNode struct {
+	*Charge
+	call  *modelCall
+	bytes int
+	path  string
+}
+
+const modelLimit, modelContenders, modelBytes = 1000, 3, 60
+
+// in returns the calls in a directory, "" for all.
+func (m *model) in(dir string) (waiting, running []*modelCall) {
+	for _, c := range m.calls {
+		switch {
+		case dir != "" && c.dir != dir:
+		case c.isWaiting:
+			waiting = append(waiting, c)
+		default:
+			running = append(running, c)
 		}
-		m.drain()
-		m.check(seed)
-		require.Zero(t, b.used, "seed %d", seed)
-		require.Empty(t, b.directories, "seed %d", seed)
-		require.Empty(t, b.nodes, "seed %d", seed)
-		require.Zero(t, b.short.Len(), "seed %d", seed)
-		require.Zero(t, b.saved, "seed %d", seed)
+	}
+	return waiting, running
+}
+
+// bytesOf returns the bytes of a directory: those of its calls and znodes, and no fewer than any of its waiters needs.
+func (m *model) bytesOf(dir string) (bytes int) {
+	waiting, running := m.in(dir)
+	for _, c := range running {
+		bytes += c.bytes
+	}
+	for _, n := range slices.Concat(m.creates, m.nodes) {
+		if n.call.dir == dir {
+			bytes += n.bytes
+		}
+	}
+	for _, c := range waiting {
+		bytes = max(bytes, c.bytes)
+	}
+	return bytes
+}
+
+func (m *model) used() (bytes int) {
+	for _, dir := range []string{"/0", "/1", "/2", "/3", "/4"} {
+		bytes += m.bytesOf(dir)
+	}
+	return bytes
+}
+
+// firstShort returns the first waiter of a directory if it lacks nothing but bytes: another call may run, and all that run have sent a create.
+func (m *model) firstShort(dir string) *modelCall {
+	waiting, running := m.in(dir)
+	if len(waiting) == 0 || len(running) >= modelContenders || slices.ContainsFunc(running, func(c *modelCall) bool { return !c.hasSent }) {
+		return nil
+	}
+	return waiting[0]
+}
+
+// settle admits waiters after a change in a directory: first a waiter there, and then those of the directories that are short of bytes. Bytes that
+// were in use before may be used again, even beyond the limit.
+func (m *model) settle(dir string, before int) {
+	for _, d := range append([]string{dir}, m.short...) {
+		if first := m.firstShort(d); first != nil {
+			first.isWaiting = false
+			first.isWaiting = m.used() > max(modelLimit, before)
+		}
+		before = m.used()
+	}
+	m.short = slices.DeleteFunc(m.short, func(d string) bool { return m.firstShort(d) == nil })
+	if m.firstShort(dir) != nil && !slices.Contains(m.short, dir) {
+		m.short = append(m.short, dir)
 	}
 }
 
-// step makes a random call.
-func (m *model) step() {
-	switch n := m.random.IntN(100); {
-	case n < 35:
-		m.Request()
-	case n < 40:
-		m.try()
-	case n < 48 && len(m.given) > 0:
-		m.given[m.random.IntN(len(m.given))].MarkSent()
-	case n < 63 && len(m.given) > 0:
-		m.create(m.given[m.random.IntN(len(m.given))])
-	case n < 75 && len(m.creates) > 0:
-		m.answer(take(m, &m.creates))
-	case n < 87 && len(m.given) > 0:
-		take(m, &m.given).End()
-	case n < 96 && len(m.paths) > 0:
-		m.b.Free(take(m, &m.paths))
-	case n == 96 && len(m.paths) > 0:
-		m.given = append(m.given, m.b.Inherit(m.paths[m.random.IntN(len(m.paths))]))
-	case n == 97:
+// request makes a request in one of the three ways, for bytes that are free, or that the contenders of the directory have, or for more.
+func (m *model) request() (dir string) {
+	c := &modelCall{dir: fmt.Sprint("/", m.random.IntN(5)), bytes: modelBytes + []int{0, 0, 0, 0, 1, 7, 120, 700}[m.random.IntN(8)]}
+	isFree, isEnough := m.used()+c.bytes <= modelLimit, m.used()-m.bytesOf(c.dir)+c.bytes <= modelLimit
+	waiting, running := m.in(c.dir)
+	var err, want error
+	switch m.random.IntN(8) {
+	case 0:
+		c.Reservation, err = m.b.ReserveAhead(c.dir, c.bytes)
+		c.hasSent, isEnough = true, isFree
+	case 1:
+		c.Reservation, err = m.b.TryReserve(c.dir, c.bytes)
+		if c.hasSent = true; !isFree || m.firstShort(c.dir) != nil {
+			want = zkutil.ErrNotAcquired
+		}
+	default:
+		c.Reservation, err = m.b.Request(c.dir, c.bytes)
+		c.isWaiting = !isFree || len(waiting) > 0 || len(running) >= modelContenders
+	}
+	if !isEnough {
+		want = zkutil.ErrSessionFull
+	}
+	if require.ErrorIs(m, err, want); err == nil {
+		m.calls = append(m.calls, c)
+	}
+	return c.dir
+}
+
+// begin makes a random call that begins something. If that takes more bytes than were reserved, begin also returns these.
+func (m *model) begin() (dir string, more int) {
+	waiting, running := m.in("")
+	switch kind := m.random.IntN(60); {
+	case kind < 30:
+		return m.request(), 0
+	case kind < 38 && len(running) > 0:
+		c := pick(m, running)
+		c.MarkSent()
+		c.hasSent = true
+		return c.dir, 0
+	case kind < 53 && len(running) > 0: // a create, for which an earlier znode of the call may have left too few bytes
+		c := pick(m, running)
+		missing := max(0, modelBytes-c.bytes)
+		charge, err := c.Begin(modelBytes)
+		if missing > 0 && m.used()+missing > modelLimit {
+			require.ErrorIs(m, err, zkutil.ErrContenderLost)
+			return "", 0
+		}
+		require.NoError(m, err)
+		m.creates, c.bytes = append(m.creates, &modelNode{charge, c, modelBytes, ""}), c.bytes+missing-modelBytes
+		return c.dir, missing
+	case kind < 55 && len(m.nodes) > 0:
+		n := pick(m, m.nodes)
+		n.call = &modelCall{Reservation: m.b.Inherit(n.path), dir: n.call.dir, hasSent: true}
+		m.calls = append(m.calls, n.call)
+		return n.call.dir, 0
+	case kind < 57 && len(m.nodes) > 0:
+		n := pick(m, m.nodes)
+		path := m.newPath()
+		m.b.AddTwin(n.path, path)
+		m.b.AddTwin(n.path, path)
+		m.nodes = append(m.nodes, &modelNode{nil, n.call, len(path) + LengthField, path})
+		return n.call.dir, len(path) + LengthField
+	case kind >= 57 && len(waiting) > 0:
+		return m.end(pick(m, waiting)), 0
+	}
+	return "", 0
+}
+
+// finish makes a random call that finishes something, as begin does.
+func (m *model) finish() (dir string, more int) {
+	_, running := m.in("")
+	switch kind := m.random.IntN(40); {
+	case kind < 5 && len(m.creates) > 0:
+		n := pick(m, m.creates)
+		n.End()
+		return m.remove(n), 0
+	case kind < 15 && len(m.creates) > 0:
+		n := pick(m, m.creates)
+		n.path = m.newPath()
+		n.Bind(n.path)
+		more = max(0, len(n.path)+LengthField-n.bytes)
+		n.bytes += more
+		m.creates, m.nodes = without(m.creates, n), append(m.nodes, n)
+		return n.call.dir, more
+	case kind < 28 && len(running) > 0:
+		return m.end(pick(m, running)), 0
+	case kind < 38 && len(m.nodes) > 0:
+		n := pick(m, m.nodes)
+		m.b.Free(n.path)
+		m.b.Free(n.path)
+		return m.remove(n), 0
+	case kind >= 38 && len(m.short) <= 1 && m.used() <= modelLimit: // otherwise the order in which the charges end would matter
 		m.b.EndSession()
-		m.paths = nil
-	case n == 98:
-		m.reserveAhead()
-	default:
-		m.cancel()
+		for len(m.nodes) > 0 {
+			dir = m.remove(m.nodes[0])
+		}
+		return dir, 0
 	}
+	return "", 0
 }
 
-func (m *model) dir() string { return fmt.Sprintf("/%d", m.random.IntN(6)) }
-
-// size is usually the size of a znode, sometimes another one, and sometimes that of several permits.
-func (m *model) size() int {
-	return modelBytes + []int{0, 0, 0, 0, 0, 0, 1, 7, 2 * modelBytes, 7 * modelBytes}[m.random.IntN(10)]
-}
-
-func (m *model) Request() {
-	b, dir, bytes := m.b, m.dir(), m.size()
-	hasRoom := m.hasRoom(dir, bytes)
-	p, err := b.Request(dir, bytes)
-	switch m.requireSize(p, err, bytes); {
-	case err != nil:
-		require.ErrorIs(m, err, zkutil.ErrSessionFull)
-		require.False(m, hasRoom, "refused although waiting would help")
-	case p.given == nil:
-		require.Empty(m, m.waiting[dir], "overtakes those who wait")
-		m.given = append(m.given, p)
-	default:
-		require.True(m, hasRoom, "waits for bytes of other directories")
-		m.waiting[dir] = append(m.waiting[dir], p)
+// step makes a call, and compares the budget with the model.
+func (m *model) step(call func() (dir string, more int)) {
+	before := m.used()
+	if dir, more := call(); dir != "" {
+		before += more
+		m.settle(dir, before)
 	}
+	require.LessOrEqual(m, m.used(), max(modelLimit, before))
+	m.requireSame()
 }
 
-// hasRoom reports whether the bytes of a directory and the free bytes are enough for a request.
-func (m *model) hasRoom(dir string, bytes int) bool {
-	free := m.b.limit - m.b.used
-	if d := m.b.directories[dir]; d != nil {
-		free += d.bytes
-	}
-	return bytes <= free
+func (m *model) newPath() string {
+	m.paths++
+	return fmt.Sprintf("/%05d%s", m.paths, strings.Repeat("x", m.random.IntN(modelBytes)))
 }
 
-func (m *model) try() {
-	dir, bytes := m.dir(), m.size()
-	hasRoom := m.hasRoom(dir, bytes)
-	p, err := m.b.TryReserve(dir, bytes)
-	switch m.requireSize(p, err, bytes); {
-	case err == nil:
-		m.given = append(m.given, p)
-	case hasRoom:
-		require.ErrorIs(m, err, zkutil.ErrNotAcquired)
-	default:
-		require.ErrorIs(m, err, zkutil.ErrSessionFull)
-	}
+// end ends a call, or makes a waiter give up.
+func (m *model) end(c *modelCall) (dir string) {
+	c.End()
+	m.calls = without(m.calls, c)
+	return c.dir
 }
 
-func (m *model) reserveAhead() {
-	dir, bytes := m.dir(), m.size()
-	hasRoom := bytes <= m.b.limit-m.b.used
-	p, err := m.b.ReserveAhead(dir, bytes)
-	m.requireSize(p, err, bytes)
-	require.Equal(m, hasRoom, err == nil)
-	if err == nil {
-		m.given = append(m.given, p)
-	}
+// remove removes a znode, whose bytes are those of its call again.
+func (m *model) remove(n *modelNode) (dir string) {
+	m.creates, m.nodes = without(m.creates, n), without(m.nodes, n)
+	n.call.bytes += n.bytes
+	return n.call.dir
 }
 
-func (m *model) requireSize(p *Reservation, err error, bytes int) {
-	require.True(m, err != nil || p.bytes == bytes)
-}
-
-// create begins a create. It takes bytes that the place lacks, for example because the previous znode still exists.
-func (m *model) create(p *Reservation) {
-	b, lacks := m.b, max(0, modelBytes-p.bytes)
-	hadRoom := lacks <= b.limit-b.used
-	if lacks > 0 && m.random.IntN(4) > 0 {
-		return
-	}
-	c, err := p.Begin(modelBytes)
-	if err != nil {
-		require.ErrorIs(m, err, zkutil.ErrContenderLost)
-		require.False(m, hadRoom, "lost although it fits")
-		return
-	}
-	require.Equal(m, modelBytes, c.bytes)
-	m.creates = append(m.creates, c)
-}
-
-// answer reports that the znode exists, or that it does not.
-func (m *model) answer(c *Charge) {
-	if m.random.IntN(3) == 0 {
-		c.End()
-		return
-	}
-	m.made++
-	m.paths = append(m.paths, fmt.Sprintf("/node-%d", m.made))
-	c.Bind(m.paths[len(m.paths)-1])
-}
-
-// cancel ends one of the waiters, anywhere in the queue.
-func (m *model) cancel() {
-	for dir, waiting := range m.waiting {
-		if len(waiting) > 0 {
-			i := m.random.IntN(len(waiting))
-			p := waiting[i]
-			m.waiting[dir] = slices.Delete(waiting, i, i+1)
-			p.End()
-			return
+// requireSame compares the budget with the model.
+func (m *model) requireSame() {
+	waiting, _ := m.in("")
+	dirs, unnamed, paths := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, c := range m.calls {
+		require.Equal(m, !c.isWaiting, c.IsGiven())
+		if dirs[c.dir] = true; !c.isWaiting && c.bytes > 0 {
+			unnamed[c.dir] = true
 		}
 	}
+	for _, n := range m.creates {
+		dirs[n.call.dir], unnamed[n.call.dir] = true, true
+	}
+	for _, n := range m.nodes {
+		dirs[n.call.dir], paths[n.path] = true, true
+	}
+	require.Equal(m, Usage{m.used(), len(dirs), len(paths), len(waiting)}, m.b.Usage())
+	gotPaths, gotUnnamed := m.b.Nodes()
+	require.Equal(m, slices.Sorted(maps.Keys(paths)), gotPaths)
+	require.Equal(m, slices.Sorted(maps.Keys(unnamed)), gotUnnamed)
 }
 
-// check compares the budget with the places and the charges of the model.
-func (m *model) check(seed uint64) {
-	b, used := m.b, 0
-	for dir, waiting := range m.waiting {
-		for len(waiting) > 0 && waiting[0].IsGiven() {
-			m.given, waiting = append(m.given, waiting[0]), waiting[1:]
-		}
-		m.waiting[dir] = waiting
-		for i, p := range waiting {
-			m.must(!p.IsGiven(), seed, "given before an earlier one")
-			isFirst, r := i == 0, b.directories[dir]
-			fits := p.bytes <= r.saved || b.used-r.saved+p.bytes <= b.limit
-			m.must(!isFirst || r.calls >= b.contenders || r.unsent > 0 || !fits, seed, "waits for nothing")
-			m.must(p.bytes <= r.bytes, seed, "depends on other directories")
-		}
-	}
-	for _, p := range m.given {
-		used += p.bytes
-	}
-	for _, c := range m.creates {
-		used += c.bytes
-	}
-	for _, path := range m.paths {
-		used += b.nodes[path].bytes
-	}
-	m.checkUsage(seed)
-	saved := 0
-	for _, r := range b.directories {
-		saved += r.saved
-		most := 0
-		for e := r.waiters.Front(); e != nil; e = e.Next() {
-			most = max(most, e.Value.(*Reservation).bytes)
-		}
-		m.must(r.saved == 0 || r.bytes == most, seed, "more is saved than the waiters need")
-	}
-	m.must(saved == b.saved, seed, "the saved bytes are miscounted")
-	m.must(used+saved == b.used, seed, "the bytes are miscounted")
-	m.must(b.used <= b.limit, seed, "beyond the limit")
+func pick[T any](m *model, list []T) T { return list[m.random.IntN(len(list))] }
+
+func without[T comparable](list []T, e T) []T {
+	return slices.DeleteFunc(list, func(other T) bool { return other == e })
 }
 
-// checkUsage compares the usage that the budget reports.
-func (m *model) checkUsage(seed uint64) {
-	unnamed, waiters := map[string]bool{}, 0
-	for _, waiting := range m.waiting {
-		waiters += len(waiting)
+// For any calls and answers, a budget has the same bytes in use as the model, the same calls wait, and the same requests fail. When the running
+// calls and the znodes end one by one, every waiter is admitted, and in the end no byte is in use.
+func TestBudgetModel(t *testing.T) {
+	for seed := range testkit.Shorter[uint64](150, 50) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			m := &model{T: t, random: rand.New(rand.NewPCG(seed, 0)), b: New(modelLimit)}
+			m.b.contenders = modelContenders
+			for range 300 {
+				m.step([]func() (string, int){m.begin, m.begin, m.begin, m.finish, m.finish}[m.random.IntN(5)])
+			}
+			for len(m.calls)+len(m.nodes)+len(m.creates) > 0 {
+				m.step(m.finish)
+			}
+			require.Zero(t, m.b.saved)
+			require.Zero(t, m.b.short.Len())
+		})
 	}
-	for _, p := range m.given {
-		if p.bytes > 0 {
-			unnamed[p.directory.dir] = true
-		}
-	}
-	for _, c := range m.creates {
-		unnamed[c.reservation.directory.dir] = true
-	}
-	paths, dirs := m.b.Nodes()
-	m.must(slices.Equal(paths, slices.Sorted(slices.Values(m.paths))), seed, "wrong paths")
-	m.must(slices.Equal(dirs, slices.Sorted(maps.Keys(unnamed))), seed, "wrong directories")
-	m.must(m.b.Usage() == Usage{m.b.used, len(m.b.directories), len(m.paths), waiters}, seed, "wrong usage")
-}
-
-// must is require.True without the cost, because the model calls it a million times.
-func (m *model) must(ok bool, seed uint64, fault string) {
-	if !ok {
-		m.Helper()
-		require.Fail(m, fault, "seed %d", seed)
-	}
-}
-
-// drain ends everything.
-func (m *model) drain() {
-	for len(m.given)+len(m.creates)+len(m.paths) > 0 {
-		for len(m.given) > 0 {
-			take(m, &m.given).End()
-		}
-		for len(m.creates) > 0 {
-			m.answer(take(m, &m.creates))
-		}
-		for len(m.paths) > 0 {
-			m.b.Free(take(m, &m.paths))
-		}
-		m.check(0)
-	}
-	for _, waiting := range m.waiting {
-		require.Empty(m, waiting)
-	}
-}
-
-// take removes a random element.
-func take[T any](m *model, from *[]T) T {
-	i := m.random.IntN(len(*from))
-	e := (*from)[i]
-	*from = slices.Delete(*from, i, i+1)
-	return e
-}
-
-// A directory that lacks bytes gets bytes that become free elsewhere.
-func TestFreedBytesReachTheDirectoryThatLacksThem(t *testing.T) {
-	b := New(300)
-	small, err := b.Request("/small", 100)
-	require.NoError(t, err)
-	large, err := b.Request("/large", 200)
-	require.NoError(t, err)
-	waiting, err := b.Request("/small", 100)
-	require.NoError(t, err)
-	require.False(t, waiting.IsGiven())
-	large.End()
-	require.False(t, waiting.IsGiven(), "the first create was not sent")
-	small.MarkSent()
-	require.True(t, waiting.IsGiven())
-}
-
-// A twin counts, even across the limit.
-func TestTwinIsCharged(t *testing.T) {
-	b := New(100)
-	p, err := b.Request("/d", 100)
-	require.NoError(t, err)
-	c, err := p.Begin(100)
-	require.NoError(t, err)
-	c.Bind("/d/a")
-	b.AddTwin("/d/a", "/d/b")
-	b.AddTwin("/d/a", "/d/b")
-	require.Equal(t, 100+len("/d/b")+LengthField, b.used)
-	p.End()
-	b.Free("/d/a")
-	_, err = b.Request("/e", 100)
-	require.ErrorIs(t, err, zkutil.ErrSessionFull)
-	b.Free("/d/b")
-	require.Zero(t, b.used)
 }

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -85,53 +84,6 @@ func TestAwait(t *testing.T) {
 	require.Equal(t, Usage{}, b.Usage())
 }
 
-// A znode counts with the longer of the reserved bytes and the bytes of its path, also a second and a third znode of one
-// reservation. Its end frees all of them.
-func TestZnodesCountWithTheirPaths(t *testing.T) {
-	for length := 10; length <= 30; length++ {
-		b, used := New(1000), 0
-		r, err := b.TryReserve("/d", 60)
-		require.NoError(t, err)
-		for i := range 3 {
-			c, err := r.Begin(20)
-			require.NoError(t, err)
-			c.Bind(fmt.Sprintf("/d/%d%s", i, strings.Repeat("x", length-4)))
-			used += max(20, length+LengthField)
-		}
-		requireUsed(t, b, used)
-		paths, dirs := b.Nodes()
-		require.Len(t, paths, 3)
-		require.Empty(t, dirs)
-		r.End()
-		requireUsed(t, b, used)
-		for _, path := range paths {
-			b.Free(path)
-			b.Free(path)
-		}
-		requireUsed(t, b, 0)
-	}
-}
-
-// In a full session, a longer path than expected takes bytes intended for waiters, which wait for them.
-func TestLongPathTakesFreeBytes(t *testing.T) {
-	b := New(100)
-	r, err := b.TryReserve("/d", 40)
-	require.NoError(t, err)
-	c, err := r.Begin(40)
-	require.NoError(t, err)
-	waiting, err := b.Request("/d", 60)
-	require.NoError(t, err)
-	require.True(t, waiting.IsGiven())
-	waiting.MarkSent()
-	next, err := b.Request("/d", 60)
-	require.NoError(t, err)
-	c.Bind("/d/" + strings.Repeat("x", 53)) // 20 more
-	waiting.End()
-	require.True(t, next.IsGiven(), "beyond the limit by what the path is longer: its directory has the bytes")
-	next.End()
-	requireUsed(t, b, 60)
-}
-
 // Bytes that a twin or a long path takes beyond the limit stop requests for free bytes, but no waiter for whom its own directory has kept
 // bytes.
 func TestNoWaiterStopsBecauseOfATwin(t *testing.T) {
@@ -174,21 +126,4 @@ func TestReservationAhead(t *testing.T) {
 	require.False(t, second.IsGiven(), "a contender too many")
 	ahead.End()
 	require.True(t, second.IsGiven())
-}
-
-// The directory of an ended reservation is forgotten, and its name can be used again.
-func TestUnusedDirectoriesAreForgotten(t *testing.T) {
-	b := New(100)
-	for i := range 5 {
-		dir := fmt.Sprintf("/%d", i%2)
-		r, err := b.TryReserve(dir, 60)
-		require.NoError(t, err)
-		_, err = b.Request("/full", 60)
-		require.ErrorIs(t, err, zkutil.ErrSessionFull)
-		_, err = b.TryReserve("/full", 60)
-		require.ErrorIs(t, err, zkutil.ErrSessionFull)
-		require.Equal(t, Usage{60, 1, 0, 0}, b.Usage())
-		r.End()
-		require.Equal(t, Usage{}, b.Usage())
-	}
 }
