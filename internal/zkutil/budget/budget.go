@@ -71,8 +71,9 @@ func New(limit int) *Budget {
 	return &Budget{limit: limit, contenders: MaxContenders, directories: map[string]*directory{}, nodes: map[string]*Charge{}}
 }
 
-// TryReserve makes a reservation without waiting. If a call of Request would have to wait, the error is ErrNotAcquired,
-// and otherwise, if not enough bytes are left, ErrSessionFull.
+// TryReserve makes a reservation without waiting, even if the directory has MaxContenders contenders, because the caller's znode waits for no
+// other one. If the bytes are not free, or if the first waiter of the directory lacks nothing but bytes, the error is ErrNotAcquired. If the bytes
+// of the directory and the free bytes are not enough, the error is ErrSessionFull.
 func (b *Budget) TryReserve(dir string, bytes int) (*Reservation, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
