@@ -85,7 +85,7 @@ func owners(members []*member) map[string]string {
 	room := make([]int64, len(members)) // the share, first in units of 1<<-32, less the assigned elections
 	for _, e := range elections {
 		for _, i := range candidates[e] {
-			room[i] += 1 << 32 / int64(len(candidates[e]))
+			room[i] += (1<<32-1)/int64(len(candidates[e])) + 1 // rounded up, so that the shares of a whole number add up to it
 		}
 	}
 	spare := int64(len(elections)) // how many shares may still be rounded up

@@ -131,6 +131,19 @@ func TestSharesOfDifferentCandidates(t *testing.T) {
 	}
 }
 
+// A member with a third of each of three elections has room for one.
+func TestThreeThirdsAreWhole(t *testing.T) {
+	all := fleet(4, 3)
+	for i, own := range [][]int{{1, 2}, {0, 1, 2}, {0}, {0, 1, 2}} {
+		var elections []string
+		for _, n := range own {
+			elections = append(elections, all[i].elections[n])
+		}
+		all[i].elections = elections
+	}
+	require.Equal(t, map[string]int{"web-1": 1, "web-2": 1, "web-3": 1}, loadsOf(owners(all)))
+}
+
 // The data of other programs, and of the same member twice, do not make a member.
 func TestUpdate(t *testing.T) {
 	at := time.Unix(1000, 0)
