@@ -2,7 +2,6 @@ package spread
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -77,28 +76,6 @@ func TestFewElectionsMove(t *testing.T) {
 			}
 		}
 		require.Less(t, float64(moved), 1.5*float64(least), "%d members", members)
-	}
-}
-
-// An election is owned by one of its candidates, for any candidates, and all processes compute the same one.
-func TestOwnersAreCandidates(t *testing.T) {
-	random := rand.New(rand.NewPCG(48, 0))
-	for range 300 {
-		all := fleet(1+random.IntN(8), 40)
-		candidates := map[string]int{}
-		for _, m := range all {
-			m.elections = slices.DeleteFunc(slices.Clone(m.elections), func(string) bool { return random.IntN(3) == 0 })
-			for _, e := range m.elections {
-				candidates[e]++
-			}
-		}
-		owner := owners(all)
-		require.Len(t, owner, len(candidates))
-		for e, id := range owner {
-			require.Contains(t, find(all, id).elections, e)
-		}
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		require.Equal(t, owner, owners(all))
 	}
 }
 
