@@ -149,23 +149,6 @@ func TestForeignChildren(t *testing.T) {
 	})
 }
 
-// A semaphore whose limit is lower than what is held waits for less, and a try does not.
-func TestLimitBelowTheHeldPermits(t *testing.T) {
-	bubble.Run(t, func(b *bubble.Bubble) {
-		held := bubble.Acquire(b, locks.Many(locks.SemaphoreOf(b, b.Client(), 3), 3))
-		lower := locks.SemaphoreOf(b, b.Client(), 2)
-		_, err := lower.TryAcquire(b.Context())
-		require.ErrorIs(b, err, recipes.ErrNotAcquired)
-		waiting := bubble.Waiting(b, b.Context(), lower.Acquire)
-		b.Release(held[0])
-		bubble.Pass(bubble.Moment)
-		require.Empty(b, waiting)
-		b.Release(held[1])
-		b.Release(bubble.Granted(b, waiting), held[2])
-		locks.RequireNoPermits(b)
-	})
-}
-
 // A permit is never re-entered, and is released from anywhere.
 func TestMutexNeverReenters(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {
