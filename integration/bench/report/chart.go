@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -10,39 +11,54 @@ import (
 	"github.com/zkrecipes/zkrecipes/integration/bench/peer"
 )
 
-// A chart shows the first figure of several cases, with a group of bars per case and a bar per series.
+// A chart shows a figure of several cases, with a group of bars per case and a bar per series.
 type chart struct {
 	file, title, unit string
+	peers             []string
 	groups            []group
 }
 
-// A group is a case, in words.
-type group struct{ name, words string }
+// A group is a case, in words, and the column of its figure. The first is 0.
+type group struct {
+	name, words string
+	column      int
+}
+
+var few = []string{peer.Ours, peer.ZKLock, peer.Curator, peer.Raw}
 
 var charts = []chart{
-	{"eight-processes", "Acquisitions per second (more is better)", "", []group{
-		{"contended-2-8p", "2 contenders in 2 processes"},
-		{"contended-8-8p", "8 contenders in 8 processes"},
-		{"contended-64-8p", "64 contenders in 8 processes"},
-		{"contended-256-8p", "256 contenders in 8 processes"},
+	{"questions", "How long it takes: median (less is better)", " µs", append([]string{peer.Etcd}, few...), []group{
+		{"pair-fsync", "Lock and unlock, nobody else there, with fsync", 0},
+		{"basket-10-fsync", "Lock and unlock ten locks together, with fsync", 0},
+		{"contended-64-8p", "From a release to the next grant, 64 contenders in 8 processes", 1},
+		{"latch", "A leader closes its latch, and the other session leads", 0},
 	}},
-	{"handoff", "From a release to the next grant: median (less is better)", " µs", []group{
-		{"drain-256", "256 waiters on 8 sessions of one process"},
-		{"drain-256-8p", "256 waiters in 8 processes"},
-		{"latch", "A leader closes its latch, and the other session leads"},
+	{"eight-processes", "Acquisitions per second (more is better)", "", few, []group{
+		{"contended-2-8p", "2 contenders in 2 processes", 0},
+		{"contended-8-8p", "8 contenders in 8 processes", 0},
+		{"contended-64-8p", "64 contenders in 8 processes", 0},
+		{"contended-256-8p", "256 contenders in 8 processes", 0},
+	}},
+	{"handoff", "From a release to the next grant: median (less is better)", " µs", few, []group{
+		{"drain-256", "256 waiters on 8 sessions of one process", 0},
+		{"drain-256-8p", "256 waiters in 8 processes", 0},
+		{"latch", "A leader closes its latch, and the other session leads", 0},
 	}},
 }
 
-// series are the peers of a chart, with their labels and colors (of Okabe and Ito, which most eyes distinguish).
+// series are the peers of the charts, with their labels and colors (of Okabe and Ito, which most eyes distinguish).
 var series = []struct{ peer, label, color string }{
 	{peer.Ours, "zkrecipes", "#d55e00"},
 	{peer.ZKLock, "zk.Lock", "#56b4e9"},
 	{peer.Curator, "Curator", "#0072b2"},
+	{peer.Etcd, "etcd", "#009e73"},
 	{peer.Raw, "raw socket (the limit)", "#888888"},
 }
 
-// measurement is the first figure in the line of a peer in a table.
-var measurement = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([\d.,]+) \[`)
+// measurement matches the figure of a column in the line of a peer in a table.
+func measurement(column int) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`(?m)^\| ([^|]+) \|(?:[^|]+\|){%d} ([\d.,]+) \[`, column))
+}
 
 // Sizes in pixels.
 const (
@@ -93,7 +109,7 @@ func (c chart) draw(page string) (svg string, found bool, err error) {
 			return "", false, err
 		}
 		figures := map[string]float64{}
-		for _, m := range measurement.FindAllStringSubmatch(page[from:to], -1) {
+		for _, m := range measurement(g.column).FindAllStringSubmatch(page[from:to], -1) {
 			if figures[m[1]], err = strconv.ParseFloat(strings.ReplaceAll(m[2], ",", ""), 64); err != nil {
 				return "", false, fmt.Errorf("report: %s: %w", g.name, err)
 			}
@@ -105,7 +121,7 @@ func (c chart) draw(page string) (svg string, found bool, err error) {
 		d.Headings = append(d.Headings, heading{y, g.words})
 		for _, s := range series {
 			figure, isMeasured := figures[s.peer]
-			if !isMeasured {
+			if !isMeasured || !slices.Contains(c.peers, s.peer) {
 				continue
 			}
 			y += rowHeight
