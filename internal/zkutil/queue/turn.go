@@ -1,9 +1,5 @@
 package queue
 
-import (
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-)
-
 // step is what a waiter does next.
 type step int
 
@@ -119,35 +115,4 @@ func (s sight) isFirst() bool {
 		return s.position.isBehind
 	}
 	return s.position.isFirst
-}
-
-// sight returns what the waiter knows. It reads the blocker before the own znode, because condition 4 is about events before that of the
-// blocker.
-func (w *waiter) sight(now session.Snapshot) sight {
-	return sight{
-		isListed: w.isListed, position: w.position, hasBlocker: w.blocker != "", mayWait: w.mayWait,
-		isOver: w.owner != 0 && w.owner != now.ID, isReconnected: w.epoch != now.Epoch,
-		blocker: w.blockerSeen(), wasFirst: w.blockerWatch != nil && w.s.IsFirst(w.blockerWatch), own: seenBy(w.ownWatch),
-	}
-}
-
-func (w *waiter) blockerSeen() seen {
-	if w.isBlockerMissing {
-		return gone
-	}
-	return seenBy(w.blockerWatch)
-}
-
-// seenBy returns what a watch shows about its znode. nil stands for no watch.
-func seenBy(w *session.Watch) seen {
-	switch {
-	case w == nil:
-		return unwatched
-	case w.IsGone():
-		return gone
-	case w.HasFired():
-		return changed
-	default:
-		return standing
-	}
 }

@@ -101,6 +101,37 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 	}
 }
 
+// sight returns what the waiter knows. It reads the blocker before the own znode, because condition 4 is about events before that of the
+// blocker.
+func (w *waiter) sight(now session.Snapshot) sight {
+	return sight{
+		isListed: w.isListed, position: w.position, hasBlocker: w.blocker != "", mayWait: w.mayWait,
+		isOver: w.owner != 0 && w.owner != now.ID, isReconnected: w.epoch != now.Epoch,
+		blocker: w.blockerSeen(), wasFirst: w.blockerWatch != nil && w.s.IsFirst(w.blockerWatch), own: seenBy(w.ownWatch),
+	}
+}
+
+func (w *waiter) blockerSeen() seen {
+	if w.isBlockerMissing {
+		return gone
+	}
+	return seenBy(w.blockerWatch)
+}
+
+// seenBy returns what a watch shows about its znode. nil stands for no watch.
+func seenBy(w *session.Watch) seen {
+	switch {
+	case w == nil:
+		return unwatched
+	case w.IsGone():
+		return gone
+	case w.HasFired():
+		return changed
+	default:
+		return standing
+	}
+}
+
 // giveUp leaves the queue because of an error, and returns the error.
 func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) {
 	w.q.reportJoined("")
@@ -134,6 +165,32 @@ func (w *waiter) watch(ctx context.Context) error {
 	w.expectOwnHold()
 	w.recordBlocker()
 	return nil
+}
+
+// watchBlocker fails for a blocker that may not be read, so that the caller of an Acquire sees the error. A candidate has no such
+// caller, so its watch fires after a pause instead. If it is our turn once the blocker is deleted, watchBlocker also watches the
+// own znode, by a request right behind the one for the blocker. Each watch on a doubted blocker is doubted, also after a reconnect.
+func (w *waiter) watchBlocker(ctx context.Context) (*session.Watch, error) {
+	watch, err := session.Repeat(ctx, w.s, func() (*session.Watch, error) {
+		blocker, err := w.s.StartWatch(ctx, w.blocker)
+		if err != nil {
+			return nil, err
+		}
+		if w.position.hasOnlyBlocker() {
+			if err := w.readOwnNode(ctx); err != nil {
+				blocker.Abandon()
+				return nil, err
+			}
+		}
+		if w.q.KeepNode {
+			return blocker.WaitPeer(ctx)
+		}
+		return blocker.Wait(ctx)
+	})
+	if err == nil && w.isDoubted {
+		w.s.Doubt(watch)
+	}
+	return watch, err
 }
 
 // forgetConnection prepares a waiter for another connection, whose server may be behind the latest list. So the turn needs another list.
@@ -189,6 +246,34 @@ func (w *waiter) refresh(ctx context.Context, isNear bool) error {
 	}
 	w.recordQueue(queue, own)
 	return nil
+}
+
+// recordQueue records the position in the queue, and the predecessor to wait for.
+func (w *waiter) recordQueue(queue []Contender, own int) {
+	if w.status != nil {
+		w.status.Position, w.status.reason = own+1, nil
+		holder := "" // path
+		if own > 0 {
+			holder = zkutil.Join(w.q.Dir, queue[0].Name)
+		}
+		if w.status.Holder.Path != holder { // otherwise the facts already read are still valid
+			w.status.Holder = Participant{Path: holder}
+		}
+		if !w.status.wasRead { // later lists do not count
+			w.status.Ahead, w.status.wasRead = own, true
+		}
+		w.q.reportStatus(*w.status)
+	}
+	if !w.mayWait {
+		w.listed = queue
+	}
+	position, blocker := w.q.positionOf(queue, own)
+	former := w.blocker
+	w.isListed, w.position, w.ahead, w.blocker = true, position, own, ""
+	if blocker >= 0 {
+		w.blocker = zkutil.Join(w.q.Dir, queue[blocker].Name)
+	}
+	w.isDoubted = former != "" && (w.isDoubted || former != w.blocker)
 }
 
 // readNodeAndQueue sends all its requests before the first wait for an answer. The own znode is read only if it was never read, or
