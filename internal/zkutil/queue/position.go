@@ -25,10 +25,7 @@ func (q *Queue) positionOf(queue []Contender, own int) (p position, blocker int)
 	}
 	p.isBehind = blocker == own-1
 	isOutOfOrder, _ := checkSequence(queue[0].sequence)
-	isLast := q.Rule(queue[blocker+1:], own-blocker-1) < 0 // no contender behind the blocker keeps us out
 	switch needsNoListing := !q.AlwaysList && !isOutOfOrder; {
-	case !isLast:
-		p.turn = turnAtListing
 	case needsNoListing && blocker == 0:
 		p.turn = turnAfterBlocker
 	case needsNoListing:

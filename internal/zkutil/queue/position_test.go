@@ -15,8 +15,6 @@ func TestPositionOf(t *testing.T) {
 		}
 		return -1
 	}
-	upToTwo := func(_ []Contender, own int) int { return max(own-2, -1) } // as permits
-	ofFirst := func(_ []Contender, own int) int { return min(own, 1) - 1 }
 	r, w := "r-", "w-"
 	for name, test := range map[string]struct {
 		rule       Rule
@@ -37,9 +35,6 @@ func TestPositionOf(t *testing.T) {
 		"reader behind a writer":              {rule: behindWriter, queue: []string{w, r, r}, blocker: 0, want: position{turn: turnAfterBlocker}},
 		"reader behind a reader and a writer": {rule: behindWriter, queue: []string{r, w, r, r}, blocker: 1, want: position{turn: turnAfterAll}},
 		"reader, AlwaysList":                  {rule: behindWriter, queue: []string{w, r, r}, alwaysList: true, blocker: 0, want: position{turn: turnNear}},
-		"permit":                              {rule: upToTwo, queue: []string{w, w}, blocker: -1, want: position{}},
-		"permit beyond the limit":             {rule: upToTwo, queue: []string{w, w, w}, blocker: 0, want: position{turn: turnAfterBlocker}},
-		"behind the first, others between":    {rule: ofFirst, queue: []string{w, w, w}, blocker: 0, want: position{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var names []string

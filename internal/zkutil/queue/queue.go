@@ -13,11 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
-// Rule decides which predecessor the contender at index own of a queue waits for. A rule returns the index of the predecessor, or
-// −1 if the contender may proceed.
+// Rule decides which predecessor the contender at index own of a queue waits for. A rule returns the index of the nearest contender ahead
+// that keeps own out, or −1 if the contender may proceed.
 //
-// A rule must not change the queue, and must depend on the contenders before own alone. It is also asked about the part of a queue
-// that begins behind a predecessor, as if those ahead did not exist. A rule that lets own proceed must do so for as long as
+// A rule must not change the queue, and must depend on the contenders before own alone. A rule that lets own proceed must do so for as long as
 // contenders before own only leave, because the session grants a hold without reading the queue again, and newcomers join behind.
 // Only AcquireUnder puts a newcomer ahead of contenders that wait for outer, and outer stays in the queue as long as such a
 // newcomer can join.

@@ -62,7 +62,7 @@ func (d *drawn) without(isGone func(i int) bool, own int) (left []Contender, at 
 }
 
 // For any queue, the contenders that the rule lets proceed do not exclude each other, the first of the queue is among them, and each of the
-// others has a blocker ahead that excludes it.
+// others has a blocker ahead that excludes it, the nearest.
 func TestRulesOfRandomQueues(t *testing.T) {
 	random := rand.New(rand.NewPCG(45, 1))
 	for range testkit.Shorter(50_000, 5_000) {
@@ -72,6 +72,9 @@ func TestRulesOfRandomQueues(t *testing.T) {
 			if blocker := d.Rule(d.contenders, own); blocker >= 0 {
 				require.Less(t, blocker, own, d.contenders)
 				require.True(t, d.excludes(blocker, own), d.contenders)
+				for i := blocker + 1; i < own; i++ {
+					require.False(t, d.excludes(i, own), d.contenders)
+				}
 			} else {
 				require.False(t, slices.ContainsFunc(proceeding, func(i int) bool { return d.excludes(i, own) }), "%v: %d", d.contenders, own)
 				proceeding = append(proceeding, own)

@@ -50,9 +50,8 @@ type sight struct {
 //     numbers. Only AcquireUnder puts a znode, of a reader, ahead of others. Queues that have to wait for readers have AlwaysList. A
 //     foreign contender with a negative number is first whenever it joins. If the list has such a contender, needsNoListing is
 //     false.
-//  3. No contender between the blocker and the waiter makes the waiter wait, because the rule said so of the queue behind the blocker
-//     (needsNoListing). The list of the queue was made after the waiter's own create. So it had all contenders ahead, and these can only
-//     leave.
+//  3. No contender between the blocker and the waiter makes the waiter wait, because the rule names the nearest that does. The list of the
+//     queue was made after the waiter's own create. So it had all contenders ahead, and these can only leave.
 //  4. Our znode outlived the blocker's, or the same transaction deleted both. The server sends the events of two transactions in order,
 //     and did not report the deletion of the own znode before that of the blocker, or before the answer that the blocker does not
 //     exist; or the own znode was read after that event or answer. If the own znode was deleted earlier, a successor might already hold.
