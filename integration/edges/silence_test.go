@@ -46,10 +46,16 @@ func (w *witness) say(values ...any) {
 // expire ends the present session and waits for another.
 func (w *witness) expire() {
 	w.t.Helper()
-	id := w.client.Conn().SessionID()
+	id := w.otherSession(0)
 	require.NoError(w.t, zkadmin.Expire(testkit.Context(w.t), w.server, id))
-	testkit.Eventually(w.t, func() bool { now := w.client.Conn().SessionID(); return now != 0 && now != id }, "another session")
-	w.ids = append(w.ids, id, w.client.Conn().SessionID())
+	w.ids = append(w.ids, id, w.otherSession(id))
+}
+
+// otherSession waits for a session other than one, and returns its id. Between two sessions zk.Conn has the id 0.
+func (w *witness) otherSession(than int64) (id int64) {
+	w.t.Helper()
+	testkit.Eventually(w.t, func() bool { id = w.client.Conn().SessionID(); return id != 0 && id != than }, "another session")
+	return id
 }
 
 func (w *witness) cut() {
@@ -78,7 +84,7 @@ func TestSessionIDsAreNeverShown(t *testing.T) {
 			client, err := recipes.Connect(testkit.Context(t), []string{w.proxy.Addr()}, recipes.WithSessionTimeout(sessionTimeout), brisk(), credential(owner), w.log.debug(handler))
 			require.NoError(t, err)
 			w.client = client
-			w.ids = append(w.ids, client.Conn().SessionID())
+			w.ids = append(w.ids, w.otherSession(0))
 			w.live()
 			_, err = newMutex(t, client, "/closed").Acquire(testkit.Context(t))
 			w.say(client, err)

@@ -68,7 +68,11 @@ func TestTrackingOfServersWithNamesOfTheirOwn(t *testing.T) {
 		time.Sleep(timeout) //nolint:forbidigo // several reads of the configuration
 		require.Equal(t, server, client.Health().Server)
 		require.Equal(t, before, dials.Load(), "the client stays at its server")
-		require.Equal(t, written, log.String())
+		news := strings.TrimPrefix(log.String(), written)
+		if i == 0 && strings.Contains(news, `msg="ensemble changed"`) { // by the first read of the configuration, which may end behind the lock
+			news = news[strings.Index(news, "\n")+1:]
+		}
+		require.Empty(t, news)
 
 		own := -1
 		for node := range 3 {
