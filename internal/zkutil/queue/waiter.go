@@ -70,10 +70,9 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 	for {
 		var err error
 		now := w.s.Snapshot()
-		s := w.sight(now)
-		switch s.next() {
+		switch w.choose(now) {
 		case stepList:
-			err = w.list(looking, s)
+			err = w.list(looking)
 		case stepRefuse:
 			err = w.awaitDeparture(looking)
 		case stepWatch:
@@ -86,7 +85,7 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 		case stepWait:
 			err = w.await(ctx, now)
 		case stepClaim:
-			entry, err := w.claimHold(ctx, s)
+			entry, err := w.claimHold(ctx)
 			if err == nil {
 				return entry, nil
 			}
@@ -100,6 +99,11 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 		}
 	}
 }
+
+// choose returns the next step. What it is chosen by takes no room on the stack of a waiter that waits.
+//
+//go:noinline
+func (w *waiter) choose(now session.Snapshot) step { return w.sight(now).next() }
 
 // sight returns what the waiter knows. It reads the blocker before the own znode, because condition 4 is about events before that of the
 // blocker.
@@ -140,8 +144,8 @@ func (w *waiter) giveUp(ctx context.Context, why error) (*session.Entry, error) 
 }
 
 // list lists the queue. If the waiter has a blocker, the other waiters of its basket leave.
-func (w *waiter) list(ctx context.Context, s sight) error {
-	isNear := s.blocker == gone && s.position.isTurnNear()
+func (w *waiter) list(ctx context.Context) error {
+	isNear := w.blockerSeen() == gone && w.position.isTurnNear()
 	w.releaseBlocker()
 	w.isBlockerMissing = false
 	_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.refresh(ctx, isNear) })
@@ -364,10 +368,11 @@ func (w *waiter) await(ctx context.Context, now session.Snapshot) error {
 }
 
 // claimHold makes the znode a hold (see Session.Grant).
-func (w *waiter) claimHold(ctx context.Context, s sight) (*session.Entry, error) {
+func (w *waiter) claimHold(ctx context.Context) (*session.Entry, error) {
+	isFirst := sight{position: w.position, hasBlocker: w.blocker != ""}.isFirst()
 	return w.s.Grant(ctx, session.Claim{
 		Key: w.q.HoldKey(), Path: w.path, Token: w.token, Owner: w.owner, Birth: w.birth, Own: w.ownWatch, Epoch: w.epoch,
-		IsRevoked: w.isRevoked, IsFirst: s.isFirst(), MaxHold: w.q.MaxHold, SlowHold: w.q.SlowHold, KeepNode: w.q.KeepNode, NoWait: w.q.NoWait, UserPath: w.q.Path, Data: w.q.Data,
+		IsRevoked: w.isRevoked, IsFirst: isFirst, MaxHold: w.q.MaxHold, SlowHold: w.q.SlowHold, KeepNode: w.q.KeepNode, NoWait: w.q.NoWait, UserPath: w.q.Path, Data: w.q.Data,
 	})
 }
 
