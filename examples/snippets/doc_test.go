@@ -110,7 +110,7 @@ func TestPagesForUsersAreShort(t *testing.T) {
 
 // Evidence names what was tested, the commands, and the results. It has no history.
 func TestEvidenceIsShort(t *testing.T) {
-	const limit = 6_700 // words, without the bars of tables
+	const limit = 8_000 // words, without the bars of tables
 	pages, err := filepath.Glob("../../docs/evidence/*.md")
 	require.NoError(t, err)
 	words := 0
