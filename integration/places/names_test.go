@@ -69,7 +69,7 @@ func TestTrackingOfServersWithNamesOfTheirOwn(t *testing.T) {
 		require.Equal(t, server, client.Health().Server)
 		require.Equal(t, before, dials.Load(), "the client stays at its server")
 		news := strings.TrimPrefix(log.String(), written)
-		if i == 0 && strings.Contains(news, `msg="ensemble changed"`) { // by the first read of the configuration, which may end behind the lock
+		if i == 0 && strings.Contains(news, `msg="ensemble changed"`) { // by the first read of the configuration, which may end after the acquire
 			news = news[strings.Index(news, "\n")+1:]
 		}
 		require.Empty(t, news)

@@ -1,24 +1,17 @@
 package queue
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // A scenario is a file with a course of events. Comments say what must hold. The line "world" says who takes part, and each other line is
 // an event. "show" prints the state. The text below "----" is what must be printed.
-
-var rewrite = flag.Bool("rewrite", false, "write what scenarios print into their files")
-
-const separator = "----\n"
 
 // course is a course that the explorer found.
 type course struct {
@@ -138,22 +131,5 @@ func (w *world) describe(i int) string {
 
 // The scenarios print what stands in their files, and no state in them violates exclusion.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/turn/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			require.NoError(t, err)
-			scenario, want, _ := strings.Cut(string(content), separator)
-			got, err := play(scenario, "")
-			require.NoError(t, err)
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(scenario+separator+got), 0o644)) //nolint:gosec // a file of the repository
-				return
-			}
-			require.Equal(t, want, got)
-			require.NotContains(t, got, "VIOLATION")
-		})
-	}
+	testkit.Scenarios(t, "testdata/turn/*.txt", func(scenario string) (string, error) { return play(scenario, "") })
 }

@@ -1,25 +1,18 @@
 package trust
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 )
 
 // A scenario is a course of events as a file. Comments say what must hold. The line "world" has the bounds, each other line a time and a step.
 // The time counts from the start, in units by the servers' clock: T is 14400 units. "show" prints the state. Behind "----" stands what must
 // be printed.
-
-var rewrite = flag.Bool("rewrite", false, "write what scenarios print into their files")
-
-const separator = "----\n"
 
 // header returns the line "world" of a course.
 func (b *bounds) header(phase int64, r rate) string {
@@ -133,22 +126,5 @@ func (w *world) show() (text string) {
 
 // The scenarios print what stands in their files, and no state in them violates exclusion.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			require.NoError(t, err)
-			scenario, want, _ := strings.Cut(string(content), separator)
-			got, err := play(scenario, nil)
-			require.NoError(t, err)
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(scenario+separator+got), 0o644)) //nolint:gosec // a file of the repository
-				return
-			}
-			require.Equal(t, want, got)
-			require.NotContains(t, got, "VIOLATION")
-		})
-	}
+	testkit.Scenarios(t, "testdata/*.txt", func(scenario string) (string, error) { return play(scenario, nil) })
 }
