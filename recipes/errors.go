@@ -159,7 +159,7 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // PanicError is reported by a recipe when a user's function panics.
 type PanicError struct {
 	Value any    // of the panic
-	Stack []byte // of the goroutine, as debug.Stack formats it
+	Stack []byte // of the goroutine, as debug.Stack formats it, without the values of arguments
 }
 
 // Error returns "panic: …", without the stack.

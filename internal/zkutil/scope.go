@@ -86,14 +86,19 @@ func (s Scope) IsOnStack() bool {
 	})
 }
 
-// StackWithoutScopes returns debug.Stack without the frames of scopes, which mean nothing to a reader.
-func StackWithoutScopes() []byte {
+// StackForLogs returns debug.Stack without the frames of scopes, which mean nothing to a reader, and without the words
+// that are arguments or their remains, among which may be a session id or another secret.
+func StackForLogs() []byte {
 	lines := bytes.SplitAfter(debug.Stack(), []byte("\n"))
 	kept := bytes.Clone(lines[0])                   // the goroutine
 	for frame := range slices.Chunk(lines[1:], 2) { // a function, and its file
-		if !bytes.Contains(frame[len(frame)-1], []byte("/internal/zkutil/scope.go:")) {
-			kept = append(kept, bytes.Join(frame, nil)...)
+		if bytes.Contains(frame[len(frame)-1], []byte("/internal/zkutil/scope.go:")) {
+			continue
 		}
+		if function := frame[0]; bytes.HasSuffix(function, []byte(")\n")) {
+			frame[0] = append(bytes.Clone(function[:bytes.LastIndexByte(function, '(')]), "()\n"...)
+		}
+		kept = append(kept, bytes.Join(frame, nil)...)
 	}
 	return kept
 }

@@ -1,6 +1,7 @@
 package zkutil
 
 import (
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,4 +37,24 @@ func TestScopes(t *testing.T) {
 		}, number)
 		require.False(t, number.IsOnStack(), "after it")
 	}
+}
+
+//go:noinline
+func panicAbout(ids [2]uint64) { // an array, because it is passed in memory, not in registers
+	panic(ids[0] - ids[1])
+}
+
+// A stack that is logged after a panic has every function and line, but no argument: it may be a session id.
+func TestStackForLogsHasNoArguments(t *testing.T) {
+	defer func() {
+		require.EqualValues(t, 0x1234567890abcdee, recover())
+		require.Contains(t, string(debug.Stack()), "0x1234567890abcdef", "an argument is on the stack")
+		stack := string(StackForLogs())
+		require.NotContains(t, stack, "0x1234567890abcdef")
+		require.NotRegexp(t, `\([^)]*0x`, stack)
+		require.Regexp(t, `^goroutine \d+ \[running\]:\n`, stack)
+		require.Regexp(t, `\npanic\(\)\n\t.*\n.*/zkutil\.panicAbout\(\)\n\t.*/scope_test\.go:\d+ `, stack)
+		require.Contains(t, stack, "created by testing.(*T).Run in goroutine")
+	}()
+	panicAbout([2]uint64{0x1234567890abcdef, 1})
 }

@@ -232,7 +232,7 @@ func (s *Spread) call(ctx context.Context, e *entry, fn func(ctx context.Context
 		err := errors.New("a method of the candidate ended its goroutine")
 		defer func() {
 			if value := recover(); value != nil {
-				err = &recipes.PanicError{Value: value, Stack: zkutil.StackWithoutScopes()}
+				err = &recipes.PanicError{Value: value, Stack: zkutil.StackForLogs()}
 			}
 			e.isRunning.Store(false)
 			done <- err

@@ -112,7 +112,7 @@ func (o *Order) runQueued() {
 func (o *Order) RunHere(fn func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			o.onPanic(v, zkutil.StackWithoutScopes())
+			o.onPanic(v, zkutil.StackForLogs())
 		}
 	}()
 	zkutil.RunUserCode(fn, o.runner.scope, o.scope)

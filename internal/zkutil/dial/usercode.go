@@ -91,7 +91,7 @@ var errPanic = errors.New("panic")
 func containPanic[T any](u *userCode, fn func() T) (result T, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			u.onPanic(v, zkutil.StackWithoutScopes())
+			u.onPanic(v, zkutil.StackForLogs())
 			err = fmt.Errorf("%w: %v", errPanic, v)
 		}
 	}()

@@ -23,7 +23,7 @@ func (c *Candidate) Call(fn func() error, onPanic func(value any, stack []byte) 
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				stack := zkutil.StackWithoutScopes()
+				stack := zkutil.StackForLogs()
 				if err = onPanic(v, stack); !zkutil.IsUsable(err) { // those of v
 					err = onPanic(fmt.Sprint(v), stack)
 				}
