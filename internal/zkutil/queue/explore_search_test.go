@@ -3,7 +3,9 @@ package queue
 import (
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // event is a step of a course.
@@ -357,4 +359,51 @@ func (s *search) courseTo(root *world, to uint64) (events []event) {
 		}
 	}
 	return events
+}
+
+// isFault reports whether the event counts as a fault.
+func (e event) isFault() bool { return e.name == connects || e.name == isDoubted || e.name == removes }
+
+// walk takes random steps from the start of a cast to an end, of which every tenth is a fault as long as there may be one. It returns the
+// violation, if any.
+func walk(c *cast, random *rand.Rand) (wrong string, taken *course) {
+	w, taken := start(c), &course{cast: c}
+	for w.wrong == "" {
+		steps, isGoing := w.steps()
+		switch {
+		case !isGoing && w.isStuck():
+			return stuck, taken
+		case len(steps) == 0:
+			return "", taken
+		case isGoing && random.IntN(10) > 0:
+			steps = slices.DeleteFunc(steps, event.isFault)
+		}
+		next := steps[random.IntN(len(steps))]
+		w, taken.events = w.apply(next), append(taken.events, next)
+	}
+	return w.wrong, taken
+}
+
+// drawCast returns up to four contenders of up to three sessions, and up to eight faults.
+func drawCast(random *rand.Rand) *cast {
+	c := &cast{rule: Exclusive, faults: []fault{reset, distrust, remove}, most: random.IntN(9), isLate: random.IntN(2) == 0, isSlow: random.IntN(2) == 0}
+	kinds := "wwwt"
+	if random.IntN(2) == 0 {
+		c.rule, kinds = ReadWrite, "wwrrrtu"
+	}
+	for i := range 2 + random.IntN(3) {
+		kind, session := kinds[random.IntN(len(kinds))], random.IntN(3)
+		if kind == 'u' {
+			if i == 0 || c.kinds[i-1] != 'w' {
+				kind = 'r'
+			} else {
+				session = c.sessions[i-1]
+			}
+		}
+		c.kinds, c.sessions = c.kinds+string(kind), append(c.sessions, session)
+	}
+	if !strings.Contains(c.kinds, "u") && random.IntN(2) == 0 {
+		c.joined = len(c.kinds)
+	}
+	return c
 }

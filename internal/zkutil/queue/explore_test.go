@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -65,6 +66,44 @@ func TestExplore(t *testing.T) {
 	}
 	for _, v := range []trust.Verdict{trust.Granted, trust.Unproven, trust.Stale, trust.Deleted} {
 		require.True(t, met.verdicts[v], "verdict %d is never given", v)
+	}
+}
+
+// In no random walk of up to four contenders of three sessions with up to eight faults does a contender hold beside another or wait for
+// ever, which is more of each than TestExplore has.
+func TestWalks(t *testing.T) {
+	walks, first, steps := uint64(20_000), uint64(45), 0
+	switch {
+	case *testkit.Exhaustive:
+		walks, first = 5_000_000, rand.Uint64()
+	case testing.Short() || testkit.IsRaced:
+		walks = 1000
+	}
+	for seed := range walks {
+		random := rand.New(rand.NewPCG(first, seed))
+		wrong, taken := walk(drawCast(random), random)
+		require.Empty(t, wrong, "seeds %d and %d:\n%s", first, seed, taken)
+		steps += len(taken.events)
+	}
+	t.Logf("%d walks, %d steps", walks, steps)
+}
+
+// Walks find wrong premises, too. Those that are left out need more walks, because their courses need two events at the right time, or have no
+// end.
+func TestWalksFindWrongPremises(t *testing.T) {
+	for _, p := range []premise{ignoresOwn, ignoresOwnEvent, ignoresTrust, neverLists, allAreFirst, writersNeedNoList, losesWatches} {
+		t.Run(string(p), func(t *testing.T) {
+			for seed := uint64(0); ; seed++ {
+				require.Less(t, seed, uint64(10_000), "walks")
+				random := rand.New(rand.NewPCG(45, seed))
+				c := drawCast(random)
+				c.premise = p
+				if wrong, taken := walk(c, random); wrong != "" {
+					t.Logf("%s, by walk %d:\n%s", wrong, seed, taken)
+					return
+				}
+			}
+		})
 	}
 }
 
