@@ -152,7 +152,7 @@ func (w *world) apply(s event) *world {
 		w.expire(s.who)
 	case joinsTail:
 		c := &w.contenders[s.who]
-		c.phase, c.epoch = listing, w.connOf(s.who).epoch
+		c.phase, c.epoch, c.isJoining = listing, w.connOf(s.who).epoch, w.isUnder(s.who)
 		w.send(s.who, create, s.who)
 	case goesOn:
 		w.goOn(s.who)
@@ -215,6 +215,7 @@ func (w *world) fingerprint() uint64 {
 		c := &w.contenders[i]
 		ints(int8(c.phase), c.epoch, int8(c.position.turn), c.blocker)
 		flags(c.position.isBehind, c.position.isFirst, c.isFirst, c.isDeleted, c.isListed, c.isMissing, c.isUnread, c.isAwake)
+		flags(c.isJoining)
 		for _, o := range []watch{c.own, c.blockers} {
 			flags(o.isAsked, o.isSet, o.isGone, o.isLost, o.wasFirst)
 		}

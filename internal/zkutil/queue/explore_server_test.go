@@ -24,6 +24,7 @@ type twoServers struct {
 }
 
 func startTwoServers(t *testing.T, seed uint64) *twoServers {
+	t.Helper()
 	srv := zktest.NewServer(t)
 	s := &twoServers{
 		world:  start(&cast{kinds: "wwww", sessions: []int{0, 0, 1, 1}, rule: Exclusive}),
@@ -40,6 +41,7 @@ func startTwoServers(t *testing.T, seed uint64) *twoServers {
 
 // play plays a step at zktest's server, and returns what it tells the clients.
 func (s *twoServers) play(t *testing.T, text string) (told []string) {
+	t.Helper()
 	step, err := conformance.ParseStep(text)
 	require.NoError(t, err)
 	s.said = append(s.said, text)
@@ -94,10 +96,10 @@ func (s *twoServers) ask(session int, r request) {
 
 // next does the same at both, and returns what the clients are told.
 func (s *twoServers) next(t *testing.T) (model, server []string) {
+	t.Helper()
 	session, i := s.random.IntN(2), s.random.IntN(4)
 	name, path := string(rune('a'+session)), "/q/"+letter(i)
 	exists := s.tree(int8(len(s.log))).has(i)
-	wasCreated := slices.ContainsFunc(s.log, func(t txn) bool { return t.isCreate && t.nodes.has(i) })
 	isOver := s.conns[session].isExpired
 	switch kind := s.random.IntN(12); {
 	case kind == 0 || isOver:
@@ -112,7 +114,7 @@ func (s *twoServers) next(t *testing.T) (model, server []string) {
 		model = s.tell(session)
 		own := slices.IndexFunc(append(model, ""), func(line string) bool { return !strings.HasPrefix(line, name) })
 		return slices.Insert(model, own, name+" ok"), s.play(t, name+" close") // whose own events precede the answer
-	case kind <= 4 && !wasCreated:
+	case kind <= 4 && !s.isCreated(i):
 		if s.sessions[i] != session {
 			return nil, nil
 		}

@@ -173,6 +173,7 @@ type contender struct {
 	blockers  watch // on the blocker
 	own       watch // on the own znode
 	isUnread  bool  // the own znode has to be read with the next list
+	isJoining bool  // a reader under a writer, until a list with the writer's znode
 	isFirst   bool  // of a hold
 	isDeleted bool  // an event or a read has said so
 	isAwake   bool  // the answers are here, but the goroutine did not run yet
@@ -241,6 +242,10 @@ func (w *world) deletedAt(i int) int {
 	return none
 }
 
+func (w *world) isCreated(i int) bool {
+	return slices.ContainsFunc(w.log, func(t txn) bool { return t.isCreate && t.nodes.has(i) })
+}
+
 // order returns the numbers of all contenders by their creates, deleted ones included.
 func (w *world) order() (order []int) {
 	for _, t := range w.log {
@@ -305,7 +310,9 @@ func (w *world) execute(s int) {
 	m := message{request: r}
 	switch r.kind {
 	case create:
-		w.commit(txn{isCreate: true, nodes: set(0).with(int(r.by))})
+		if !w.isCreated(int(r.by)) { // otherwise ErrNodeExists
+			w.commit(txn{isCreate: true, nodes: set(0).with(int(r.by))})
+		}
 		w.applyAll(s)
 		m.nodes = w.tree(c.at)
 	case removeOwn:
@@ -572,7 +579,7 @@ func (w *world) onAnswer(i int, m message) {
 		w.onProof(i, m.isFound)
 	case m.request.kind == removeOwn || c.phase != listing || c.isAwake:
 	case m.request.kind == create && w.isUnder(i): // joinUnder
-		if c.isUnread = true; m.nodes.has(i-1) || w.premise == outerStays {
+		if c.isUnread, c.isJoining = true, false; m.nodes.has(i-1) || w.premise == outerStays {
 			w.list(i)
 		} else {
 			w.lose(i)
@@ -679,11 +686,7 @@ func (w *world) repeat(i int) {
 	}
 	switch c.phase {
 	case listing: // session.Repeat of refresh
-		isCreated := false
-		for _, t := range w.log {
-			isCreated = isCreated || t.isCreate && t.nodes.has(i)
-		}
-		if !isCreated { // a search by the uuid finds nothing, so the create is sent again (see lost_answers_test.go)
+		if c.isJoining || !w.isCreated(i) { // a search by the uuid finds nothing, so the create is sent again (see lost_answers_test.go)
 			w.send(i, create, i)
 			c.epoch = w.connOf(i).epoch
 			return
@@ -790,13 +793,13 @@ func (w *world) rightful() set {
 }
 
 // deletedLater returns a contender that excluded i and was deleted after i. A znode that a third party deletes protects no hold, whenever
-// the hold ends. But no contender is granted that was out before its turn.
+// the hold ends. But no contender is granted that was out before its turn. As in existsAhead, a reader that never holds does not count.
 func (w *world) deletedLater(i int) int {
 	queue, who := w.queueOf(^set(0))
 	own := slices.Index(who, i)
 	for n := range own {
-		if w.excludes(queue[n], queue[own]) && w.deletedAt(who[n]) > w.deletedAt(i) {
-			return who[n]
+		if o := who[n]; w.excludes(queue[n], queue[own]) && w.deletedAt(o) > w.deletedAt(i) && (!w.isUnder(o) || !w.isCreatedAlone(o)) {
+			return o
 		}
 	}
 	return none
