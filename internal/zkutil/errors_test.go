@@ -88,6 +88,8 @@ func TestCodesAreShownAsWords(t *testing.T) {
 			require.Equal(t, IsUnimplemented(err), IsUnimplemented(fmt.Errorf("(last failure: %w)", explained)))
 		}
 	}
+	once := Explained(errors.New("unknown error: -125"))
+	require.EqualError(t, Explained(fmt.Errorf("create: %w", once)), "create: "+once.Error())
 	require.EqualError(t, Explained(errors.New("create: unknown error: -66")), "create: unknown error: -66", "there are no words")
 	required := Explained(errors.New("unknown error: -124"))
 	require.ErrorIs(t, required, ErrLoginRefused)

@@ -51,6 +51,28 @@ func TestOwnPathAndID(t *testing.T) {
 	})
 }
 
+func TestNewRefusesBadOptions(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		client := testclient.Connect(t, zktest.NewServer(t))
+		for want, opt := range map[string]selector.Option{
+			"nil option":                          nil,
+			"id of 65537 bytes":                   selector.WithID(string(make([]byte, 64<<10+1))),
+			"step-down grace: 0s is not positive": selector.WithStepDownGrace(0),
+			"max hold: -1s is not positive":       selector.WithMaxHold(-time.Second),
+			"requeue backoff: negative field":     selector.WithRequeueBackoff(recipes.RetryPolicy{InitialInterval: -1}),
+			"error handler: nil":                  selector.WithErrorHandler(nil),
+		} {
+			_, err := selector.New(client, elections.Path, elections.Idle, opt)
+			require.ErrorContains(t, err, want)
+			require.ErrorIs(t, err, recipes.ErrInvalidArgument)
+		}
+		_, err := selector.New(client, elections.Path, nil)
+		require.ErrorContains(t, err, "nil function")
+		_, err = selector.New(nil, elections.Path, elections.Idle)
+		require.ErrorContains(t, err, "the client is nil")
+	})
+}
+
 // Observe needs no Start, and continues until its context ends.
 func TestObserve(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestLogOfALoss(t *testing.T) {
 		bubble.Pass(time.Second)
 		lines = locks.TakeLog(log)
 		require.Len(f, lines, 1)
-		require.Regexp(f, `^level=INFO msg=reconnected server=\S+ after=\S+ new_session=false leases_lost=1$`, lines[0], "the session has survived")
+		require.Regexp(f, `^level=INFO msg=reconnected server=\S+ after=[5-9](\.\d+)?s new_session=false leases_lost=1$`, lines[0], "since the suspension; the session survived")
 		f.CutAndReconnect(client)
 		lines = locks.TakeLog(log)
 		require.Contains(f, lines[len(lines)-1], "leases_lost=0", "since the latest reconnect")
