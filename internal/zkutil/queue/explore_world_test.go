@@ -737,7 +737,7 @@ func (w *world) judge(i int) {
 		w.wrong = letter(i) + " is granted while " + letter(w.existsAhead(i)) + " exists"
 	case !exists && w.deletedLater(i) != none:
 		w.wrong = letter(i) + " is granted, whose znode was deleted before that of " + letter(w.deletedLater(i))
-	case exists && w.contenders[i].isFirst && !w.isFirst(i) && !w.isOvertakenReader(i):
+	case exists && w.contenders[i].isFirst && !w.isFirst(i):
 		w.wrong = letter(i) + " is granted as the first, while another is ahead"
 	}
 }
@@ -769,16 +769,17 @@ func (w *world) existsAhead(i int) int {
 	return none
 }
 
-// isFirst reports whether only contenders with the same number are ahead of i.
+// isFirst reports whether only contenders with the same number are ahead of i. A reader may be overtaken by one that is created under the
+// writer ahead. Nobody relies on the contrary, because whoever waits for readers lists always.
 func (w *world) isFirst(i int) bool {
-	queue, who := w.queueOf(w.rightful().with(i))
+	nodes := w.rightful()
+	for o := range w.sessions {
+		if w.isUnder(o) && !w.isWriter(i) {
+			nodes = nodes.without(set(0).with(o))
+		}
+	}
+	queue, who := w.queueOf(nodes.with(i))
 	return queue[0].HasNumberOf(queue[slices.Index(who, i)])
-}
-
-// isOvertakenReader reports whether i is a reader that another, created under the writer ahead, may be ahead of. Whether a reader was granted
-// as the first matters to nobody, because whoever waits for readers lists always.
-func (w *world) isOvertakenReader(i int) bool {
-	return !w.isWriter(i) && strings.Contains(w.kinds, "u")
 }
 
 // rightful returns the znodes that exist, without those of existsAhead that do not count.
