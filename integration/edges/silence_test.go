@@ -160,7 +160,7 @@ func (w *witness) check() {
 		} {
 			if before, after, found := strings.Cut(all, form); found {
 				before = before[max(0, len(before)-500):]
-				require.Failf(t, "a session id is shown", "id %d as %q: %s<id>%s", id, form, before, after[:min(len(after), 200)]) // not printed here either
+				require.Failf(t, "a session id is shown", "id %d as %q: %s<id>%s", id, form, before, after[:min(len(after), 200)])
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 )
 
@@ -86,19 +85,20 @@ func (s Scope) IsOnStack() bool {
 	})
 }
 
-// StackForLogs returns debug.Stack without the frames of scopes, which mean nothing to a reader, and without the words
-// that are arguments or their remains, among which may be a session id or another secret.
+// StackForLogs returns debug.Stack without the frames of scopes, which mean nothing to a reader, and without arguments. The words
+// of an argument may be those of an earlier call, and so a session id or another secret.
 func StackForLogs() []byte {
+	var kept []byte
+	isOfScopes := func(file []byte) bool { return bytes.Contains(file, []byte("/internal/zkutil/scope.go:")) }
 	lines := bytes.SplitAfter(debug.Stack(), []byte("\n"))
-	kept := bytes.Clone(lines[0])                   // the goroutine
-	for frame := range slices.Chunk(lines[1:], 2) { // a function, and its file
-		if bytes.Contains(frame[len(frame)-1], []byte("/internal/zkutil/scope.go:")) {
-			continue
+	for i, line := range lines { // a function, then its file behind a tab; long stacks have a line about the gap in between
+		switch isFile := bytes.HasPrefix(line, []byte("\t")); {
+		case isFile && isOfScopes(line), !isFile && i+1 < len(lines) && isOfScopes(lines[i+1]):
+		case !isFile && bytes.HasSuffix(line, []byte(")\n")):
+			kept = append(append(kept, line[:bytes.LastIndexByte(line, '(')]...), "()\n"...)
+		default:
+			kept = append(kept, line...)
 		}
-		if function := frame[0]; bytes.HasSuffix(function, []byte(")\n")) {
-			frame[0] = append(bytes.Clone(function[:bytes.LastIndexByte(function, '(')]), "()\n"...)
-		}
-		kept = append(kept, bytes.Join(frame, nil)...)
 	}
 	return kept
 }

@@ -1,7 +1,9 @@
 package zkutil
 
 import (
+	"fmt"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,21 +42,48 @@ func TestScopes(t *testing.T) {
 }
 
 //go:noinline
-func panicAbout(ids [2]uint64) { // an array, because it is passed in memory, not in registers
-	panic(ids[0] - ids[1])
+func panicBelow(frames int, ids [2]uint64) { // an array, because it is passed in memory, not in registers
+	if frames > 0 {
+		panicBelow(frames-1, ids)
+		return
+	}
+	panic(ids[1])
 }
 
-// A stack that is logged after a panic has every function and line, but no argument: it may be a session id.
+// A stack that is logged after a panic has functions and lines, but no argument: it may be a session id. A long stack has a line
+// of its own in place of the frames in the middle.
 func TestStackForLogsHasNoArguments(t *testing.T) {
-	defer func() {
-		require.EqualValues(t, 0x1234567890abcdee, recover())
-		require.Contains(t, string(debug.Stack()), "0x1234567890abcdef", "an argument is on the stack")
-		stack := string(StackForLogs())
-		require.NotContains(t, stack, "0x1234567890abcdef")
-		require.NotRegexp(t, `\([^)]*0x`, stack)
-		require.Regexp(t, `^goroutine \d+ \[running\]:\n`, stack)
-		require.Regexp(t, `\npanic\(\)\n\t.*\n.*/zkutil\.panicAbout\(\)\n\t.*/scope_test\.go:\d+ `, stack)
-		require.Contains(t, stack, "created by testing.(*T).Run in goroutine")
-	}()
-	panicAbout([2]uint64{0x1234567890abcdef, 1})
+	for _, frames := range []int{0, 1, 150, 151} {
+		t.Run(fmt.Sprint(frames), func(t *testing.T) {
+			defer func() {
+				require.EqualValues(t, 1, recover())
+				whole, stack := string(debug.Stack()), string(StackForLogs())
+				require.Contains(t, whole, "0x1234567890abcdef", "an argument is on the stack")
+				require.Equal(t, frames > 100, strings.Contains(whole, "frames elided"))
+				require.Equal(t, strings.Contains(whole, "frames elided"), strings.Contains(stack, "frames elided"))
+				require.NotRegexp(t, `\([^)]*0x`, stack)
+				require.Regexp(t, `^goroutine \d+ \[running\]:\n`, stack)
+				require.Regexp(t, `\npanic\(\)\n\t.*\n.*/zkutil\.panicBelow\(\)\n\t.*/scope_test\.go:\d+ `, stack)
+				require.Contains(t, stack, "created by testing.(*T).Run in goroutine")
+			}()
+			panicBelow(frames, [2]uint64{0x1234567890abcdef, 1})
+		})
+	}
+}
+
+// The frames of a scope are left out, also those after a gap in a long stack.
+func TestStackForLogsHasNoScopes(t *testing.T) {
+	for _, frames := range []int{0, 150, 151} {
+		func() {
+			defer func() {
+				require.EqualValues(t, 1, recover())
+				require.Contains(t, string(debug.Stack()), "zkutil/scope.go")
+				stack := string(StackForLogs())
+				require.NotContains(t, stack, "zkutil/scope.go")
+				require.NotContains(t, stack, "zkutil.digit")
+				require.Contains(t, stack, "TestStackForLogsHasNoScopes")
+			}()
+			RunUserCode(func() { panicBelow(frames, [2]uint64{0, 1}) }, 1<<32-1)
+		}()
+	}
 }
