@@ -365,8 +365,7 @@ func (s *search) courseTo(root *world, to uint64) (events []event) {
 // isFault reports whether the event counts as a fault.
 func (e event) isFault() bool { return e.name == connects || e.name == isDoubted || e.name == removes }
 
-// walk takes random steps from the start of a cast to an end, of which every tenth is a fault as long as there may be one. It returns the
-// violation, if any.
+// walk takes random steps from the start of a cast to an end. One step of ten may be a fault. It returns the violation, if any.
 func walk(c *cast, random *rand.Rand) (wrong string, taken *course) {
 	w, taken := start(c), &course{cast: c}
 	for w.wrong == "" {

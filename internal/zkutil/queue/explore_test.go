@@ -69,8 +69,8 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// In no random walk of up to four contenders of three sessions with up to eight faults does a contender hold beside another or wait for
-// ever, which is more of each than TestExplore has.
+// In no random walk of up to four contenders of three sessions, with up to eight faults, is a contender granted against the conditions of
+// TestExplore, or left waiting at the end.
 func TestWalks(t *testing.T) {
 	walks, first, steps := uint64(20_000), uint64(45), 0
 	switch {

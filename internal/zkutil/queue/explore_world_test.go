@@ -786,7 +786,7 @@ func (w *world) isFirst(i int) bool {
 func (w *world) rightful() set {
 	nodes := w.tree(int8(len(w.log)))
 	for o := range w.sessions {
-		if w.isUnder(o) && w.isCreatedAlone(o) {
+		if w.isCreatedAlone(o) {
 			nodes = nodes.without(set(0).with(o))
 		}
 	}
@@ -799,15 +799,18 @@ func (w *world) deletedLater(i int) int {
 	queue, who := w.queueOf(^set(0))
 	own := slices.Index(who, i)
 	for n := range own {
-		if o := who[n]; w.excludes(queue[n], queue[own]) && w.deletedAt(o) > w.deletedAt(i) && (!w.isUnder(o) || !w.isCreatedAlone(o)) {
+		if o := who[n]; w.excludes(queue[n], queue[own]) && w.deletedAt(o) > w.deletedAt(i) && !w.isCreatedAlone(o) {
 			return o
 		}
 	}
 	return none
 }
 
-// isCreatedAlone reports whether a reader under a writer was created after the writer's znode was deleted.
+// isCreatedAlone reports whether i is a reader under a writer, and was created after the writer's znode was deleted.
 func (w *world) isCreatedAlone(i int) bool {
+	if !w.isUnder(i) {
+		return false
+	}
 	createdAt := slices.IndexFunc(w.log, func(t txn) bool { return t.isCreate && t.nodes.has(i) })
 	outerDeletedAt := w.deletedAt(i - 1)
 	return createdAt > outerDeletedAt && outerDeletedAt != none
