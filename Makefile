@@ -91,7 +91,7 @@ schedules: ## SCHEDULES of faults, by default 10,000, against each lock, a tenth
 	$(TEST) -count=1 -timeout 60m $(GOTESTFLAGS) -run 'TestFaultSchedules|TestWrongClocks' ./recipes/once -schedules $$(($(SCHEDULES) / 10))
 ifneq ($(EXHAUSTIVE),) # smaller forms are unit tests
 	$(TEST) -count=1 -timeout 30m $(GOTESTFLAGS) -run 'TestAllOrNothing|TestLimitUnderFaultedOperations' ./recipes/semaphore $(EXHAUSTIVE)
-	$(TEST) -count=1 -timeout 60m $(GOTESTFLAGS) -run '^(TestExclusionWithinBounds|TestExplore|TestWalks)$$' ./internal/zkutil/trust ./internal/zkutil/queue $(EXHAUSTIVE)
+	$(TEST) -count=1 -timeout 60m $(GOTESTFLAGS) -run '^(TestExclusionWithinBounds|TestExplore|TestWalks)$$' ./internal/zkutil/core ./internal/zkutil/queue $(EXHAUSTIVE)
 	$(TEST) -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session $(EXHAUSTIVE)
 endif
 

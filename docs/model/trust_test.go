@@ -1,4 +1,4 @@
-// Package model_test plays what the leader knows of a session against the figures of internal/zkutil/trust/derivation.md.
+// Package model_test plays what the leader knows of a session against the figures of internal/zkutil/core/derivation.md.
 package model_test
 
 import (
@@ -155,7 +155,7 @@ var row = regexp.MustCompile(`(?m)^\| (\d+) \| ([\d.]+) T \| ([\d.]+) T \| ([\d.
 // The table says what the plays give: after a regular course, with a touch that is lost, and how long the leader, or the
 // server or the line, may stand still.
 func TestTableOfTheDerivation(t *testing.T) {
-	text, err := os.ReadFile("../../internal/zkutil/trust/derivation.md")
+	text, err := os.ReadFile("../../internal/zkutil/core/derivation.md")
 	require.NoError(t, err)
 	rows := row.FindAllStringSubmatch(string(text), -1)
 	require.Len(t, rows, 9)

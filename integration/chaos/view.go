@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // View is what one server shows. After some time without faults, connected servers must agree; ghosts are violations
@@ -111,7 +111,7 @@ type Ghost struct {
 }
 
 // ghostFoundIn bounds how long a waiter waits for a ghost, because its client asks the leader at most that often.
-const ghostFoundIn = (trust.TimeoutsPerAudit + trust.TimeoutsOfJitter) * SessionTimeout
+const ghostFoundIn = (core.TimeoutsPerAudit + core.TimeoutsOfJitter) * SessionTimeout
 
 // isBehindGhost reports whether a server connected to the process showed a ghost ahead of its znode during the wait. Views are
 // rare, so a ghost seen before the wait counts as well if the process left its server during the wait because of a ghost.

@@ -19,7 +19,7 @@ import (
 
 // A server answers a ping that precedes a write of the same session at once, although the quorum is slow. This holds for
 // leader and followers, and while writes of other sessions wait. Trust relies on it, as
-// internal/zkutil/trust/derivation.md explains.
+// internal/zkutil/core/derivation.md explains.
 func TestPingAheadOfAWriteIsAnsweredAtOnce(t *testing.T) {
 	const fsync = time.Second
 	cfg := ensemble.Config{Nodes: 3, Properties: map[string]string{"syncLimit": "20"}}

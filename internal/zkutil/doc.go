@@ -28,7 +28,7 @@
 //	internal/zkutil/connstate           the states of a connection, and subscriptions
 //	internal/zkutil/ops                 which operations the servers lack
 //	internal/zkutil/wire                a connection with the features that zk.Conn lacks
-//	internal/zkutil/trust               until when a session is proven, and what is due
+//	internal/zkutil/core               until when a session is proven, and what is due
 //	internal/zkutil/dial                the next server, and a socket within the patience
 //	internal/zkutil                     this package
 //	internal/proto                      ZooKeeper's messages as bytes, and whether a frame is whole

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // pinned is an exploration of the shipping code with the number of states that it visits. A change that adds or removes behaviour shows in
@@ -25,7 +25,7 @@ type pinned struct {
 // no contender still waits at its end.
 func TestExplore(t *testing.T) {
 	all := []fault{reset, distrust, remove}
-	met := &reached{map[step]bool{}, map[trust.Verdict]bool{}}
+	met := &reached{map[step]bool{}, map[core.Verdict]bool{}}
 	for name, e := range map[string]pinned{
 		"two, one fault":                  {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 1}, states: 53644},
 		"two, two faults":                 {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: all, most: 2}, states: 657812, isLong: true},
@@ -64,7 +64,7 @@ func TestExplore(t *testing.T) {
 	for next := stepList; next <= stepClaim; next++ {
 		require.True(t, met.steps[next], "step %d is never chosen", next)
 	}
-	for _, v := range []trust.Verdict{trust.Granted, trust.Unproven, trust.Stale, trust.Deleted} {
+	for _, v := range []core.Verdict{core.Granted, core.Unproven, core.Stale, core.Deleted} {
 		require.True(t, met.verdicts[v], "verdict %d is never given", v)
 	}
 }

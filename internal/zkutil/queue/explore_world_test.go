@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
-// The explorer runs the decisions of waiters (positionOf, sight.next) and of grants (trust.Claim) against a model of ZooKeeper, through every
+// The explorer runs the decisions of waiters (positionOf, sight.next) and of grants (core.Claim) against a model of ZooKeeper, through every
 // course of events within stated bounds. This file has the model of the servers, which TestModelAnswersLikeAServer compares with zktest, and
 // that of the requests and watches that carry out the decisions. The latter is written again here, so a change of waiter, Session.Grant or the
 // watches of a session has to be made here as well. A list, a read or a proof is one request. Every due step may happen at once or late, a
@@ -40,7 +40,7 @@ type cast struct {
 // reached has the decisions that an exploration has met.
 type reached struct {
 	steps    map[step]bool
-	verdicts map[trust.Verdict]bool
+	verdicts map[core.Verdict]bool
 }
 
 // premise is a wrong premise to plant (see TestExploreFindsWrongPremises).
@@ -190,7 +190,7 @@ type world struct {
 
 func start(c *cast) *world {
 	if c.reached == nil {
-		c.reached = &reached{map[step]bool{}, map[trust.Verdict]bool{}}
+		c.reached = &reached{map[step]bool{}, map[core.Verdict]bool{}}
 	}
 	w := &world{cast: c}
 	for i := range c.joined {
@@ -497,7 +497,7 @@ func (w *world) watchOwn(i int) {
 // claim is Session.Grant.
 func (w *world) claim(i int) {
 	c, conn := &w.contenders[i], w.connOf(i)
-	claim := trust.Claim{IsDeleted: c.isDeleted || c.own.isGone, IsStale: c.epoch != conn.epoch || c.own.isLost, IsTrusted: conn.isTrusted}
+	claim := core.Claim{IsDeleted: c.isDeleted || c.own.isGone, IsStale: c.epoch != conn.epoch || c.own.isLost, IsTrusted: conn.isTrusted}
 	switch w.premise {
 	case ignoresOwnEvent:
 		claim.IsDeleted = c.isDeleted
@@ -509,12 +509,12 @@ func (w *world) claim(i int) {
 	verdict := claim.Decide()
 	w.reached.verdicts[verdict] = true
 	switch verdict {
-	case trust.Granted:
+	case core.Granted:
 		w.grant(i)
-	case trust.Unproven:
+	case core.Unproven:
 		c.phase = proving
 		w.send(i, prove, none)
-	case trust.Stale:
+	case core.Stale:
 		c.isListed = false
 		w.goOn(i)
 	default:

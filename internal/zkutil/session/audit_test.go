@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/znodes"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -144,7 +144,7 @@ func TestNextServerMayBeBehind(t *testing.T) {
 }
 
 // rarely is how many session timeouts pass at most between two audits of a session that holds nothing.
-const rarely = trust.TimeoutsPerAudit + trust.TimeoutsOfJitter
+const rarely = core.TimeoutsPerAudit + core.TimeoutsOfJitter
 
 // found is how long it may take until reads find a change without a notification.
 func found(timeout time.Duration) time.Duration { return 2*timeout + 100*time.Millisecond }
@@ -199,7 +199,7 @@ func TestOneOfManyIsNotTold(t *testing.T) {
 		for i := 0; i < many; i += session.MaxAudited {
 			fixture.Untold(srv, func() { require.NoError(t, holds[i].Leave()) })
 			rounds := 2*many/session.MaxAudited + 1 // their own znodes are watched, too
-			bubble.Pass(timeout + timeout/trust.BeatsPerTimeout*time.Duration(rounds) + 100*time.Millisecond)
+			bubble.Pass(timeout + timeout/core.BeatsPerTimeout*time.Duration(rounds) + 100*time.Millisecond)
 			require.NotEmpty(t, turns[i], i)
 			require.NoError(t, (<-turns[i]).Lease.Leave())
 		}
@@ -368,7 +368,7 @@ func TestAuditsOfAWaiter(t *testing.T) {
 		bubble.Pass(timeouts*timeout + time.Millisecond)
 		srv.OnWrite(nil)
 		require.InDelta(t, timeouts, reads.Load(), 2)
-		require.LessOrEqual(t, int(audits.Load()), timeouts/trust.TimeoutsPerAudit)
+		require.LessOrEqual(t, int(audits.Load()), timeouts/core.TimeoutsPerAudit)
 		require.GreaterOrEqual(t, int(audits.Load()), timeouts/rarely-1)
 		require.Len(t, requestsOf(srv, s, start, zktest.OpMulti), int(audits.Load()))
 		require.Len(t, srv.Dialled(), 2)

@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -125,7 +125,7 @@ func TestNoHeartbeatWhileOtherWritesFlow(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, time.Now().Add(4*time.Second), e.TrustedUntil(), "a write of ours is a proof")
 		}
-		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 15*trust.AuditsPerTimeout)
+		require.LessOrEqual(t, len(srv.Log.Requests(zktest.OpMulti)), 15*core.AuditsPerTimeout)
 		written := time.Now()
 		bubble.Pass(1100 * time.Millisecond)
 		beats := srv.Log.Requests(zktest.OpMulti)

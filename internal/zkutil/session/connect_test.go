@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -125,7 +125,7 @@ func TestTimeoutOfOneSessionIsTheLatest(t *testing.T) {
 			if i > 0 {
 				// Between two heartbeats, because one that is just being sent waits for the next
 				// connection, where another one is sent beside it.
-				bubble.Pass(least / trust.BeatsPerTimeout / 4)
+				bubble.Pass(least / core.BeatsPerTimeout / 4)
 				srv.Disconnect()
 				bubble.Eventually(t, time.Second, func() bool { return handshakes == i+1 && s.State() == connstate.Connected })
 			}
@@ -136,9 +136,9 @@ func TestTimeoutOfOneSessionIsTheLatest(t *testing.T) {
 			bubble.Pass(granted)
 			require.NoError(t, e.Context().Err())
 			require.LessOrEqual(t, time.Until(e.TrustedUntil()), 2*granted/3)
-			require.GreaterOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), trust.BeatsPerTimeout-1)
+			require.GreaterOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), core.BeatsPerTimeout-1)
 			if granted == least {
-				require.LessOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), trust.BeatsPerTimeout+2)
+				require.LessOrEqual(t, len(fixture.Times(srv.Log.Requests(zktest.OpMulti), start)), core.BeatsPerTimeout+2)
 				require.Greater(t, time.Until(e.TrustedUntil()), granted/3)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -44,7 +44,7 @@ func play(t *testing.T, ticks int, rate float64, events func(c *course)) {
 		every := courseTimeout / time.Duration(2*ticks)
 		c := &course{t: t, timeout: courseTimeout, reports: time.Duration(float64(every) / rate), began: time.Now(), ended: make(chan time.Time, 1)}
 		c.srv = fixture.NewEnsemble(t, zktest.WithServers(3), zktest.WithTouchInterval(every), zktest.WithClockRate(rate))
-		bubble.Pass(time.Duration(c.first())*c.reports%(c.timeout/trust.PingsPerTimeout) - pingAhead)
+		bubble.Pass(time.Duration(c.first())*c.reports%(c.timeout/core.PingsPerTimeout) - pingAhead)
 		next := fixture.Connect(t, c.srv.Config(c.timeout, c.srv.B))
 		c.holder = fixture.Connect(t, c.srv.Config(c.timeout, c.srv.A, c.srv.Addrs()[2]))
 		c.id = fixture.SessionID(c.holder)
@@ -193,7 +193,7 @@ func coursesOf(ticks int, rate float64) map[string]func(*course) {
 	every := time.Duration(float64(courseTimeout) / float64(2*ticks) / rate)
 	for reports := 1; time.Duration(reports)*every <= courseTimeout/2; reports = max(reports+1, reports*5/4) {
 		if stall := time.Duration(reports) * every; rate > 1 && stall > courseTimeout/8 && stall < courseTimeout/6 {
-			continue // 2T/3 has no margin for clocks then (see internal/zkutil/trust/derivation.md)
+			continue // 2T/3 has no margin for clocks then (see internal/zkutil/core/derivation.md)
 		}
 		for _, part := range []int{20, 10, 7} {
 			courses[fmt.Sprintf("stall of %d reports, commits of T/%d before", reports, part)] = stallOnASlowQuorum(reports, courseTimeout/time.Duration(part))

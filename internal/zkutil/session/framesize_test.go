@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // A session waits for so many znodes with such long paths that their watches fill more than one frame of the server's
@@ -47,7 +47,7 @@ func TestManyLongPaths(t *testing.T) {
 
 		fixture.Untold(srv, func() { require.NoError(t, holds[dirs[0]].Leave()) })
 		rounds := 2 * (2*many*length/session.MaxAuditedBytes + 2) // refusals and recent reads change the order
-		bubble.Pass(time.Duration(rounds) * timeout / trust.AuditsPerTimeout)
+		bubble.Pass(time.Duration(rounds) * timeout / core.AuditsPerTimeout)
 		require.NotEmpty(t, turns[dirs[0]], "audits see to each watch")
 		require.NoError(t, (<-turns[dirs[0]]).Lease.Leave())
 		require.NoError(t, beside.Context().Err())

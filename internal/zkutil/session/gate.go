@@ -13,9 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/ops"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -137,7 +137,7 @@ func (c *call) Receive(a wire.Answer) {
 		a.Err = c.explain(a)
 	}
 	s.mu.Lock()
-	if isAnswered && trust.IsProof(c.Op) {
+	if isAnswered && core.IsProof(c.Op) {
 		s.silence.End()
 		err := a.Err
 		if a.IsUncommitted {

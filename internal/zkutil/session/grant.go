@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -70,7 +70,7 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 	s := hs.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim := trust.Claim{
+	claim := core.Claim{
 		IsClosing: s.life.phase >= closing,
 		IsOver:    c.Owner != s.link.id,
 		IsDeleted: c.Own != nil && c.Own.IsGone(),
@@ -78,15 +78,15 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 		IsTrusted: !s.proofs.isNeededLocked() && (s.link.isConnected || !s.cfg.SuspendEnds),
 	}
 	switch claim.Decide() {
-	case trust.Granted:
+	case core.Granted:
 		return hs.newHoldLocked(ctx, c), nil
-	case trust.Unproven:
+	case core.Unproven:
 		return nil, errUntrusted
-	case trust.Stale:
+	case core.Stale:
 		return nil, zkutil.ErrStale
-	case trust.Deleted:
+	case core.Deleted:
 		return nil, zkutil.ContenderLost(zkutil.ErrNodeDeleted)
-	case trust.Over:
+	case core.Over:
 		return nil, zkutil.ContenderLost(zkutil.ErrSessionLost)
 	default:
 		return nil, zkutil.ErrClosed

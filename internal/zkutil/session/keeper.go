@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -30,7 +30,7 @@ type keeper struct {
 func newKeeper() keeper { return keeper{kick: make(chan struct{}, 1), nodes: map[string]struct{}{}} }
 
 // keep is the goroutine that watches the clock for the session, and carries out the plans of
-// trust.Ledger.Decide.
+// core.Ledger.Decide.
 func (k *keeper) keep(ctx context.Context) {
 	s := k.s
 	timer := time.NewTimer(0)
@@ -91,9 +91,9 @@ func (k *keeper) tick(now time.Time) (nextAt time.Time, silent *wire.Line) {
 
 // factsLocked collects the facts for a decision. factsLocked asks the wire only where a heartbeat could be
 // sent, so that a wire hanging in a reconnect can't keep the keeper from ending holds.
-func (k *keeper) factsLocked(now time.Time) trust.Facts {
+func (k *keeper) factsLocked(now time.Time) core.Facts {
 	s := k.s
-	f := trust.Facts{
+	f := core.Facts{
 		Now: now, IsLost: s.link.state == connstate.Lost, IsSuspended: s.link.state == connstate.Suspended, IsConnected: s.link.isConnected, ChangedAt: s.link.changedAt,
 		IsInUse: k.users > 0, Holds: len(s.holds.byPath), DoubtedAt: s.watches.doubtedAtLocked(),
 	}
@@ -181,7 +181,7 @@ func (k *keeper) recordAnswerLocked(w wire.SentWrite, err error) {
 	if w.ID != s.link.id {
 		return
 	}
-	if !s.ledger.OnWriteAnswered(trust.Write{SentAt: w.At, CameAt: s.clock.Now(), IsCommitted: err == nil, Line: w.Line}) {
+	if !s.ledger.OnWriteAnswered(core.Write{SentAt: w.At, CameAt: s.clock.Now(), IsCommitted: err == nil, Line: w.Line}) {
 		return
 	}
 	s.proofs.onProvenLocked()
@@ -382,7 +382,7 @@ func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epo
 // the task reads those seen longest ago. The others follow every T/6.
 func (k *keeper) startReadsLocked(now time.Time) {
 	s := k.s
-	watches := k.watchesBeforeLocked(now.Add(-s.ledger.Period()*trust.BeatsPerTimeout), (*Watch).lastSeenAt)
+	watches := k.watchesBeforeLocked(now.Add(-s.ledger.Period()*core.BeatsPerTimeout), (*Watch).lastSeenAt)
 	s.ledger.OnLook(now, len(s.watches.byKey) > maxAudited)
 	watches = watches[:min(len(watches), maxAudited)]
 	if len(watches) == 0 || s.life.phase >= sealed {

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -197,7 +197,7 @@ func TestPingsOfAnIdleSession(t *testing.T) {
 		require.Greater(t, time.Until(e.TrustedUntil()), timeout*5/12)
 		start = time.Now()
 		bubble.Pass(timeouts*timeout + timeout/12)
-		require.Greater(t, len(requestsOf(srv, s, start, zktest.OpPing)), timeouts*trust.PingsPerTimeout)
+		require.Greater(t, len(requestsOf(srv, s, start, zktest.OpPing)), timeouts*core.PingsPerTimeout)
 		require.Greater(t, time.Until(e.TrustedUntil()), timeout/2)
 		require.NoError(t, e.Leave())
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/departures"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
@@ -24,7 +25,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/ops"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/shared"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -71,7 +71,7 @@ type Config struct {
 // one step each. The package comment lists the code that may run under the mutex.
 type Session struct {
 	cfg       Config
-	clock     *trust.Clock
+	clock     *core.Clock
 	scope     zkutil.Scope // of the user's functions
 	callbacks *callbacks.Runner
 	log       *logs.Logger
@@ -86,7 +86,7 @@ type Session struct {
 
 	mu      sync.Mutex // protects everything below, and fields of other types that name Session.mu
 	link    link
-	ledger  trust.Ledger
+	ledger  core.Ledger
 	keeper  keeper
 	proofs  proofs
 	holds   holds
@@ -99,10 +99,10 @@ func newSession(cfg Config) *Session {
 		cfg.ID = defaultID()
 	}
 	s := &Session{
-		cfg: cfg, clock: trust.NewClock(cfg.Suspended), scope: zkutil.NewScope(),
+		cfg: cfg, clock: core.NewClock(cfg.Suspended), scope: zkutil.NewScope(),
 		life: newLifecycle(), gate: gate{optional: ops.NewOptional(), suspects: ops.NewSuspects()}, listings: listings{running: map[listKey]*listing{}},
 		shared: shared.NewValues(), budget: budget.New(cfg.MaxBytes),
-		link: link{states: connstate.NewFeed()}, ledger: trust.NewLedger(cfg.SessionTimeout, rand.Float64()), keeper: newKeeper(),
+		link: link{states: connstate.NewFeed()}, ledger: core.NewLedger(cfg.SessionTimeout, rand.Float64()), keeper: newKeeper(),
 		holds: holds{byPath: map[string]*Hold{}}, watches: watches{byKey: map[wire.WatchKey]*Watch{}, doubted: map[*Watch]time.Time{}},
 	}
 	s.departing = departures.NewSet(cfg.OperationTimeout, s.life.open.Done())
@@ -217,7 +217,7 @@ func (o wireOwner) OnPanic(value any, stack []byte) { o.s.log.LogPanic(value, st
 // T/3 of trust left, so the client neither waits long for the silent server again nor pauses between rounds.
 
 // maxPatienceFactor bounds the time for a handshake, as a multiple of T/6: 4T.
-const maxPatienceFactor = 4 * trust.BeatsPerTimeout
+const maxPatienceFactor = 4 * core.BeatsPerTimeout
 
 // Patience returns how long a dial or a handshake may take. While a hold can be saved the limit is at most T/6,
 // to leave time for another server. Otherwise the limit doubles with each handshake that took too long, because

@@ -31,7 +31,7 @@ type link struct {
 	states *connstate.Feed
 }
 
-// OnGranted takes the timeout that a server granted. See wire.owner and trust.Ledger.
+// OnGranted takes the timeout that a server granted. See wire.owner and core.Ledger.
 func (o wireOwner) OnGranted(id int64, timeout time.Duration, beganAt time.Time) {
 	s := o.s
 	s.mu.Lock()

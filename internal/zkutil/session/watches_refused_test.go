@@ -13,9 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
@@ -154,7 +154,7 @@ func TestUnreadableZnodeIsDeleted(t *testing.T) {
 						require.NoError(t, context.Cause(e.Context()))
 						srv.Delete(e.Path())
 						second := bubble.Acquire(t, fixture.MutexOn(other, "/m").Acquire)
-						bubble.Pass(2 * timeout / trust.BeatsPerTimeout)
+						bubble.Pass(2 * timeout / core.BeatsPerTimeout)
 						require.ErrorIs(t, context.Cause(e.Context()), zkutil.ErrNodeDeleted)
 						require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
 						require.NoError(t, second.Leave())

@@ -5,30 +5,30 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
-// contact is the trust.Contact of a line under a lock, with the receivers of the answers.
+// contact is the core.Contact of a line under a lock, with the receivers of the answers.
 type contact struct {
 	now       func() time.Time
 	isHolding *atomic.Bool  // the session holds something
 	writing   chan struct{} // a slot for one frame at a time, so that the record has the order of the connection
-	frames    []trust.Frame // a buffer of the slot's owner
+	frames    []core.Frame  // a buffer of the slot's owner
 
 	mu        sync.Mutex // protects the fields below
-	record    trust.Contact
+	record    core.Contact
 	receivers map[int32]Receiver // of the engine's own requests in flight, by xid
 	isDown    bool               // giveUp was called
 }
 
 // sentFrame is a request and the receiver of the answer. to is nil for a request of zk.Conn's, and once given up.
 type sentFrame struct {
-	trust.Frame
+	core.Frame
 	to Receiver
 }
 
 func ownFrame(xid, op int32, to Receiver) sentFrame {
-	return sentFrame{trust.Frame{XID: xid, Op: op, IsOwn: true}, to}
+	return sentFrame{core.Frame{XID: xid, Op: op, IsOwn: true}, to}
 }
 
 func newContact(now func() time.Time, isHolding *atomic.Bool) *contact {
@@ -39,7 +39,7 @@ func newContact(now func() time.Time, isHolding *atomic.Bool) *contact {
 func (c *contact) sendRequest(xid, op int32, write func(isBehindPing bool) error) error {
 	c.writing <- struct{}{}
 	defer func() { <-c.writing }()
-	_, err := c.sendInTurn([]sentFrame{{Frame: trust.Frame{XID: xid, Op: op}}}, write)
+	_, err := c.sendInTurn([]sentFrame{{Frame: core.Frame{XID: xid, Op: op}}}, write)
 	return err
 }
 
@@ -68,7 +68,7 @@ func (c *contact) sendInTurn(requests []sentFrame, write func(isBehindPing bool)
 	return false, err
 }
 
-// noteAnswer records an answer with trust.Contact.OnAnswer.
+// noteAnswer records an answer with core.Contact.OnAnswer.
 func (c *contact) noteAnswer(xid, code int32) (request sentFrame, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *contact) giveUp() (unanswered []sentFrame) {
 	return unanswered
 }
 
-func (c *contact) noteHandshake(h trust.Handshake) {
+func (c *contact) noteHandshake(h core.Handshake) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.record.OnHandshake(c.now(), h)
@@ -153,7 +153,7 @@ func (c *contact) proofLimit(sentAt time.Time, horizon, timeout time.Duration) t
 	return c.record.ProofLimit(c.now(), sentAt, horizon, timeout)
 }
 
-func (c *contact) addTo(f *trust.Facts) {
+func (c *contact) addTo(f *core.Facts) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.record.AddTo(f)

@@ -17,7 +17,7 @@
 //     of the next request.
 //   - Watches. Answers are held back after a reconnect until the watches are set again (see watchRestore).
 //   - Malformed frames. The end of a malformed frame is withheld from zk.Conn, which would panic (see [proto.Layout]).
-//   - Gaps. A Wire records when the server may have received nothing (see [trust.Contact]). [Line.ProofLimit] derives
+//   - Gaps. A Wire records when the server may have received nothing (see [core.Contact]). [Line.ProofLimit] derives
 //     for how long a committed write proves the session.
 //   - Last zxid. A handshake names the latest zxid in any answer, so that only a server with at least these
 //     transactions accepts the session. zk.Conn names the latest zxid in answers to its own requests.

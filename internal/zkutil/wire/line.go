@@ -12,8 +12,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 var (
@@ -279,7 +279,7 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	}
 	l.attempt.NoteAnswer(id == 0)
 	isResumed := id != 0 && id == l.claim.sessionID
-	l.contact.noteHandshake(trust.Handshake{BeganAt: l.beganAt, Timeout: lifetime, IsResumed: isResumed, IsBound: w.IsBound()})
+	l.contact.noteHandshake(core.Handshake{BeganAt: l.beganAt, Timeout: lifetime, IsResumed: isResumed, IsBound: w.IsBound()})
 	if isResumed {
 		l.contact.noteZxid(l.claim.zxid)
 	}
@@ -350,7 +350,7 @@ func (l *Line) SetWriteDeadline(t time.Time) error {
 // sendPings keeps the session active at the server. An idle session pings only if nothing else was sent for
 // almost T/4. zk.Conn takes the answers for answers to its own pings.
 func (l *Line) sendPings(timeout time.Duration) {
-	ticker := time.NewTicker(timeout / trust.PingsPerTimeout)
+	ticker := time.NewTicker(timeout / core.PingsPerTimeout)
 	defer ticker.Stop()
 	for {
 		select {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // script is a line of a test, and the server behind it, which the test plays. zk.Conn's reader is
@@ -109,7 +109,7 @@ func (s *script) open() {
 	require.Equal(s.t, handshakeFrame(7), <-s.read)
 	s.contact.mu.Lock()
 	defer s.contact.mu.Unlock()
-	now, ping := s.contact.now(), []trust.Frame{{XID: proto.XidPing, Op: proto.OpPing}}
+	now, ping := s.contact.now(), []core.Frame{{XID: proto.XidPing, Op: proto.OpPing}}
 	s.contact.record.OnSend(now, false, ping)
 	s.contact.record.OnAnswer(now, false, proto.XidPing, proto.CodeOK)
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
 )
 
 // Wire dials for one zk.Conn and reads the frames that pass. The package comment lists the features added to
@@ -146,7 +146,7 @@ func (w *Wire) Disconnect() {
 }
 
 // AddTo adds the facts of the latest connection to the facts for a decision.
-func (w *Wire) AddTo(f *trust.Facts) {
+func (w *Wire) AddTo(f *core.Facts) {
 	if l := w.Line(); l != nil {
 		l.contact.addTo(f)
 	}

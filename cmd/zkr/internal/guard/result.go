@@ -2,7 +2,7 @@
 //
 // Both this process and the watchdog know until when the lease is trusted without another answer of the servers. The
 // group gets SIGTERM a grace before that moment, and SIGKILL at that moment. The next contender is granted later, as
-// internal/zkutil/trust/derivation.md shows.
+// internal/zkutil/core/derivation.md shows.
 package guard
 
 import "syscall"

@@ -17,4 +17,4 @@
 //
 // The package only decides. It does no I/O, starts no goroutine, and has no lock except in Clock, which asks the system
 // for how long the machine was suspended.
-package trust
+package core

@@ -1,4 +1,4 @@
-package trust
+package core
 
 // Claim has the facts about a contender that claims its turn, all of one moment.
 type Claim struct {

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-package trust
+package core
 
 import "time"
 
