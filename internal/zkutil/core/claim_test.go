@@ -2,24 +2,35 @@ package core
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 // Each key completes "a claim …".
 func TestClaim(t *testing.T) {
+	const proven = time.Second
 	for name, test := range map[string]struct {
-		Claim
-		want Verdict
+		change func(*Session, *Claim)
+		now    time.Duration
+		want   Verdict
 	}{
-		"that nothing speaks against is granted":       {Claim{IsTrusted: true}, Granted},
-		"without a proof has to wait for one":          {Claim{}, Unproven},
-		"from before a change needs another look":      {Claim{IsStale: true, IsTrusted: true}, Stale},
-		"from before a change needs no proof":          {Claim{IsStale: true}, Stale},
-		"on a deleted znode is lost":                   {Claim{IsDeleted: true, IsStale: true, IsTrusted: true}, Deleted},
-		"of another session is lost":                   {Claim{IsOver: true, IsDeleted: true, IsStale: true, IsTrusted: true}, Over},
-		"of a client that closes ends with the client": {Claim{IsClosing: true, IsOver: true, IsDeleted: true, IsStale: true, IsTrusted: true}, Closing},
+		"that nothing speaks against is granted":       {want: Granted},
+		"without a proof has to wait for one":          {now: proven, want: Unproven},
+		"during an outage is granted":                  {change: func(s *Session, _ *Claim) { s.isConnected = false }, want: Granted},
+		"during an outage that ends holds has to wait": {change: func(s *Session, _ *Claim) { s.isConnected, s.suspendEnds = false, true }, want: Unproven},
+		"from another connection needs another look":   {change: func(s *Session, _ *Claim) { s.epoch++ }, now: proven, want: Stale},
+		"from before a change needs another look":      {change: func(_ *Session, c *Claim) { c.HasChanged = true }, now: proven, want: Stale},
+		"on a deleted znode is lost":                   {change: func(_ *Session, c *Claim) { c.HasChanged, c.IsDeleted = true, true }, now: proven, want: Deleted},
+		"of another session is lost":                   {change: func(s *Session, c *Claim) { s.id, c.IsDeleted = 8, true }, now: proven, want: Over},
+		"of a session that is over is lost":            {change: func(s *Session, _ *Claim) { s.id = 0 }, want: Over},
+		"of a client that closes ends with the client": {change: func(s *Session, c *Claim) { s.id, s.phase = 8, Closing }, now: proven, want: Closed},
 	} {
-		require.Equal(t, test.want, test.Decide(), "a claim %s", name)
+		s, c := NewSession(NewLedger(time.Second, 0), false), Claim{Owner: 7, Epoch: 3}
+		s.id, s.epoch, s.isConnected, s.until = 7, 3, true, time.Unix(0, int64(proven))
+		if test.change != nil {
+			test.change(&s, &c)
+		}
+		require.Equal(t, test.want, s.Judge(c, time.Unix(0, int64(test.now))), "a claim %s", name)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 )
 
@@ -21,16 +21,14 @@ func (l *lifecycle) beginClosing() {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.phase >= closing {
+	if s.core.Phase() >= core.Closing {
 		return
 	}
-	l.phase = closing
 	l.endOpen()
-	ended := s.holds.endAllLocked(zkutil.ErrClosed)
+	ended := s.actLocked(s.core.OnClose(s.clock.Now()), nil)
 	if len(l.workNames) > 0 || l.undoable > 0 { // otherwise the session ends now, and the znodes with it
 		s.backgroundLocked(func(context.Context) { ended.begin() })
 	}
-	s.link.enterStateLocked(connstate.Closed, nil)
 	s.link.announceLocked()
 }
 
@@ -155,7 +153,7 @@ func (l *lifecycle) finishClosing() {
 	l.awaitUndos(deadline)
 	l.awaitConnectionToClose(deadline)
 	s.mu.Lock()
-	l.phase = sealed
+	s.core.Seal()
 	s.holds.young.stopLocked()
 	s.mu.Unlock()
 	l.endTasks()
@@ -200,9 +198,9 @@ func (l *lifecycle) awaitConnectionToClose(deadline time.Time) {
 		return
 	}
 	s.mu.Lock()
-	deadline = zkutil.Earliest(deadline, s.clock.Local(s.ledger.Until()))
+	deadline = zkutil.Earliest(deadline, s.clock.Local(s.core.Until()))
 	s.mu.Unlock()
-	s.link.awaitConditionUntil(deadline, func() bool { return s.link.isConnected || l.isConnEnded })
+	s.link.awaitConditionUntil(deadline, func() bool { return s.core.IsConnected() || l.isConnEnded })
 }
 
 // onConnEnded is called when zk.Conn ends, by Close or by the user.
@@ -339,8 +337,8 @@ func (o wireOwner) pauseToSave() time.Duration {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pause := max(s.ledger.Period()/dial.HurryDivisor, shortestPause)
-	if !s.holds.hasOneToSaveLocked() || pause >= time.Second {
+	pause := max(s.core.Period()/dial.HurryDivisor, shortestPause)
+	if !s.core.HasHoldToSave(s.clock.Now()) || pause >= time.Second {
 		return 0
 	}
 	return pause

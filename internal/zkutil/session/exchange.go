@@ -77,10 +77,10 @@ func (h *Hold) expectDeletion() error {
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.cause != nil {
-		return zkutil.ContenderLost(h.cause)
+	if h.core.Cause() != nil {
+		return zkutil.ContenderLost(h.core.Cause())
 	}
-	h.isGiven = true
+	h.core.ExpectDeletion()
 	delete(s.keeper.nodes, h.path) // no heartbeat behind the transaction may check the znode
 	return nil
 }

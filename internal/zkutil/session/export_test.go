@@ -63,7 +63,7 @@ func (s *Session) Disprove(ctx context.Context, path string, err error, epoch ui
 func (s *Session) EndTrust() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.OnNewSession(s.clock.Now())
+	s.core.OnNewSession(s.clock.Now())
 }
 
 // Tables are how many entries the tables of the session have.

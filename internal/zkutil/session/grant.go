@@ -70,16 +70,13 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 	s := hs.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim := core.Claim{
-		IsClosing: s.life.phase >= closing,
-		IsOver:    c.Owner != s.link.id,
-		IsDeleted: c.Own != nil && c.Own.IsGone(),
-		IsStale:   c.Epoch != s.link.epoch || c.Own != nil && c.Own.HasFired(),
-		IsTrusted: !s.proofs.isNeededLocked() && (s.link.isConnected || !s.cfg.SuspendEnds),
+	claim, now := core.Claim{Owner: c.Owner, Epoch: c.Epoch, KeepsNode: c.KeepNode}, s.clock.Now()
+	if c.Own != nil {
+		claim.IsDeleted, claim.HasChanged = c.Own.IsGone(), c.Own.HasFired()
 	}
-	switch claim.Decide() {
+	switch s.core.Judge(claim, now) {
 	case core.Granted:
-		return hs.newHoldLocked(ctx, c), nil
+		return hs.newHoldLocked(ctx, c, s.core.OnGrant(claim, now)), nil
 	case core.Unproven:
 		return nil, errUntrusted
 	case core.Stale:
@@ -94,24 +91,20 @@ func (hs *holds) tryGrant(ctx context.Context, c Claim) (*Entry, error) {
 }
 
 // newHoldLocked turns a granted claim into a hold with one entry.
-func (hs *holds) newHoldLocked(ctx context.Context, c Claim) *Entry {
+func (hs *holds) newHoldLocked(ctx context.Context, c Claim, granted core.Hold) *Entry {
 	s := hs.s
 	h := &Hold{
-		s: s, path: c.Path, token: c.Token, key: c.Key, owner: c.Owner, birth: c.Birth, keepsNode: c.KeepNode, noWait: c.NoWait, isFirst: c.IsFirst,
+		s: s, core: granted, path: c.Path, token: c.Token, key: c.Key, birth: c.Birth, noWait: c.NoWait, isFirst: c.IsFirst,
 		userPath: c.UserPath, data: c.Data, grantedAt: time.Now(),
 	}
 	h.entries = h.oneEntry[:0]
-	if len(hs.byPath) == 0 {
-		s.ledger.OnFirstHold(s.clock.Now())
-	}
 	hs.byPath[h.path] = h
 	s.keeper.nodes[h.path] = struct{}{}
 	if w := s.watches.byKey[wire.WatchKey{Path: h.path, Kind: wire.WatchData}]; w != nil && h.isFirst {
 		w.noteFirstLocked()
 	}
-	s.wire.SetHolding(true)
-	s.keeper.retainLocked()
-	s.keeper.wakeByLocked(s.ledger.LookAfterGrant())
+	s.keeper.tellUseLocked()
+	s.keeper.wakeByLocked(s.core.LookAfterGrant())
 	if c.IsRevoked {
 		h.noteRevocationLocked()
 	}
@@ -171,7 +164,7 @@ func (p *proofs) prove(ctx context.Context, path string, mayShare bool) (beganAt
 // isNeededLocked reports whether the session has to be proven before a grant.
 func (p *proofs) isNeededLocked() bool {
 	s := p.s
-	return s.ledger.IsThin(s.clock.Now()) || !s.keeper.isTrustedLocked()
+	return s.core.NeedsProof(s.clock.Now())
 }
 
 // StartProof sends the transaction of Prove if a grant needs a proof, so that a list sent right behind costs no
@@ -179,7 +172,7 @@ func (p *proofs) isNeededLocked() bool {
 func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 	s.mu.Lock()
 	var own *proof
-	if s.proofs.isNeededLocked() && s.link.isConnected {
+	if s.proofs.isNeededLocked() && s.core.IsConnected() {
 		own = s.proofs.beginLocked()
 	}
 	s.mu.Unlock()
@@ -254,8 +247,4 @@ func (s *Session) HeldFor(path string) time.Duration {
 		return time.Since(h.grantedAt)
 	}
 	return 0
-}
-
-func (hs *holds) hasOneToSaveLocked() bool {
-	return hs.countLocked() > 0 && hs.s.keeper.isTrustedLocked()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
@@ -22,9 +23,7 @@ type Hold struct {
 	path      string
 	token     int64
 	key       HoldKey
-	owner     int64  // the session of the znode
 	birth     Birth  // of the znode
-	keepsNode bool   // the znode stays until Vacate: see also keepsNodeLocked
 	noWait    bool   // Leave does not wait until the znode is deleted
 	isFirst   bool   // of its queue
 	userPath  string // of the lock, as the user gave it
@@ -35,21 +34,16 @@ type Hold struct {
 	onLeft    func() Leaving // of a part: see Entry.Part
 
 	// Guarded by s.mu.
+	core        core.Hold          // what exclusion rests on
 	isRevoked   bool               // a revocation came
 	revokedDone chan struct{}      // closed by a revocation; nil until the channel is asked for
 	endReads    context.CancelFunc // ends the reads of the znode; nil: not followed yet
 	onRevoked   func()
 	limit       holdLimit
-	works       int   // functions of the user that run under the hold: see BeginWork
 	returned    int   // number of works whose functions returned: see NoteReturned
-	isKept      bool  // see keepLocked
-	isGiven     bool  // see expectDeletion
-	isWriting   bool  // see LeaveWriting
 	part        *Hold // the present one; nil: none
 	entries     []*Entry
 	oneEntry    [1]*Entry // room for entries, mostly a single one
-	cause       error     // why the hold ended; nil while it stands
-	until       time.Time // end of trust; set when the hold ends
 	why         error     // reason of the end for the log: see endForLocked; set when the hold ends
 	endedAt     time.Time
 	removal     *removal
@@ -99,7 +93,7 @@ func (h *Hold) Enter(ctx context.Context, refusal error) (*Entry, error) {
 }
 
 func (h *Hold) enterLocked(ctx context.Context, e *Entry) *Entry {
-	if h.keepsNode {
+	if h.core.KeepsNode() {
 		ctx = leftovers.With(ctx, nil) // calls with a term's context leave nothing to the candidate
 	}
 	e.hold, e.entered = h, enteredContext{ctx, h}
@@ -111,7 +105,7 @@ func (h *Hold) enterLocked(ctx context.Context, e *Entry) *Entry {
 // endIfUntrustedLocked ends the hold if trust has run out. The keeper does the same, but late after a pause of
 // the process.
 func (h *Hold) endIfUntrustedLocked() {
-	if h.cause == nil && h.s.ledger.Timeout() > 0 && !h.s.keeper.isTrustedLocked() {
+	if h.s.core.IsExpired(&h.core, h.s.clock.Now()) {
 		h.ofZnode().endLocked(zkutil.ErrSessionLost)
 	}
 	h.endIfOverLimitLocked()
@@ -121,32 +115,30 @@ func (h *Hold) endIfUntrustedLocked() {
 // to begin the removal.
 func (h *Hold) endLocked(cause error) { h.endForLocked(cause, cause) }
 
-// endForLocked is endLocked with another reason for the log. These are all ends of a hold:
-//
-//   - by its owner: beginLeave of the last entry, LeaveWriting, and EndWhole (ErrReleased);
-//   - when trust has run out: keeper.tick, and endIfUntrustedLocked after a pause (ErrSessionLost);
-//   - when the session is over, or another: link.endSessionLocked (ErrSessionLost);
-//   - at a disconnect, if the client asks for that: link.onDisconnected (ErrSuspended);
-//   - when the znode is deleted: watches.fire, followOwnNode and keeper.onCheckRefused (ErrNodeDeleted), also by an Exchange (ErrReleased);
-//   - at the end of the client: lifecycle.beginClosing (ErrClosed).
-//
-// The end of WithMaxHold ends a leader's hold here, and otherwise only the contexts of the entries. See holdLimit.
+// endForLocked is endLocked with another reason for the log.
 func (h *Hold) endForLocked(cause, why error) {
-	if h.cause != nil {
+	h.endAsLocked(h.s.core.EndNow(cause, h.s.clock.Now()), why)
+}
+
+// endAsLocked is endForLocked with the time of the end. core.Session.OnEnd names all ends of a hold. The end of WithMaxHold ends a leader's hold
+// here, and otherwise only the contexts of the entries. See holdLimit.
+func (h *Hold) endAsLocked(end core.End, why error) {
+	if h.core.Cause() != nil {
 		return
 	}
 	s := h.s
-	isDeleted := h.isGiven && errors.Is(cause, zkutil.ErrNodeDeleted)
-	if isDeleted {
-		cause, why = zkutil.ErrReleased, zkutil.ErrReleased
-	}
-	h.cause, h.until = cause, zkutil.Earliest(s.ledger.Until(), s.clock.Now())
+	s.keeper.retainLocked() // so that the use does not end before the removal begins
+	defer s.keeper.releaseLocked()
+	fate := s.core.OnEnd(&h.core, end)
 	h.why, h.endedAt = why, time.Now()
+	if !errors.Is(h.core.Cause(), end.Cause) {
+		h.why = h.core.Cause()
+	}
 	h.limit.stopLocked()
 	h.stopSlowLocked()
 	for _, e := range h.entries {
-		e.cancel(cause)
-		if traced := e.endTracedLocked(cause); traced != nil {
+		e.cancel(h.core.Cause())
+		if traced := e.endTracedLocked(h.core.Cause()); traced != nil {
 			s.report.postTrace(traced.CallLeaseEnd)
 		}
 	}
@@ -157,24 +149,23 @@ func (h *Hold) endForLocked(cause, why error) {
 		return
 	}
 	if h.part != nil {
-		h.part.endLocked(cause)
+		h.part.endAsLocked(core.End{Cause: h.core.Cause(), Until: end.Until}, h.core.Cause())
 	}
 	delete(s.holds.byPath, h.path)
-	s.wire.SetHolding(len(s.holds.byPath) > 0)
-	h.keepLocked(cause)
 	if h.endReads != nil {
 		h.endReads()
 	}
-	if !h.keepsNodeLocked(cause) {
+	if fate != core.Stays {
 		h.removal = newRemovalLocked(s, h.path)
-		if isDeleted {
-			h.removal.takeLocked(nil, wire.Answer{})
-		} else if !zkutil.IsAny(cause, zkutil.ErrReleased, zkutil.ErrClosed) { // otherwise the owner or Close begins the removal
-			h.removal.goOnLocked(nil)
-		}
 	}
-	s.keeper.releaseLocked()
-	h.showEndLocked()
+	switch fate {
+	case core.IsGone:
+		h.removal.takeLocked(nil, wire.Answer{})
+	case core.GoesAtOnce:
+		h.removal.goOnLocked(nil)
+	case core.Stays, core.GoesLater, core.None:
+	}
+	h.showEndLocked(end.ProofSentAt)
 }
 
 // endTracedLocked records that an entry ended, by a loss if cause is not nil. If the acquisition has no
@@ -189,47 +180,27 @@ func (e *Entry) endTracedLocked(cause error) *trace.Acquisition {
 	return a
 }
 
-// keepsNodeLocked reports whether the znode of a hold that ends with cause stays until its work returns: that of a leader, or
-// that of a lock whose client closes, or that LeaveWriting deletes. After a loss the znode of a lock is deleted at once, because the
-// session can't hold back a successor anyway.
-func (h *Hold) keepsNodeLocked(cause error) bool {
-	return h.keepsNode || h.isWriting || h.works > 0 && errors.Is(cause, zkutil.ErrClosed)
-}
-
-// keepLocked is called when a hold ends with cause. If the znode stays for work whose hold was not lost, the session is saved as for a hold
-// until endKeepLocked, because only the znode keeps the next contender from working beside that work. Once trust has run out, the
-// session is not saved until it is proven again.
-func (h *Hold) keepLocked(cause error) {
-	isLost := zkutil.IsAny(cause, zkutil.ErrSuspended, zkutil.ErrSessionLost, zkutil.ErrNodeDeleted)
-	if s := h.s; h.keepsNodeLocked(cause) && !isLost {
-		h.isKept = true
-		s.holds.kept++
-		s.keeper.retainLocked()
+// vacateLocked returns the deletion of the znode of an ended hold, which the caller has to begin, or nil if that began before.
+func (h *Hold) vacateLocked() *removal {
+	if h.core.IsVacated() {
+		return nil
 	}
-}
-
-// endKeepLocked is called when the deletion of the znode begins.
-func (h *Hold) endKeepLocked() {
-	if s := h.s; h.isKept {
-		h.isKept = false
-		s.holds.kept--
-		s.keeper.releaseLocked()
-	}
+	h.removal = newRemovalLocked(h.s, h.path)
+	h.s.core.OnVacate(&h.core)
+	h.s.keeper.tellUseLocked()
+	return h.removal
 }
 
 // endAllLocked ends all holds of the session. After ErrClosed the caller has to begin the removals.
-func (hs *holds) endAllLocked(cause error) (ended leavings) {
+func (hs *holds) endAllLocked(end core.End) (ended leavings) {
 	for _, hold := range hs.byPath {
-		hold.endLocked(cause)
+		hold.endAsLocked(end, end.Cause)
 		if hold.removal != nil {
 			ended.removals = append(ended.removals, hold.removal)
 		}
 	}
 	return ended
 }
-
-// countLocked returns how many holds the session is to be saved for, with the ended ones whose work still runs.
-func (hs *holds) countLocked() int { return len(hs.byPath) + hs.kept }
 
 // Entry is one acquisition of a hold: the first, or a re-entry.
 type Entry struct {
@@ -319,10 +290,10 @@ func (e *Entry) TrustedUntil() time.Time {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.endIfUntrustedLocked()
-	if h.cause != nil {
-		return h.s.clock.Local(h.until)
+	if h.core.Cause() != nil {
+		return h.s.clock.Local(h.core.EndedUntil())
 	}
-	return h.s.clock.Local(h.limit.earlierLocked(h.s.ledger.Until()))
+	return h.s.clock.Local(h.limit.earlierLocked(h.s.core.Until()))
 }
 
 // Leave gives up the entry. The last entry ends the hold, and deletes the znode unless the claim keeps the
@@ -360,12 +331,12 @@ func (e *Entry) beginLeave(cause, why error, batch *leavings) Leaving {
 	e.hasLeft = true
 	h.endIfUntrustedLocked()
 	overLimit := h.limit.errorLocked()
-	if h.cause != nil {
+	if h.core.Cause() != nil {
 		defer s.mu.Unlock()
-		if errors.Is(h.cause, zkutil.ErrMaxHold) { // of a leader, whose znode Vacate deletes: nothing was lost
-			return Leaving{overLimit: h.cause}
+		if errors.Is(h.core.Cause(), zkutil.ErrMaxHold) { // of a leader, whose znode Vacate deletes: nothing was lost
+			return Leaving{overLimit: h.core.Cause()}
 		}
-		return Leaving{err: zkutil.Both(overLimit, h.cause)}
+		return Leaving{err: zkutil.Both(overLimit, h.core.Cause())}
 	}
 	if overLimit != nil {
 		why, hasFailed = overLimit, false
@@ -380,7 +351,7 @@ func (e *Entry) beginLeave(cause, why error, batch *leavings) Leaving {
 	if isLast {
 		h.endForLocked(zkutil.ErrReleased, why)
 	}
-	removal, isConnected := h.removal, s.link.isConnected
+	removal, isConnected := h.removal, s.core.IsConnected()
 	s.mu.Unlock()
 	var left Leaving
 	switch {
@@ -418,10 +389,10 @@ func (e *Entry) Loss() error {
 	h := e.hold
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if h.cause == nil || errors.Is(h.cause, zkutil.ErrReleased) {
+	if h.core.Cause() == nil || errors.Is(h.core.Cause(), zkutil.ErrReleased) {
 		return h.limit.errorLocked()
 	}
-	return h.cause
+	return h.core.Cause()
 }
 
 // Vacate begins to delete the znode of a hold that ended and was kept. The channel is closed once the znode
@@ -429,15 +400,13 @@ func (e *Entry) Loss() error {
 func (e *Entry) Vacate() (done <-chan struct{}) {
 	h := e.hold
 	h.s.mu.Lock()
-	isFirst := h.removal == nil
-	if isFirst {
-		h.removal = newRemovalLocked(h.s, h.path)
-		h.endKeepLocked()
+	begun := h.vacateLocked()
+	if begun != nil {
 		h.showVacatedLocked()
 	}
 	h.s.mu.Unlock()
-	if isFirst {
-		h.removal.begin()
+	if begun != nil {
+		begun.begin()
 	}
 	return h.removal.done
 }
@@ -447,7 +416,7 @@ func (e *Entry) IsGone() bool {
 	h := e.hold
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	return errors.Is(h.cause, zkutil.ErrNodeDeleted) || h.cause != nil && h.owner != h.s.link.id
+	return h.s.core.IsZnodeGone(&h.core)
 }
 
 // Stands reports whether the hold stands and the entry is not left.
@@ -479,11 +448,11 @@ func (e *Entry) Part(ctx context.Context, maxHold time.Duration, noWait bool, on
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.endIfUntrustedLocked()
-	if h.cause != nil {
-		return nil, h.cause
+	if h.core.Cause() != nil {
+		return nil, h.core.Cause()
 	}
 	h.part = &Hold{
-		s: s, path: h.path, token: h.token, key: h.key, userPath: h.userPath, data: h.data, grantedAt: time.Now(), whole: h, onLeft: onLeft, noWait: noWait,
+		s: s, core: core.NewPart(), path: h.path, token: h.token, key: h.key, userPath: h.userPath, data: h.data, grantedAt: time.Now(), whole: h, onLeft: onLeft, noWait: noWait,
 	}
 	h.part.entries = h.part.oneEntry[:0]
 	h.part.limitLocked(maxHold)
@@ -497,7 +466,7 @@ func (e *Entry) Part(ctx context.Context, maxHold time.Duration, noWait bool, on
 func (e *Entry) EndWhole() Leaving {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
-	stands := h.cause == nil
+	stands := h.core.Cause() == nil
 	h.endLocked(zkutil.ErrReleased)
 	removal := h.removal
 	s.mu.Unlock()
@@ -527,7 +496,6 @@ const WatchOwnAfter = 6 * time.Millisecond
 type holds struct {
 	s      *Session
 	byPath map[string]*Hold // by their znodes
-	kept   int              // number of ended holds whose work still runs: see keepLocked
 	young  newHolds
 }
 
@@ -574,7 +542,7 @@ func (hs *holds) followYoung() {
 	young := n.claimed[:0]
 	for _, c := range n.claimed {
 		switch {
-		case c.hold.cause != nil:
+		case c.hold.core.Cause() != nil:
 		case time.Since(c.hold.grantedAt) < WatchOwnAfter:
 			young = append(young, c)
 		default:
@@ -624,7 +592,7 @@ func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 			return
 		}
 		s.mu.Lock()
-		if h.cause == nil && !h.isGiven {
+		if h.core.Cause() == nil && !h.core.IsGiven() {
 			s.keeper.nodes[h.path] = struct{}{}
 		}
 		if string(n.Data) == Revocation {

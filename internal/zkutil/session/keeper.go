@@ -12,7 +12,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
@@ -23,7 +22,6 @@ type keeper struct {
 	wakeAt time.Time     // when to decide next; zero: at the next kick
 	kick   chan struct{} // wakes the keeper; capacity 1
 
-	users int                 // number of holds, waits and requests
 	nodes map[string]struct{} // znodes of this session, checked by heartbeats
 }
 
@@ -64,19 +62,9 @@ func (k *keeper) tick(now time.Time) (nextAt time.Time, silent *wire.Line) {
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.ledger.Decide(k.factsLocked(now))
-	if p.EndHolds {
-		s.holds.endAllLocked(zkutil.ErrSessionLost)
-		if p.EnterLost {
-			s.link.enterStateLocked(connstate.Lost, errUnproven)
-		}
-		p = s.ledger.Decide(k.factsLocked(now))
-	}
-	if p.EnterLost {
-		s.link.enterStateLocked(connstate.Lost, errUnproven)
-	}
+	o, p := s.core.OnTick(k.factsLocked(now))
+	s.actLocked(o, errUnproven)
 	if p.LeaveServer {
-		s.ledger.OnServerLeft(now, s.holds.countLocked() > 0)
 		silent = s.wire.Line()
 	}
 	if p.Beat || p.Audit {
@@ -89,24 +77,14 @@ func (k *keeper) tick(now time.Time) (nextAt time.Time, silent *wire.Line) {
 	return p.NextAt, silent
 }
 
-// factsLocked collects the facts for a decision. factsLocked asks the wire only where a heartbeat could be
-// sent, so that a wire hanging in a reconnect can't keep the keeper from ending holds.
+// factsLocked collects the facts about the connection. It asks the wire only where a heartbeat could be sent, so that a
+// wire hanging in a reconnect can't keep the keeper from ending holds.
 func (k *keeper) factsLocked(now time.Time) core.Facts {
 	s := k.s
-	f := core.Facts{
-		Now: now, IsLost: s.link.state == connstate.Lost, IsSuspended: s.link.state == connstate.Suspended, IsConnected: s.link.isConnected, ChangedAt: s.link.changedAt,
-		IsInUse: k.users > 0, Holds: len(s.holds.byPath), DoubtedAt: s.watches.doubtedAtLocked(),
-	}
-	if f.IsConnected && f.IsInUse {
+	f := core.Facts{Now: now, DoubtedAt: s.watches.doubtedAtLocked()}
+	if s.core.HasLineFacts() {
 		f.Addresses = s.wire.Dialer.Addresses()
 		s.wire.AddTo(&f)
-	}
-	switch {
-	case s.holds.kept == 0:
-	case k.isTrustedLocked():
-		f.Holds = s.holds.countLocked()
-	default: // there is no hold to end, and a heartbeat may prove the session again
-		f.IsLost = true
 	}
 	return f
 }
@@ -129,27 +107,31 @@ func (k *keeper) wake() {
 func (s *Session) BeatPeriod() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.Period()
+	return s.core.Period()
 }
 
 // retainLocked marks the session as in use.
 func (k *keeper) retainLocked() {
 	s := k.s
-	if k.users == 0 {
-		s.wire.SetInUse(true)
+	if s.core.BeginUse() {
 		now := s.clock.Now()
-		s.ledger.OnUse(now)
-		k.wakeByLocked(now.Add(s.ledger.Period()))
+		s.core.OnUse(now)
+		k.tellUseLocked()
+		k.wakeByLocked(now.Add(s.core.Period()))
 	}
-	k.users++
 }
 
 // releaseLocked ends a retainLocked.
 func (k *keeper) releaseLocked() {
+	k.s.core.EndUse()
+	k.tellUseLocked()
+}
+
+// tellUseLocked tells the wire what the session is used for.
+func (k *keeper) tellUseLocked() {
 	s := k.s
-	if k.users--; k.users == 0 {
-		s.wire.SetInUse(false)
-	}
+	s.wire.SetInUse(s.core.IsInUse())
+	s.wire.SetHolding(s.core.Standing() > 0)
 }
 
 // Retain marks the session as in use, until Release is called.
@@ -178,23 +160,14 @@ func (o wireOwner) OnLateProof(w wire.SentWrite) {
 // the session.
 func (k *keeper) recordAnswerLocked(w wire.SentWrite, err error) {
 	s := k.s
-	if w.ID != s.link.id {
-		return
-	}
-	if !s.ledger.OnWriteAnswered(core.Write{SentAt: w.At, CameAt: s.clock.Now(), IsCommitted: err == nil, Line: w.Line}) {
+	write := core.Write{SentAt: w.At, CameAt: s.clock.Now(), IsCommitted: err == nil, Line: w.Line}
+	o, isProof := s.core.OnWriteAnswered(w.ID, write)
+	if !isProof {
 		return
 	}
 	s.proofs.onProvenLocked()
 	s.wire.DropAbandoned(w.At)
-	if s.link.state == connstate.Lost && s.link.isConnected {
-		s.link.enterStateLocked(connstate.Reconnected, nil)
-	}
-}
-
-// isTrustedLocked reports whether a hold may stand now.
-func (k *keeper) isTrustedLocked() bool {
-	s := k.s
-	return s.ledger.Stands(s.clock.Now())
+	s.actLocked(o, nil)
 }
 
 // A heartbeat is a transaction that checks znodes and changes nothing. The quorum commits the transaction,
@@ -216,10 +189,10 @@ const (
 // the cause of a refusal.
 func (k *keeper) startBeatLocked(now time.Time, isBeatDue, isAuditDue bool) {
 	s := k.s
-	wasRefused := s.ledger.NeedsPlainBeat()
+	wasRefused := s.core.NeedsPlainBeat()
 	if isAuditDue && (!isBeatDue || !wasRefused) {
-		s.ledger.OnAudit(now, rand.Float64())
-		watches := k.watchesBeforeLocked(now.Add(-s.ledger.Period()), (*Watch).lastCheckedAt)
+		s.core.OnAudit(now, rand.Float64())
+		watches := k.watchesBeforeLocked(now.Add(-s.core.Period()), (*Watch).lastCheckedAt)
 		slices.SortStableFunc(watches, s.watches.compareDoubtsLocked)
 		if watches = watches[:countAuditable(watches)]; len(watches) > 0 {
 			k.sendBeatLocked(now, pathsOf(watches), watches)
@@ -279,9 +252,9 @@ func (k *keeper) anyOwnNodeLocked() string {
 // on these znodes, if the heartbeat is an audit.
 func (k *keeper) sendBeatLocked(now time.Time, paths []string, watches []*Watch) {
 	s := k.s
-	epoch := s.link.epoch
-	s.ledger.OnBeatSent(now)
-	if s.life.phase >= sealed {
+	epoch := s.core.Epoch()
+	s.core.OnBeatSent(now)
+	if s.core.Phase() >= core.Sealed {
 		return
 	}
 	c, t := checkCall(paths), s.gate.admitLocked(1) // now: the heartbeat is for this connection
@@ -299,7 +272,7 @@ func (k *keeper) sendBeatLocked(now time.Time, paths []string, watches []*Watch)
 		defer s.mu.Unlock()
 		for _, w := range watches {
 			if w.path == refusedPath {
-				s.ledger.OnAuditRefused()
+				s.core.OnAuditRefused()
 			}
 			if err != nil && (refusedPath == "" || w.path == refusedPath) {
 				break
@@ -307,7 +280,7 @@ func (k *keeper) sendBeatLocked(now time.Time, paths []string, watches []*Watch)
 			w.checkedAt = now
 			delete(s.watches.doubted, w)
 		}
-		s.ledger.OnBeatEnded(now, isRefused)
+		s.core.OnBeatEnded(now, isRefused)
 		k.wake()
 	})
 }
@@ -365,7 +338,7 @@ func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epo
 		return
 	}
 	s.mu.Lock()
-	isSameConnection := s.link.isConnected && s.link.epoch == epoch
+	isSameConnection := s.core.IsConnected() && s.core.Epoch() == epoch
 	s.mu.Unlock()
 	if isSameConnection {
 		s.log.Log(slog.LevelWarn, "server shows a deleted znode; closing the connection", "znode", path)
@@ -382,13 +355,13 @@ func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epo
 // the task reads those seen longest ago. The others follow every T/6.
 func (k *keeper) startReadsLocked(now time.Time) {
 	s := k.s
-	watches := k.watchesBeforeLocked(now.Add(-s.ledger.Period()*core.BeatsPerTimeout), (*Watch).lastSeenAt)
-	s.ledger.OnLook(now, len(s.watches.byKey) > maxAudited)
+	watches := k.watchesBeforeLocked(now.Add(-s.core.Period()*core.BeatsPerTimeout), (*Watch).lastSeenAt)
+	s.core.OnLook(now, len(s.watches.byKey) > maxAudited)
 	watches = watches[:min(len(watches), maxAudited)]
-	if len(watches) == 0 || s.life.phase >= sealed {
+	if len(watches) == 0 || s.core.Phase() >= core.Sealed {
 		return
 	}
-	s.ledger.OnReadsSent(now)
+	s.core.OnReadsSent(now)
 	reads, t := make([]*call, len(watches)), s.gate.admitLocked(len(watches)) // now: the reads are for this connection
 	for i, w := range watches {
 		if s.watches.mayRemoveLocked(w) {
@@ -408,7 +381,7 @@ func (k *keeper) startReadsLocked(now time.Time) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.ledger.OnReadsEnded(now)
+		s.core.OnReadsEnded(now)
 		k.wake()
 	})
 }

@@ -7,36 +7,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 )
 
-// phase is the progress of a session. A phase only grows.
-//
-//	running   everything is allowed
-//	   │ Close, Shutdown, or the user closes the zk.Conn itself: every hold and wait ends with ErrClosed
-//	   ▼
-//	closing   no calls except clean-ups; campaigns step down, functions of Do return; deletions continue
-//	   │ this work is done
-//	   ▼
-//	sealed    no new tasks; the tasks are asked to end
-//	   │ tasks and calls are done; zk.Conn is closed
-//	   ▼
-//	finished  nothing is left but callbacks of the user, for which Close waits a while
-//
-// finished is a channel, because callers wait for it.
-type phase int
-
-const (
-	running phase = iota
-	closing
-	sealed
-)
-
 // lifecycle ends a session in the right order.
 type lifecycle struct {
 	s *Session
 
 	begin       sync.Once       // of Close
-	open        context.Context // ends when the phase is closing
+	open        context.Context // ends when the phase is core.Closing
 	endOpen     func()
-	tasksCtx    context.Context // of the tasks; ends when the phase is sealed
+	tasksCtx    context.Context // of the tasks; ends when the phase is core.Sealed
 	endTasks    context.CancelFunc
 	left        error           // the znodes left by the closed session, as an error; set before finished is closed
 	patience    context.Context // of the first Shutdown; over with its context, after a call of Close, and when the session is finished
@@ -49,7 +27,6 @@ type lifecycle struct {
 	connEnd connEnd
 
 	// Guarded by Session.mu.
-	phase       phase
 	workNames   map[string]int // number of works, by recipe and path
 	returned    int            // number of works whose functions returned: see Entry.NoteReturned
 	undoable    int            // number of writes that may have to be undone: see BeginUndoable

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/departures"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
@@ -33,14 +34,14 @@ type removal struct {
 func newRemovalLocked(s *Session, path string) *removal {
 	delete(s.keeper.nodes, path)
 	s.keeper.retainLocked()
-	return &removal{s: s, path: path, owner: s.link.id, done: make(chan struct{})}
+	return &removal{s: s, path: path, owner: s.core.ID(), done: make(chan struct{})}
 }
 
 // begin sends the delete, and needs a goroutine only if the delete fails.
 func (r *removal) begin() {
 	s := r.s
 	s.mu.Lock()
-	if !s.link.isConnected || s.link.conn == nil || s.life.phase >= sealed {
+	if !s.core.IsConnected() || s.link.conn == nil || s.core.Phase() >= core.Sealed {
 		r.goOnLocked(nil)
 		s.mu.Unlock()
 		return
@@ -103,7 +104,7 @@ func (s *Session) RemoveTwin(ctx context.Context, path, twin string) {
 // RemoveInTask is the guaranteed delete for a task of the session. It returns once the znode is deleted or ctx ends.
 func (s *Session) RemoveInTask(ctx context.Context, path string) {
 	s.mu.Lock()
-	r := &removal{s: s, path: path, owner: s.link.id}
+	r := &removal{s: s, path: path, owner: s.core.ID()}
 	s.mu.Unlock()
 	_ = r.deleteUntilGone(ctx, nil) // logged there; only the end of the session stops it
 }
@@ -174,7 +175,7 @@ func (l *link) mayOldSessionLive() bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.IsBound() && s.clock.Now().Sub(l.changedAt) < 2*s.ledger.Timeout()
+	return s.core.MayOldSessionLive(s.clock.Now())
 }
 
 // isGone reports whether the answer to a delete says that the znode is deleted.
@@ -249,8 +250,8 @@ func (s *Session) awaitDeletion(done, stop <-chan struct{}, beganAt time.Time, w
 // connection gets the time of a heartbeat for the first answer.
 func (s *Session) deletionDeadlineLocked(beganAt time.Time) time.Time {
 	var answerBy time.Time
-	if s.link.isConnected {
-		answerBy = s.clock.Local(s.link.changedAt).Add(s.ledger.Period())
+	if s.core.IsConnected() {
+		answerBy = s.clock.Local(s.core.ChangedAt()).Add(s.core.Period())
 	}
 	return s.silence.Deadline(beganAt, s.cfg.OperationTimeout, answerBy)
 }
@@ -338,12 +339,10 @@ func (l Leaving) awaitWhileHeld(stop <-chan struct{}) bool {
 	for {
 		s.mu.Lock()
 		until, changed := s.deletionDeadlineLocked(l.beganAt), (<-chan struct{})(nil)
-		if s.ledger.Timeout() > 0 {
-			until = zkutil.Earliest(until, s.clock.Local(s.ledger.Until()))
-		}
-		isHeld := s.link.id == r.owner
+		until = zkutil.Earliest(until, s.clock.Local(s.core.Until()))
+		isHeld := s.core.ID() == r.owner
 		if s.cfg.SuspendEnds {
-			isHeld, changed = isHeld && s.link.isConnected, s.link.changes.ChangedLocked()
+			isHeld, changed = isHeld && s.core.IsConnected(), s.link.changes.ChangedLocked()
 		}
 		s.mu.Unlock()
 		left := time.Until(until)

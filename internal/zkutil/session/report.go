@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
 
@@ -36,23 +37,24 @@ var (
 	errDisconnected = errors.New("connection lost")
 )
 
-// showStateLocked writes a state just entered to the log, and to the traces.
-func (r *report) showStateLocked(before, state connstate.State, why error) {
-	s := r.s
+// showStateLocked writes a state just entered to the log, and to the traces. why is the reason of a Suspended or Lost. lastProof is of the
+// session that was lost.
+func (r *report) showStateLocked(c core.Change, why error, lastProof time.Time) {
+	s, before, state := r.s, c.From, c.To
 	now := time.Now()
 	e := trace.StateChange{From: before, To: state, Server: r.server, Err: why}
 	r.since = now
 	switch state {
 	case connstate.Connected:
-		e.NewSession, r.id = true, s.link.id
-		s.log.Log(slog.LevelInfo, "connected", "server", e.Server, "session_timeout", s.ledger.Timeout(), "asked", s.cfg.SessionTimeout)
+		e.NewSession, r.id = true, s.core.ID()
+		s.log.Log(slog.LevelInfo, "connected", "server", e.Server, "session_timeout", s.core.Timeout(), "asked", s.cfg.SessionTimeout)
 		r.showShortGrantsLocked()
 	case connstate.Suspended:
 		r.suspendedAt, r.lostServer = now, e.Server
 		s.log.Log(slog.LevelInfo, "suspended", "server", e.Server, "err", why)
 	case connstate.Reconnected:
 		e.LostServer = r.lostServer
-		e.NewSession, r.id = s.link.id != r.id, s.link.id
+		e.NewSession, r.id = s.core.ID() != r.id, s.core.ID()
 		s.log.Log(slog.LevelInfo, "reconnected", "server", e.Server, "after", now.Sub(r.suspendedAt).Round(time.Millisecond),
 			"new_session", e.NewSession, "leases_lost", r.leasesLost)
 		r.leasesLost = 0
@@ -62,7 +64,7 @@ func (r *report) showStateLocked(before, state connstate.State, why error) {
 			r.suspendedAt, r.lostServer = now, e.Server
 		}
 		r.failure = why
-		s.log.Log(slog.LevelWarn, "session lost", "server", e.Server, r.lastProofAttrLocked(), "err", why)
+		s.log.Log(slog.LevelWarn, "session lost", "server", e.Server, r.lastProofAttr(lastProof), "err", why)
 	case connstate.Closed:
 		e.Server = ""
 		s.log.Log(slog.LevelDebug, "closed")
@@ -117,11 +119,11 @@ func (r *report) showShortGrantsLocked() {
 }
 
 // lastProofLocked is when the latest write was sent that has proven the present session, zero if there was none.
-func (r *report) lastProofLocked() time.Time { return r.s.clock.Local(r.s.ledger.ProofSentAt()) }
+func (r *report) lastProofLocked() time.Time { return r.s.clock.Local(r.s.core.ProofSentAt()) }
 
-// lastProofAttrLocked is lastProofLocked for the log.
-func (r *report) lastProofAttrLocked() slog.Attr {
-	if last := r.lastProofLocked(); !last.IsZero() {
+// lastProofAttr is the time of a proof for the log.
+func (r *report) lastProofAttr(at time.Time) slog.Attr {
+	if last := r.s.clock.Local(at); !last.IsZero() {
 		return slog.Time("last_proof", last)
 	}
 	return slog.String("last_proof", "none")
@@ -139,7 +141,7 @@ type Health struct {
 
 // showGrantLocked logs the start of a term of leadership.
 func (h *Hold) showGrantLocked() {
-	if h.keepsNode {
+	if h.core.KeepsNode() {
 		h.s.log.Log(slog.LevelInfo, "leading", "path", h.userPath, "token", h.token, "id", h.id())
 	}
 }
@@ -151,24 +153,24 @@ func (h *Hold) showRevocationLocked() {
 }
 
 // showEndLocked logs the end of a hold, unless the owner released the hold.
-func (h *Hold) showEndLocked() {
+func (h *Hold) showEndLocked(lastProof time.Time) {
 	switch {
-	case h.isLostLocked():
-		if zkutil.IsAny(h.cause, zkutil.ErrSessionLost, zkutil.ErrSuspended) {
+	case h.core.IsLost():
+		if zkutil.IsAny(h.core.Cause(), zkutil.ErrSessionLost, zkutil.ErrSuspended) {
 			h.s.report.leasesLost++
 		}
 		h.s.log.Log(slog.LevelWarn, "lease lost",
-			"path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), h.s.report.lastProofAttrLocked(), "cause", h.cause)
-	case h.keepsNode: // see showVacatedLocked
-	case errors.Is(h.cause, zkutil.ErrClosed): // the user requested the end
-		h.s.log.Log(slog.LevelDebug, "lease ended", "path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), "cause", h.cause)
+			"path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), h.s.report.lastProofAttr(lastProof), "cause", h.core.Cause())
+	case h.core.KeepsNode(): // see showVacatedLocked
+	case errors.Is(h.core.Cause(), zkutil.ErrClosed): // the user requested the end
+		h.s.log.Log(slog.LevelDebug, "lease ended", "path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), "cause", h.core.Cause())
 	}
 }
 
 // expectSlowLocked begins the time after which a hold counts as slow, ownLimit unless the client has its own time. A
 // term of leadership may last for ever.
 func (h *Hold) expectSlowLocked(ownLimit time.Duration) {
-	if limit := cmp.Or(h.s.cfg.SlowHold, ownLimit); limit > 0 && !h.keepsNode {
+	if limit := cmp.Or(h.s.cfg.SlowHold, ownLimit); limit > 0 && !h.core.KeepsNode() {
 		h.slowTimer = time.AfterFunc(limit, h.warnIfSlow) // which blocks nowhere, and does nothing after the end of the hold
 	}
 }
@@ -183,7 +185,7 @@ func (h *Hold) stopSlowLocked() {
 func (h *Hold) warnIfSlow() {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if h.cause == nil {
+	if h.core.Cause() == nil {
 		h.s.log.Log(slog.LevelWarn, "slow hold",
 			"path", h.userPath, "token", h.token, "id", h.id(), "held", time.Since(h.grantedAt).Round(time.Millisecond))
 	}
@@ -192,13 +194,9 @@ func (h *Hold) warnIfSlow() {
 // showVacatedLocked writes to the log that a leader gives up its znode, unless its term was lost, which was logged
 // before. Until then no other candidate can lead, because the leader's work may continue. See WatchWork.
 func (h *Hold) showVacatedLocked() {
-	if !h.isLostLocked() {
+	if !h.core.IsLost() {
 		h.s.log.Log(slog.LevelInfo, "stepped down", "path", h.userPath, "token", h.token, "id", h.id(), "led", h.heldLocked(), "cause", h.why)
 	}
-}
-
-func (h *Hold) isLostLocked() bool {
-	return !zkutil.IsAny(h.cause, zkutil.ErrReleased, zkutil.ErrClosed, zkutil.ErrMaxHold)
 }
 
 // heldLocked returns how long an ended hold stood.

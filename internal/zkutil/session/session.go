@@ -85,8 +85,8 @@ type Session struct {
 	departing *departures.Set
 
 	mu      sync.Mutex // protects everything below, and fields of other types that name Session.mu
+	core    core.Session
 	link    link
-	ledger  core.Ledger
 	keeper  keeper
 	proofs  proofs
 	holds   holds
@@ -102,7 +102,8 @@ func newSession(cfg Config) *Session {
 		cfg: cfg, clock: core.NewClock(cfg.Suspended), scope: zkutil.NewScope(),
 		life: newLifecycle(), gate: gate{optional: ops.NewOptional(), suspects: ops.NewSuspects()}, listings: listings{running: map[listKey]*listing{}},
 		shared: shared.NewValues(), budget: budget.New(cfg.MaxBytes),
-		link: link{states: connstate.NewFeed()}, ledger: core.NewLedger(cfg.SessionTimeout, rand.Float64()), keeper: newKeeper(),
+		core: core.NewSession(core.NewLedger(cfg.SessionTimeout, rand.Float64()), cfg.SuspendEnds),
+		link: link{states: connstate.NewFeed()}, keeper: newKeeper(),
 		holds: holds{byPath: map[string]*Hold{}}, watches: watches{byKey: map[wire.WatchKey]*Watch{}, doubted: map[*Watch]time.Time{}},
 	}
 	s.departing = departures.NewSet(cfg.OperationTimeout, s.life.open.Done())
@@ -226,10 +227,10 @@ func (o wireOwner) Patience() time.Duration {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.holds.hasOneToSaveLocked() || s.wire == nil {
-		return s.ledger.Period()
+	if s.core.HasHoldToSave(s.clock.Now()) || s.wire == nil {
+		return s.core.Period()
 	}
-	return s.ledger.Period() * time.Duration(min(1<<min(s.wire.Dialer.SlowHandshakes(), 16), maxPatienceFactor))
+	return s.core.Period() * time.Duration(min(1<<min(s.wire.Dialer.SlowHandshakes(), 16), maxPatienceFactor))
 }
 
 // IsSaving reports whether the session has a hold that would survive a reconnect before the end of trust.
@@ -237,7 +238,7 @@ func (o wireOwner) IsSaving() bool {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.holds.hasOneToSaveLocked()
+	return s.core.HasHoldToSave(s.clock.Now())
 }
 
 // IsInUse reports whether a hold, a wait or a request needs the connection.
@@ -245,7 +246,7 @@ func (o wireOwner) IsInUse() bool {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keeper.users > 0
+	return s.core.IsInUse()
 }
 
 // defaultID returns the data that contenders without their own data write into their znodes. The id is never

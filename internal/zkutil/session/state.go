@@ -10,19 +10,15 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 )
 
-// link is the connection, as seen in the events of zk.Conn, and the resulting state. Guarded by Session.mu.
+// link is the connection, as others see it. Guarded by Session.mu.
 type link struct {
 	s           *Session
 	conn        *zk.Conn
-	state       connstate.State
-	changes     zkutil.Changes // of the link
-	isConnected bool           // from the handshake to the disconnect
-	changedAt   time.Time      // when isConnected last changed
-	epoch       uint64         // counts the handshakes
-	id          int64          // of the session; 0: expired, with no successor yet
+	changes     zkutil.Changes // of the connection, and of the session behind it
 	failure     error          // of the latest dial or handshake
 	hopeless    error          // why all servers refuse us, where another attempt would not change the answer
 	isGuessTold bool           // the log has a record of such a refusal that is only likely
@@ -31,12 +27,28 @@ type link struct {
 	states *connstate.Feed
 }
 
+// actLocked carries out what an event means, as core.Session says. why is the reason of a Suspended or Lost. After ErrClosed the caller has to
+// begin the removals.
+func (s *Session) actLocked(o core.Outcome, why error) (ended leavings) {
+	if o.IsSessionOver {
+		s.budget.EndSession()
+	}
+	if o.End.Cause != nil {
+		ended = s.holds.endAllLocked(o.End)
+	}
+	for _, change := range o.Enter {
+		s.report.showStateLocked(change, why, o.End.ProofSentAt)
+		s.link.states.Post(change.To)
+	}
+	return ended
+}
+
 // OnGranted takes the timeout that a server granted. See wire.owner and core.Ledger.
 func (o wireOwner) OnGranted(id int64, timeout time.Duration, beganAt time.Time) {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id == s.link.id && s.ledger.OnGranted(timeout, beganAt) {
+	if s.core.OnGranted(id, timeout, beganAt) {
 		s.keeper.wake()
 	}
 }
@@ -46,27 +58,16 @@ func (o wireOwner) OnHandshake(id int64, timeout time.Duration) (lifetime time.D
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.ledger.Timeout()
-	if s.link.epoch == 0 {
+	before := s.core.Timeout()
+	if s.core.Epoch() == 0 {
 		before = 0
 	}
 	s.report.noteGrantLocked(timeout, before)
-	s.ledger.OnHandshake(timeout, id != s.link.id)
-	s.link.setSessionLocked(id)
-	s.ledger.SetBound(s.wire.IsBound())
-	return s.ledger.Lifetime()
-}
-
-// setSessionLocked makes id the session, and ends the previous session, if that did not end before.
-func (l *link) setSessionLocked(id int64) {
-	s := l.s
-	if id == l.id {
-		return
+	outcome := s.core.OnHandshake(id, timeout, s.wire.IsBound(), s.clock.Now())
+	if s.actLocked(outcome, errExpired); outcome.IsSessionOver {
+		s.silence.End()
 	}
-	l.endSessionLocked(errExpired)
-	s.silence.End()
-	l.id = id
-	s.ledger.OnNewSession(s.clock.Now())
+	return s.core.Lifetime()
 }
 
 // OnFailure records the failure of a dial or a handshake. See wire.owner.
@@ -105,7 +106,7 @@ func (l *link) onEvent(event zk.Event) {
 	case event.State == zk.StateExpired:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l.endSessionLocked(errExpired)
+		s.actLocked(s.core.OnSessionOver(s.clock.Now()), errExpired)
 		l.announceLocked()
 	}
 }
@@ -116,16 +117,9 @@ func (l *link) onConnected() {
 	defer s.mu.Unlock()
 	s.watches.loseLocked()
 	s.report.server = s.wire.Line().Server
-	s.gate.optional.SetServer(s.report.server, s.ledger.IsBound())
-	isFirst := l.epoch == 0
-	l.epoch++
-	s.ledger.OnConnected()
-	l.isConnected, l.changedAt, l.failure = true, s.clock.Now(), nil
-	if isFirst {
-		l.enterStateLocked(connstate.Connected, nil)
-	} else {
-		l.enterStateLocked(connstate.Reconnected, nil)
-	}
+	s.gate.optional.SetServer(s.report.server, s.core.IsBound())
+	l.failure = nil
+	s.actLocked(s.core.OnConnected(s.clock.Now()), nil)
 	l.hopeless = nil // a later series of refusals is logged again
 	l.noteRefusalLocked(dial.NoRefusal)
 	l.announceLocked()
@@ -135,50 +129,13 @@ func (l *link) onDisconnected() {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !l.isConnected {
+	o, wasConnected := s.core.OnDisconnected(s.clock.Now())
+	if !wasConnected {
 		return
 	}
-	l.isConnected, l.changedAt = false, s.clock.Now()
-	s.ledger.OnDisconnected()
-	if s.cfg.SuspendEnds {
-		s.holds.endAllLocked(zkutil.ErrSuspended)
-	}
-	why := l.whyDisconnectedLocked()
-	s.report.failure = why
-	if l.state != connstate.Lost {
-		l.enterStateLocked(connstate.Suspended, why)
-	}
-	if s.ledger.IsBound() {
-		l.endSessionLocked(errBound)
-	}
+	s.report.failure = l.whyDisconnectedLocked()
+	s.actLocked(o, s.report.failure)
 	l.announceLocked()
-}
-
-// endSessionLocked ends the holds of a session that expired or was given up.
-func (l *link) endSessionLocked(why error) {
-	s := l.s
-	l.id = 0
-	s.budget.EndSession()
-	s.holds.endAllLocked(zkutil.ErrSessionLost)
-	if l.state != connstate.Lost && l.epoch > 0 {
-		l.enterStateLocked(connstate.Lost, why)
-	}
-}
-
-// enterStateLocked publishes a state to the readers, the log and the traces. why is the reason of a Suspended or
-// Lost. Closed is final.
-func (l *link) enterStateLocked(state connstate.State, why error) {
-	s := l.s
-	if l.state == connstate.Closed {
-		return
-	}
-	before := l.state
-	l.state = state
-	if state == connstate.Reconnected {
-		l.state = connstate.Connected
-	}
-	s.report.showStateLocked(before, state, why)
-	l.states.Post(state)
 }
 
 // announceLocked wakes the keeper and everyone who waits for a change of the session.
@@ -200,19 +157,19 @@ type Snapshot struct {
 func (s *Session) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshot{s.link.epoch, s.link.id, s.life.phase >= closing, s.link.changes.ChangedLocked()}
+	return Snapshot{s.core.Epoch(), s.core.ID(), s.core.Phase() >= core.Closing, s.link.changes.ChangedLocked()}
 }
 
 // IsConnected reports whether the session is connected to a server.
 func (s *Session) IsConnected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.link.isConnected
+	return s.core.IsConnected()
 }
 
 // AwaitConnected waits until the session is connected to a server.
 func (s *Session) AwaitConnected(ctx context.Context) error {
-	return s.link.awaitCondition(ctx, func() bool { return s.link.isConnected })
+	return s.link.awaitCondition(ctx, func() bool { return s.core.IsConnected() })
 }
 
 // awaitCondition blocks until condition is true. condition is called under s.mu.
@@ -220,7 +177,7 @@ func (l *link) awaitCondition(ctx context.Context, condition func() bool) error 
 	s := l.s
 	for {
 		s.mu.Lock()
-		if s.life.phase >= closing {
+		if s.core.Phase() >= core.Closing {
 			s.mu.Unlock()
 			return zkutil.ErrClosed
 		}
@@ -261,14 +218,14 @@ func (l *link) awaitConditionUntil(deadline time.Time, condition func() bool) {
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.Timeout()
+	return s.core.Timeout()
 }
 
 // State returns the current state.
 func (s *Session) State() connstate.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.link.state
+	return s.core.State()
 }
 
 // Servers that were emptied, or restored from a backup, disconnect clients that saw newer transactions:
@@ -282,7 +239,7 @@ func (o wireOwner) GiveUpAfter() time.Duration {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger.LongestLifetime()
+	return s.core.LongestLifetime()
 }
 
 // OnForgotten gives up the session. See wire.owner. Soon afterwards zk.Conn reports the end of the session.
@@ -291,7 +248,7 @@ func (o wireOwner) OnForgotten(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link.failure, s.report.failure = errForgotten, errForgotten
-	s.link.endSessionLocked(errForgotten)
+	s.actLocked(s.core.OnSessionOver(s.clock.Now()), errForgotten)
 	s.log.Log(slog.LevelWarn, "session abandoned, opening a new one; fencing tokens may restart", "server", server, "err", errForgotten)
 }
 
@@ -300,7 +257,7 @@ func (o wireOwner) OnForgotten(server string) {
 func Subscribe[S ~int](s *Session) (states <-chan S, stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return connstate.Subscribe[S](s.life.tasksCtx, s.link.states, s.link.state, s.backgroundLocked)
+	return connstate.Subscribe[S](s.life.tasksCtx, s.link.states, s.core.State(), s.backgroundLocked)
 }
 
 // Health returns the present condition of the session.
@@ -308,9 +265,9 @@ func (s *Session) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
-		State: s.link.state, Since: s.report.since, LastProof: s.report.lastProofLocked(), SessionTimeout: s.ledger.Timeout(), Err: s.report.failure,
+		State: s.core.State(), Since: s.report.since, LastProof: s.report.lastProofLocked(), SessionTimeout: s.core.Timeout(), Err: s.report.failure,
 	}
-	if s.link.isConnected && s.link.state != connstate.Closed {
+	if s.core.IsConnected() && s.core.State() != connstate.Closed {
 		h.Server = s.report.server
 	}
 	return h
@@ -319,7 +276,7 @@ func (s *Session) Health() Health {
 // authenticate waits for the session and presents the credentials.
 func (l *link) authenticate(ctx context.Context) error {
 	s := l.s
-	if err := l.awaitCondition(ctx, func() bool { return l.isConnected || l.hopeless != nil }); err != nil {
+	if err := l.awaitCondition(ctx, func() bool { return s.core.IsConnected() || l.hopeless != nil }); err != nil {
 		return fmt.Errorf("%w: %w", err, l.whyNotConnected())
 	}
 	if why := l.whyHopeless(); why != nil {
@@ -339,7 +296,7 @@ func (l *link) whyHopeless() error {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.isConnected {
+	if s.core.IsConnected() {
 		return nil
 	}
 	return l.hopeless
@@ -366,7 +323,7 @@ func (l *link) hasNeverConnected() bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.epoch == 0
+	return s.core.Epoch() == 0
 }
 
 // WhyUnavailable returns why a request is still unanswered.
@@ -376,8 +333,8 @@ func (s *Session) WhyUnavailable() error {
 	defer s.mu.Unlock()
 	switch {
 	case s.gate.entry.isDue:
-		return s.gate.entry.whyUnavailableLocked(l)
-	case l.isConnected:
+		return s.gate.entry.whyUnavailableLocked(s)
+	case s.core.IsConnected():
 		return errUnanswered
 	case l.failure == nil:
 		return zkutil.ErrUnavailable
@@ -390,7 +347,7 @@ func (l *link) hasOtherSessionThan(id int64) bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.id != 0 && l.id != id
+	return s.core.ID() != 0 && s.core.ID() != id
 }
 
 // whyDisconnectedLocked returns why the connection was just lost.

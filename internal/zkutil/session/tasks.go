@@ -6,6 +6,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/callbacks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 )
@@ -54,7 +55,7 @@ func (s *Session) Background(task func(ctx context.Context)) bool {
 
 // backgroundLocked is Background for callers that hold s.mu.
 func (s *Session) backgroundLocked(task func(ctx context.Context)) bool {
-	if s.life.phase >= sealed {
+	if s.core.Phase() >= core.Sealed {
 		return false
 	}
 	s.life.tasks.Go(func() { task(s.life.tasksCtx) }) // owned by the session; ends with s.life.tasksCtx; joined in Close

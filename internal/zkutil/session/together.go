@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/budget"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/leftovers"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/trace"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
@@ -40,7 +41,7 @@ type Planned[T any] struct {
 func (s *Session) CanCreateTogether() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.link.isConnected && !s.ledger.IsBound()
+	return s.core.IsConnected() && !s.core.IsBound()
 }
 
 // CreateTogether is CreateAndList for several znodes, by one transaction, and tries once. If it fails, no znode is
@@ -317,7 +318,7 @@ type removals []*removal
 func (rs removals) begin() {
 	s := rs[0].s
 	s.mu.Lock()
-	if len(rs) == 1 || !s.link.isConnected || s.link.conn == nil || s.life.phase >= sealed {
+	if len(rs) == 1 || !s.core.IsConnected() || s.link.conn == nil || s.core.Phase() >= core.Sealed {
 		s.mu.Unlock()
 		for _, r := range rs {
 			r.begin()

@@ -53,12 +53,12 @@ func (e *Entry) BeginWork() (end func() (await func(stop <-chan struct{})), err 
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.phase >= closing || !s.life.works.Enter() {
+	if !s.core.MayWork() || !s.life.works.Enter() {
 		return nil, zkutil.ErrClosed
 	}
 	s.life.countWorkLocked(e.workName(), 1)
 	s.keeper.retainLocked()
-	h.works++
+	h.core.BeginWork()
 	return e.endWork, nil
 }
 
@@ -78,16 +78,13 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 	h := e.hold.ofZnode()
 	s := h.s
 	s.mu.Lock()
-	h.works--
 	var kept *removal
-	if h.works == 0 && h.cause != nil && h.removal == nil && !h.keepsNode {
-		kept = newRemovalLocked(s, h.path)
-		h.removal = kept
-		h.endKeepLocked()
+	if h.core.EndWork() {
+		kept = h.vacateLocked()
 	}
 	s.life.countWorkLocked(e.workName(), -1)
 	s.keeper.releaseLocked()
-	hasReturned := h.returned > h.works // otherwise it may be that of the work that is left
+	hasReturned := h.returned > h.core.Works() // otherwise it may be that of the work that is left
 	if hasReturned {
 		h.returned--
 	}
@@ -106,7 +103,7 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 		if kept == nil {
 			return
 		}
-		if h.isWriting {
+		if h.core.IsWriting() {
 			_ = Leaving{removal: kept, beganAt: beganAt}.AwaitAfterWork(stop)
 		}
 		if s.life.open.Err() != nil {
@@ -126,13 +123,14 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 	s := h.s
 	s.mu.Lock()
 	h.endIfUntrustedLocked()
-	isConnected := s.link.isConnected && s.link.conn != nil
-	stands := h.cause == nil && h.limit.errorLocked() == nil
+	isConnected := s.core.IsConnected() && s.link.conn != nil
+	stands := h.core.Cause() == nil && h.limit.errorLocked() == nil
 	if !isConnected || !stands {
 		s.mu.Unlock()
 		return false, nil
 	}
-	e.hasLeft, h.isWriting = true, true
+	e.hasLeft = true
+	h.core.BeginWriting()
 	traced := e.endTracedLocked(nil)
 	h.endLocked(zkutil.ErrReleased)
 	delete(s.keeper.nodes, h.path)
@@ -151,10 +149,10 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 func (h *Hold) takeLocked(c *call, a wire.Answer) {
 	switch {
 	case a.Err != nil || a.IsUncommitted:
-	case h.isWriting:
-		h.removal = newRemovalLocked(h.s, h.path)
-		h.endKeepLocked()
-		h.removal.takeLocked(c, a)
+	case h.core.IsWriting():
+		if deleted := h.vacateLocked(); deleted != nil {
+			deleted.takeLocked(c, a)
+		}
 	default:
 		h.endLocked(zkutil.ErrNodeDeleted)
 	}

@@ -1,0 +1,198 @@
+package core
+
+import (
+	"errors"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+)
+
+// Claim is a contender's znode that claims its turn, because the rule of its queue let it proceed when the queue was last read.
+type Claim struct {
+	Owner      int64  // the session of the znode
+	Epoch      uint64 // when the znode was read: see Session.Epoch
+	IsDeleted  bool   // an event reported that the znode is deleted
+	HasChanged bool   // the znode may have changed since
+	KeepsNode  bool   // the znode stays when the hold ends, until OnVacate
+}
+
+// Verdict is the answer to a Claim.
+type Verdict int
+
+// What becomes of a contender that claims its turn.
+const (
+	Granted  Verdict = iota // the contender holds the lock from this moment on
+	Unproven                // prove the session, then claim again
+	Stale                   // look at the queue again
+	Deleted                 // the contender is lost with its znode
+	Over                    // the contender is lost with its session
+	Closed
+)
+
+// Judge answers a claim. Only a claim about which everything is known, and that nothing speaks against, is granted. A proof comes last,
+// because the others need none. The caller has to call OnGrant for what is granted.
+func (s *Session) Judge(c Claim, now time.Time) Verdict {
+	switch {
+	case s.phase >= Closing:
+		return Closed
+	case c.Owner != s.id:
+		return Over
+	case c.IsDeleted:
+		return Deleted
+	case c.Epoch != s.epoch || c.HasChanged:
+		return Stale
+	case s.NeedsProof(now) || s.suspendEnds && !s.isConnected:
+		return Unproven
+	default:
+		return Granted
+	}
+}
+
+// Hold is a znode whose contender holds a lock, or held it and still works. Session alone changes a Hold.
+type Hold struct {
+	owner     int64     // the session of the znode
+	keepsNode bool      // the znode stays until OnVacate: of a leader
+	works     int       // functions of the user that run under the hold
+	isGiven   bool      // an exchange deletes the znode: see ExpectDeletion
+	isWriting bool      // the transaction that writes the end of the work deletes the znode: see BeginWriting
+	isKept    bool      // the session is saved for the znode: see Session.kept
+	isVacated bool      // the znode is being deleted, or is deleted
+	isPart    bool      // the hold has no znode: see NewPart
+	cause     error     // why the hold ended; nil while it stands
+	until     time.Time // when trust ended; set when the hold ends
+}
+
+// Cause returns why the hold ended, nil while it stands.
+func (h *Hold) Cause() error { return h.cause }
+
+// EndedUntil returns when trust in an ended hold ended.
+func (h *Hold) EndedUntil() time.Time { return h.until }
+
+// IsLost reports whether a hold ended other than by its owner.
+func (h *Hold) IsLost() bool {
+	return h.cause != nil && !zkutil.IsAny(h.cause, zkutil.ErrReleased, zkutil.ErrClosed, zkutil.ErrMaxHold)
+}
+
+// KeepsNode reports whether the znode stays until OnVacate, however the hold ends.
+func (h *Hold) KeepsNode() bool { return h.keepsNode }
+
+// IsGiven reports whether an Exchange deletes the znode.
+func (h *Hold) IsGiven() bool { return h.isGiven }
+
+// IsWriting reports whether the end of the work deletes the znode.
+func (h *Hold) IsWriting() bool { return h.isWriting }
+
+// IsVacated reports whether the znode is being deleted, or is deleted.
+func (h *Hold) IsVacated() bool { return h.isVacated }
+
+// Works returns how many functions of the user run under the hold.
+func (h *Hold) Works() int { return h.works }
+
+// Fate is what happens to the znode of a hold that ends.
+type Fate int
+
+// What happens to the znode.
+const (
+	Stays      Fate = iota // for the work, until OnVacate
+	GoesLater              // whoever ended the hold deletes it
+	GoesAtOnce             // the session deletes it
+	IsGone                 // it is deleted
+	None                   // the hold has no znode, or ended before
+)
+
+// OnGrant begins a hold.
+func (s *Session) OnGrant(c Claim, now time.Time) Hold {
+	if s.standing == 0 {
+		s.OnFirstHold(now)
+	}
+	s.standing++
+	if s.BeginUse() {
+		s.OnUse(now)
+	}
+	return Hold{owner: c.Owner, keepsNode: c.KeepsNode}
+}
+
+// NewPart returns a hold for one of several successive owners of one znode. The whole has the znode.
+func NewPart() Hold { return Hold{isPart: true} }
+
+// OnEnd ends a hold. These are all ends:
+//
+//   - by its owner, also by an Exchange (ErrReleased), or at the limit of a term (ErrMaxHold);
+//   - when trust has run out: OnTick, and IsExpired after a pause (ErrSessionLost);
+//   - when the session is over, or another: OnHandshake and OnSessionOver (ErrSessionLost);
+//   - at a disconnect, if the client asks for that: OnDisconnected (ErrSuspended);
+//   - when the znode is deleted (ErrNodeDeleted);
+//   - at the end of the client: OnClose (ErrClosed).
+//
+// The znode stays while work runs under the hold, so that no other contender works beside it. A leader's znode stays after any end. That of a
+// lock does not stay after a loss, because the session can't hold back a successor anyway. While a znode stays, the session is saved as for a
+// hold, but not after a loss. Once trust has run out, the session is not saved until it is proven again.
+func (s *Session) OnEnd(h *Hold, e End) Fate {
+	if h.cause != nil {
+		return None
+	}
+	isGone := h.isGiven && errors.Is(e.Cause, zkutil.ErrNodeDeleted)
+	if isGone {
+		e.Cause = zkutil.ErrReleased
+	}
+	if h.cause, h.until = e.Cause, e.Until; h.isPart {
+		return None
+	}
+	s.standing--
+	if h.keepsNode || h.isWriting || h.works > 0 && errors.Is(h.cause, zkutil.ErrClosed) {
+		if !h.IsLost() {
+			h.isKept = true
+			s.kept++
+		} else {
+			s.EndUse()
+		}
+		return Stays
+	}
+	s.EndUse()
+	h.isVacated = true
+	switch {
+	case isGone:
+		return IsGone
+	case h.IsLost():
+		return GoesAtOnce
+	default:
+		return GoesLater
+	}
+}
+
+// OnVacate records that the znode of an ended hold is being deleted, or is deleted.
+func (s *Session) OnVacate(h *Hold) {
+	if h.isVacated = true; h.isKept {
+		h.isKept = false
+		s.kept--
+		s.EndUse()
+	}
+}
+
+// IsExpired reports whether a hold has to end because trust in the session has run out.
+func (s *Session) IsExpired(h *Hold, now time.Time) bool { return h.cause == nil && !s.Stands(now) }
+
+// IsZnodeGone reports whether the znode of an ended hold is known to be deleted, although OnVacate was not called.
+func (s *Session) IsZnodeGone(h *Hold) bool {
+	return errors.Is(h.cause, zkutil.ErrNodeDeleted) || h.cause != nil && h.owner != s.id
+}
+
+// MayWork reports whether a function of the user may begin.
+func (s *Session) MayWork() bool { return s.phase < Closing }
+
+// BeginWork counts a function of the user that runs under the hold, until EndWork.
+func (h *Hold) BeginWork() { h.works++ }
+
+// EndWork reports whether the znode has to be deleted now, because it stayed for this work alone.
+func (h *Hold) EndWork() (isDue bool) {
+	h.works--
+	return h.works == 0 && h.cause != nil && !h.keepsNode && !h.isVacated
+}
+
+// ExpectDeletion prepares a hold for the transaction of an Exchange. From then on a deletion of its znode ends the hold as if its owner had
+// left.
+func (h *Hold) ExpectDeletion() { h.isGiven = true }
+
+// BeginWriting prepares a hold for the transaction that writes the end of its work. The znode stays until the work ends, because an answer may
+// be lost.
+func (h *Hold) BeginWriting() { h.isWriting = true }

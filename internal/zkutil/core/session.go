@@ -1,0 +1,258 @@
+package core
+
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
+)
+
+// Session decides what a client may hold. It knows the connection, the evidence for the present session of the servers, and how many
+// holds stand. When the servers expire that session, the Session continues as the next one.
+//
+// Methods named On… are events. An event changes the Session, and its [Outcome] says what the owner has to do at once, under the lock under
+// which it calls every method.
+type Session struct {
+	Ledger
+
+	suspendEnds bool            // holds end with the connection
+	phase       Phase           // only grows
+	id          int64           // of the present session; 0: it is over, and there is no other yet
+	epoch       uint64          // counts the connections
+	isConnected bool            // from the handshake to the disconnect
+	changedAt   time.Time       // when isConnected last changed
+	state       connstate.State // as others see it
+	users       int             // holds, waits and requests
+	standing    int             // holds
+	kept        int             // ended holds whose znodes stay for work that still runs, and may be lost with the session
+}
+
+// NewSession returns a Session that never was connected. With suspendEnds, a hold ends with the connection.
+func NewSession(ledger Ledger, suspendEnds bool) Session {
+	return Session{Ledger: ledger, suspendEnds: suspendEnds}
+}
+
+// Phase is the progress of a client. A phase only grows.
+//
+//	Running    everything is allowed
+//	   │ Close, Shutdown, or the user closes the zk.Conn itself: every hold and wait ends with ErrClosed
+//	   ▼
+//	Closing    no calls except clean-ups; campaigns step down, functions of Do return; deletions continue
+//	   │ this work is done
+//	   ▼
+//	Sealed     no new tasks; the tasks are asked to end. Then zk.Conn is closed
+type Phase int
+
+// The phases.
+const (
+	Running Phase = iota
+	Closing
+	Sealed
+)
+
+// Outcome is what an event means for others. The owner ends the holds first, and then publishes the states.
+type Outcome struct {
+	End           End // of all holds
+	IsSessionOver bool
+	Enter         []Change
+}
+
+// Change is a change of the state as others see it.
+type Change struct{ From, To connstate.State }
+
+// End is the end of holds. The zero End ends none.
+type End struct {
+	Cause       error
+	Until       time.Time // when trust in them ended
+	ProofSentAt time.Time // when the latest write was sent that proved their session; zero: none
+}
+
+// EndNow returns the end of a hold at a moment.
+func (s *Session) EndNow(cause error, now time.Time) End {
+	return End{Cause: cause, Until: zkutil.Earliest(s.Until(), now), ProofSentAt: s.ProofSentAt()}
+}
+
+// OnGranted is Ledger.OnGranted for the session with an id.
+func (s *Session) OnGranted(id int64, granted time.Duration, beganAt time.Time) (isShortened bool) {
+	return id == s.id && s.Ledger.OnGranted(granted, beganAt)
+}
+
+// OnHandshake records a completed handshake. If it made a session, the previous session is over, unless that was known. isBound says that the
+// servers resume no session.
+func (s *Session) OnHandshake(id int64, granted time.Duration, isBound bool, now time.Time) (o Outcome) {
+	isNew := id != s.id
+	s.Ledger.OnHandshake(granted, isNew)
+	if isNew {
+		s.endSession(&o, now)
+		s.id = id
+		s.OnNewSession(now)
+	}
+	s.SetBound(isBound)
+	return o
+}
+
+// OnConnected records that requests can be sent, after OnHandshake.
+func (s *Session) OnConnected(now time.Time) (o Outcome) {
+	state := connstate.Reconnected
+	if s.epoch == 0 {
+		state = connstate.Connected
+	}
+	s.epoch++
+	s.Ledger.OnConnected()
+	s.isConnected, s.changedAt = true, now
+	s.enter(&o, state)
+	return o
+}
+
+// OnDisconnected records the end of the connection. It reports false if there was none.
+func (s *Session) OnDisconnected(now time.Time) (o Outcome, wasConnected bool) {
+	if !s.isConnected {
+		return o, false
+	}
+	s.isConnected, s.changedAt = false, now
+	s.Ledger.OnDisconnected()
+	if s.suspendEnds {
+		o.End = s.EndNow(zkutil.ErrSuspended, now)
+	}
+	if s.state != connstate.Lost {
+		s.enter(&o, connstate.Suspended)
+	}
+	if s.IsBound() {
+		s.endSession(&o, now)
+	}
+	return o, true
+}
+
+// OnSessionOver records that the servers expired the session, or that the client gives it up.
+func (s *Session) OnSessionOver(now time.Time) (o Outcome) {
+	s.endSession(&o, now)
+	return o
+}
+
+func (s *Session) endSession(o *Outcome, now time.Time) {
+	s.id, o.IsSessionOver = 0, true
+	if o.End.Cause == nil {
+		o.End = s.EndNow(zkutil.ErrSessionLost, now)
+	}
+	if s.state != connstate.Lost && s.epoch > 0 {
+		s.enter(o, connstate.Lost)
+	}
+}
+
+// OnClose is the end of everything that the client holds. Afterwards nothing is granted.
+func (s *Session) OnClose(now time.Time) (o Outcome) {
+	s.phase = max(s.phase, Closing)
+	o.End = s.EndNow(zkutil.ErrClosed, now)
+	s.enter(&o, connstate.Closed)
+	return o
+}
+
+// Seal ends the phase Closing.
+func (s *Session) Seal() { s.phase = Sealed }
+
+// enter changes the state. Closed is final.
+func (s *Session) enter(o *Outcome, state connstate.State) {
+	if s.state == connstate.Closed {
+		return
+	}
+	o.Enter = append(o.Enter, Change{s.state, state})
+	if s.state = state; state == connstate.Reconnected {
+		s.state = connstate.Connected
+	}
+}
+
+// OnWriteAnswered is Ledger.OnWriteAnswered for a write of the session with an id.
+func (s *Session) OnWriteAnswered(id int64, w Write) (o Outcome, isProof bool) {
+	if id != s.id || !s.Ledger.OnWriteAnswered(w) {
+		return o, false
+	}
+	if s.state == connstate.Lost && s.isConnected {
+		s.enter(&o, connstate.Reconnected)
+	}
+	return o, true
+}
+
+// OnTick returns what is due at a moment. line has the facts about the connection, which are needed only if HasLineFacts is true.
+func (s *Session) OnTick(line Facts) (o Outcome, p Plan) {
+	standing := s.standing
+	p = s.Decide(s.facts(line, standing))
+	if p.EndHolds {
+		o.End = s.EndNow(zkutil.ErrSessionLost, line.Now)
+		if p.EnterLost {
+			s.enter(&o, connstate.Lost)
+		}
+		standing = 0
+		p = s.Decide(s.facts(line, standing))
+	}
+	if p.EnterLost {
+		s.enter(&o, connstate.Lost)
+	}
+	if p.LeaveServer {
+		s.OnServerLeft(line.Now, standing+s.kept > 0)
+	}
+	return o, p
+}
+
+// HasLineFacts reports whether the connection has facts for OnTick. Otherwise nothing could be sent.
+func (s *Session) HasLineFacts() bool { return s.isConnected && s.users > 0 }
+
+// facts adds what the Session knows to the facts about the connection.
+func (s *Session) facts(f Facts, standing int) Facts {
+	f.IsLost, f.IsSuspended = s.state == connstate.Lost, s.state == connstate.Suspended
+	f.IsConnected, f.ChangedAt, f.IsInUse, f.Holds = s.isConnected, s.changedAt, s.users > 0, standing
+	switch {
+	case s.kept == 0:
+	case s.Stands(f.Now):
+		f.Holds += s.kept
+	default: // there is no hold to end, and a heartbeat may prove the session again
+		f.IsLost = true
+	}
+	return f
+}
+
+// BeginUse counts a hold, a wait or a request, until EndUse. It reports whether it is the only one. OnUse then has to follow.
+func (s *Session) BeginUse() (isFirst bool) {
+	s.users++
+	return s.users == 1
+}
+
+// EndUse ends a BeginUse.
+func (s *Session) EndUse() { s.users-- }
+
+// IsInUse reports whether anything is held, awaited or asked for.
+func (s *Session) IsInUse() bool { return s.users > 0 }
+
+// ID returns the id of the present session, 0 if it is over and there is no other yet.
+func (s *Session) ID() int64 { return s.id }
+
+// Epoch returns the number of connections so far.
+func (s *Session) Epoch() uint64 { return s.epoch }
+
+// IsConnected reports whether the client is connected to a server.
+func (s *Session) IsConnected() bool { return s.isConnected }
+
+// ChangedAt returns when IsConnected last changed.
+func (s *Session) ChangedAt() time.Time { return s.changedAt }
+
+// State returns the state as others see it.
+func (s *Session) State() connstate.State { return s.state }
+
+// Phase returns the progress of the client towards its end.
+func (s *Session) Phase() Phase { return s.phase }
+
+// Standing returns how many holds stand.
+func (s *Session) Standing() int { return s.standing }
+
+// Saved returns for how many holds the session is to be saved, with the ended ones whose work still runs.
+func (s *Session) Saved() int { return s.standing + s.kept }
+
+// HasHoldToSave reports whether a hold would survive a reconnect before the end of trust.
+func (s *Session) HasHoldToSave(now time.Time) bool { return s.Saved() > 0 && s.Stands(now) }
+
+// NeedsProof reports whether the session has to be proven before a grant.
+func (s *Session) NeedsProof(now time.Time) bool { return s.IsThin(now) || !s.Stands(now) }
+
+// MayOldSessionLive reports whether the session before may still have its znodes, because it ended for this client alone.
+func (s *Session) MayOldSessionLive(now time.Time) bool {
+	return s.IsBound() && now.Sub(s.changedAt) < 2*s.Timeout()
+}
