@@ -35,6 +35,12 @@ const (
 	ownClock          = "reports are T/4 apart by the client's clock"
 	ownUntil          = "a lower timeout counts from the next write on"
 	lostForgotten     = "a handshake whose answer was lost is over once a later one is answered"
+
+	worksNot      = "a client that closes can delete its znodes at once"
+	holdsOutlive  = "a session outlives its connection"
+	anyOwner      = "whoever was let proceed may proceed"
+	suspendedTurn = "a claim needs no connection"
+	keptUnsaved   = "a client that closes needs no heartbeats"
 )
 
 func (p *premise) has(name string) bool { return p != nil && p.name == name }
@@ -47,16 +53,46 @@ func (p *premise) op() int32 {
 	return proto.OpCreate2
 }
 
-func (p *premise) onGranted(l *Ledger, granted time.Duration, beganAt time.Time, isLoginFailing bool) {
+func (p *premise) onGranted(s *Session, id int64, granted time.Duration, beganAt time.Time, isLoginFailing bool) {
 	switch {
 	case p.has(loginFirst) && isLoginFailing:
 	case p.has(ownUntil):
-		until := l.until
-		l.OnGranted(granted, beganAt)
-		l.until = until
+		until := s.until
+		s.OnGranted(id, granted, beganAt)
+		s.until = until
 	default:
-		l.OnGranted(granted, beganAt)
+		s.OnGranted(id, granted, beganAt)
 	}
+}
+
+// onEnd is called before a hold ends.
+func (p *premise) onEnd(c *client) {
+	if p.has(worksNot) {
+		c.hold.works = 0
+	}
+}
+
+// afterEnd is called after a hold ended.
+func (p *premise) afterEnd(c *client) {
+	if p.has(worksNot) {
+		c.hold.works = 1
+	}
+	if p.has(keptUnsaved) && c.hold.isKept {
+		c.hold.isKept = false
+		c.core.kept--
+	}
+}
+
+func (p *premise) judge(c *client, now time.Time) Verdict {
+	claim := c.claim
+	if p.has(anyOwner) {
+		claim.Owner, claim.Epoch = c.core.id, c.core.epoch
+	}
+	return c.core.Judge(claim, now)
+}
+
+func (p *premise) onSession(c *client, id int64, granted time.Duration, isBound bool, now time.Time) Outcome {
+	return c.core.OnHandshake(id, granted, isBound && !p.has(holdsOutlive), now)
 }
 
 func (p *premise) onHandshake(l *Ledger, granted time.Duration) {
@@ -83,14 +119,15 @@ func (p *premise) onAnswer(c *Contact, now time.Time, isHolding bool, xid int32)
 	return c.OnAnswer(now, isHolding, xid, proto.CodeOK)
 }
 
-func (p *premise) record(l *Ledger, write Write) {
+func (p *premise) record(s *Session, id int64, write Write) Outcome {
 	if p.has(fromAnswer) {
 		write.SentAt = write.CameAt
 	}
-	l.OnWriteAnswered(write)
+	o, _ := s.OnWriteAnswered(id, write)
 	if p.has(serverTells) {
-		l.until = write.SentAt.Add(9 * whole)
+		s.until = write.SentAt.Add(9 * whole)
 	}
+	return o
 }
 
 func (p *premise) limit(c *Contact, now, sentAt time.Time, horizon, timeout time.Duration) time.Time {

@@ -16,8 +16,8 @@ import (
 
 // header returns the line "world" of a course.
 func (b *bounds) header(phase int64, r rate) string {
-	return fmt.Sprintf("world lists=%d phase=%d clock=%d/%d grants=%d,%d path=%s clients=%d lone=%v waits=%v idles=%v",
-		b.lists, phase, r.num, r.den, b.grants[0], b.grants[1], strings.Trim(strings.ReplaceAll(fmt.Sprint(b.servers()), " ", ","), "[]"), b.clients, b.lone, b.waits, b.idles)
+	return fmt.Sprintf("world lists=%d phase=%d clock=%d/%d grants=%d,%d path=%s clients=%d lone=%v waits=%v idles=%v works=%v renews=%v suspends=%v bound=%v",
+		b.lists, phase, r.num, r.den, b.grants[0], b.grants[1], strings.Trim(strings.ReplaceAll(fmt.Sprint(b.servers()), " ", ","), "[]"), b.clients, b.lone, b.waits, b.idles, b.works, b.renews, b.suspends, b.isBound)
 }
 
 // parseHeader returns the world at the start of a scenario.
@@ -51,6 +51,14 @@ func parseHeader(line string, p *premise) (*world, error) {
 			b.waits = value == "true"
 		case "idles":
 			b.idles = value == "true"
+		case "works":
+			b.works = value == "true"
+		case "renews":
+			b.renews = value == "true"
+		case "suspends":
+			b.suspends = value == "true"
+		case "bound":
+			b.isBound = value == "true"
 		default:
 			return nil, fmt.Errorf("unknown field %q", field)
 		}
@@ -100,12 +108,19 @@ func (w *world) show() (text string) {
 			text += fmt.Sprintf("client %d: ", i)
 		}
 		switch {
-		case c.isHolding && c.ledger.Stands(w.time(c)):
+		case c.isHolding() && c.core.Stands(w.time(c)):
 			text += "holds, "
 		default:
 			text += "holds nothing, "
 		}
-		text += fmt.Sprintf("trusted until %s", of(c.byServers(c.ledger.until)))
+		if c.isOwner && c.hold.Works() > 0 && !c.isHolding() {
+			text += "works, "
+		}
+		if c.core.until.IsZero() {
+			text += "not trusted"
+		} else {
+			text += fmt.Sprintf("trusted until %s", of(c.byServers(c.core.until)))
+		}
 		if w.isAlive(i) {
 			text += fmt.Sprintf(", session until %s", of(w.leader[i].expiry))
 		} else {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 )
 
 // kind is a kind of step of a course.
@@ -19,6 +21,9 @@ const (
 	pass  kind = "pass"
 	write kind = "write" // the application commits something
 	turn  kind = "turn"  // the lock is free
+
+	closeClient kind = "close"  // the client closes while a function runs under the hold
+	endWork     kind = "return" // that function returns
 
 	stall          kind = "stall"          // nothing passes on the line
 	deafen         kind = "deafen"         // no answer passes on the line
@@ -56,7 +61,7 @@ func (w *world) acts() (acts []kind) {
 		return nil
 	}
 	l := w.line(0)
-	isOpen := !l.isOpening && c.isConnected && !c.isPaused
+	isOpen := !l.isOpening && c.core.isConnected && !c.isPaused
 	may := func(k kind, isPossible bool) {
 		if isPossible && (!k.isFault() || w.faults < w.bounds.most && slices.Contains(w.bounds.faults, k)) {
 			acts = append(acts, k)
@@ -64,7 +69,9 @@ func (w *world) acts() (acts []kind) {
 	}
 	may(pass, !w.mustResumeLeader())
 	may(write, isOpen && w.writes > 0)
-	may(turn, isOpen && (w.bounds.waits || w.bounds.idles) && !w.isTurn && !c.isHolding)
+	may(closeClient, w.bounds.works && c.core.Phase() == Running && !c.isPaused)
+	may(endWork, w.bounds.works && c.core.Phase() == Closing && c.hold.Works() > 0 && !c.isPaused)
+	may(turn, isOpen && (w.bounds.waits || w.bounds.idles || w.bounds.renews) && !w.isTurn && !c.isHolding())
 	may(stall, isOpen && !l.isStuck && !l.isDeaf)
 	may(deafen, isOpen && !l.isStuck && !l.isDeaf)
 	may(pauseClient, !c.isPaused && !l.isOpening)
@@ -120,9 +127,15 @@ func (w *world) apply(k kind) *world {
 		w.send(0, w.premise.op())
 	case turn:
 		w.isTurn = true
-		if !c.isInUse {
-			c.isInUse = true
-			c.ledger.OnUse(w.time(c))
+		if !c.core.IsInUse() {
+			c.use(w.time(c))
+		}
+	case closeClient:
+		w.act(c, c.core.OnClose(w.time(c)))
+	case endWork:
+		if c.hold.EndWork() {
+			c.core.OnVacate(&c.hold)
+			c.deletes = true
 		}
 	case stall:
 		l.isStuck = true
@@ -201,12 +214,12 @@ func (w *world) nextInstant() int64 {
 			continue
 		}
 		if l := w.line(i); l.isOpening {
-			consider(c.byServers(moment(l.beganAt).Add(c.ledger.Period())))
+			consider(c.byServers(moment(l.beganAt).Add(c.core.Period())))
 		} else {
 			consider(c.nextPing - 1)
 			consider(c.nextPing)
 		}
-		if p := c.ledger.Decide(w.facts(i)); !p.NextAt.IsZero() {
+		if p := c.core.Decide(c.core.facts(w.facts(i), c.core.standing)); !p.NextAt.IsZero() {
 			consider(c.byServers(p.NextAt))
 		}
 	}
@@ -218,14 +231,25 @@ func (w *world) violation() string {
 	valid := 0
 	for i := range w.clients {
 		c := &w.clients[i]
-		if !c.isHolding || !c.ledger.Stands(w.time(c)) {
+		if v := c.violation(); v != "" {
+			return v
+		}
+		if c.isOwner && c.hold.Works() > 0 && c.core.Stands(w.time(c)) && !c.hold.IsLost() && (w.isFree || !w.isAlive(i)) {
+			return "work goes on in trust, and its znode is gone"
+		}
+		if isWorking := c.isOwner && c.hold.Works() > 0; w.faults == 0 && !w.isFree && (isWorking || c.core.Saved() > 0) && !c.core.Stands(w.time(c)) {
+			return "trust ends without a fault"
+		}
+		if !c.isHolding() || !c.core.Stands(w.time(c)) {
 			continue
 		}
 		valid++
-		until := c.byServers(c.ledger.until)
+		until := c.byServers(c.core.until)
 		switch {
-		case !w.isAlive(i):
+		case !w.isAlive(i) || c.hold.owner != w.leader[i].id:
 			return "a valid hold of a session that has expired"
+		case w.bounds.suspends && !c.core.IsConnected():
+			return "a valid hold without a connection"
 		case !w.bounds.explicit && until > w.leader[i].expiry:
 			return fmt.Sprintf("a cut now: the session expires %.3f T before the end of trust", float64(until-w.leader[i].expiry)/whole)
 		}
@@ -234,6 +258,22 @@ func (w *world) violation() string {
 		return "two valid holds"
 	}
 	return ""
+}
+
+// violation returns which of a client's facts contradict each other, "" if none do.
+func (c *client) violation() string {
+	switch holds, kept := boolInt(c.isHolding()), boolInt(c.hold.isKept); {
+	case c.core.standing != holds || c.core.kept != kept:
+		return fmt.Sprintf("%d holds stand and %d znodes are kept, and %d and %d are counted", holds, kept, c.core.standing, c.core.kept)
+	case c.core.Saved() > 0 && !c.core.IsInUse():
+		return "a hold is no use"
+	case c.isHolding() && c.hold.owner != c.core.ID():
+		return "a hold of another session"
+	case c.isHolding() && c.core.Phase() != Running:
+		return "a hold of a client that closes"
+	default:
+		return ""
+	}
 }
 
 // The key of a state has all facts that can still make a difference, with times relative to now.
@@ -278,7 +318,7 @@ func (w *world) fingerprint() uint64 {
 	if w.bounds.horizon > 0 {
 		k.int(w.now - w.began)
 	}
-	k.bools(w.isPaused, w.isSlow)
+	k.bools(w.isPaused, w.isSlow, w.isFree)
 	k.int(int64(w.faults*16 + w.writes*4 + w.holder))
 	for i := range w.servers {
 		k.bools(w.servers[i].isCut)
@@ -303,23 +343,26 @@ func (w *world) addClient(k *keyWriter, i int) {
 	k.int(w.leader[i].created)
 	k.int(w.rank(w.leader[i].owner))
 	k.int(now*c.rate.den - w.now*c.rate.num)
-	k.bools(c.isConnected, c.isLost, c.isPaused, c.isHolding, c.hasEnded, c.isInUse, w.isTurn)
-	if !c.isConnected {
-		k.units(now, c.changedAt)
+	k.bools(c.core.isConnected, c.core.state == connstate.Lost, c.isPaused, c.isHolding(), c.hasEnded, c.core.IsInUse(), w.isTurn)
+	k.bools(c.isClaiming, c.claim.Owner == c.core.id, c.claim.Epoch == c.core.epoch)
+	k.bools(c.deletes, c.isOver, c.hold.isKept, c.hold.isVacated, c.core.phase != Running, w.leader[i].id == c.core.id, c.hold.IsLost())
+	k.int(int64(c.hold.works))
+	if !c.core.isConnected {
+		k.time(now, c.core.changedAt)
 	} else {
 		k.units(w.now, c.nextPing)
 	}
 	k.int(int64(c.server))
 	k.int(int64(len(c.unsent)))
 	k.time(now, c.unsentAt.Add(time.Duration(min(0, len(c.unsent)-1))*far))
-	l := &c.ledger
+	l := &c.core.Ledger
 	k.int(int64(l.timeout))
 	k.int(int64(l.leastTimeout))
 	k.bools(l.leftServerAt.After(l.proofSentAt))
 	if l.inUseSince.After(l.proofSentAt) {
 		k.time(now, l.inUseSince)
 	}
-	if !c.isHolding {
+	if !c.isHolding() {
 		k.time(now, l.proofCameAt)
 	}
 	for _, t := range append([]time.Time{l.until, l.proofSentAt, l.lastBeatAt, l.answeredAt}, l.beatsSentAt...) {
@@ -333,6 +376,7 @@ func (w *world) addLine(k *keyWriter, l *line) {
 	now := w.clock(&w.clients[l.client])
 	k.int(int64(l.client*2 + l.server))
 	k.bools(l.isStuck, l.isDeaf, l.isLeft, l.isOpening, l.isExecuted, l.isLoginFailing)
+	k.bools(l.isNew, l.session == w.leader[l.client].id, l.session == w.clients[l.client].core.id)
 	if l.isOpening {
 		k.units(now, l.beganAt)
 		return

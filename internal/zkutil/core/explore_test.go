@@ -53,6 +53,10 @@ func TestExplorerFindsWrongPremises(t *testing.T) {
 		loginFirst:        {grants: half, lists: whole / 8, faults: []kind{failLogin}, most: 1},
 		staleLists:        {grants: half, lists: whole / 8, path: []int{0, 1}, faults: []kind{reset}, most: 1},
 		lostForgotten:     {grants: half, lists: whole / 8, path: []int{0, 1, 0}, faults: []kind{resetStuck}, most: 1},
+		worksNot:          {works: true, clients: 2, explicit: true},
+		keptUnsaved:       {works: true, clients: 2, explicit: true},
+		holdsOutlive:      {isBound: true, renews: true, faults: []kind{resetStuck}, most: 1, horizon: whole},
+		anyOwner:          {renews: true, waits: true, faults: []kind{pauseClient, reset}, most: 2, horizon: 2 * whole},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()

@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 )
 
-// The explorer runs the shipping Ledger and Contact of each client against a model of ZooKeeper, in integer time, through every course of
+// The explorer runs the shipping Session, Hold and Contact of each client against a model of ZooKeeper, in integer time, through every course of
 // events within stated bounds. This file has the model. Every rule of the servers names its source in ZooKeeper 3.8.
 //
 // What nothing delays happens at once: only faults let time pass between a request, its commit and its answer.
@@ -26,6 +26,10 @@ type bounds struct {
 	lone     bool     // the client knows a single address
 	waits    bool     // client 0 waits at first, and has its turn at any time
 	idles    bool     // client 0 is idle at first, and acquires the lock at any time
+	works    bool     // a function of the user runs under the hold; the client may close, and the function may return
+	renews   bool     // after the end of a session the client goes on with another, and may acquire the lock again
+	suspends bool     // holds end with the connection
+	isBound  bool     // the servers end a session with its connection, as ClickHouse Keeper does
 	writes   int      // of the application
 	faults   []kind
 	most     int   // faults in one course
@@ -64,10 +68,14 @@ type world struct {
 	faults  int  // so far
 	holder  int  // the client whose turn it is
 	isTurn  bool // of client 0, which waited or idled
+	isFree  bool // client 0's znode is deleted
+
+	sessions int64 // how many there were
 }
 
 // atLeader is the leader's record of a session. now < expiry: it lives (SessionTrackerImpl).
 type atLeader struct {
+	id              int64
 	expiry, created int64
 	owner           int32 // the connection that may write (PrepRequestProcessor, checkSession)
 }
@@ -82,6 +90,7 @@ type follower struct {
 type line struct {
 	id             int32
 	client, server int
+	session        int64
 	contact        Contact
 	xid            int32
 	up, at         []request // on the way to the server; at the server without an answer
@@ -90,6 +99,7 @@ type line struct {
 	isDeaf         bool  // no answer passes
 	isLeft         bool  // the client left it, so that only late proofs count
 	isOpening      bool  // the handshake has no answer yet
+	isNew          bool  // the handshake makes a session
 	isExecuted     bool  // the handshake was executed
 	isLoginFailing bool  // the login behind the handshake will fail
 	beganAt        int64 // by the client's clock
@@ -104,19 +114,39 @@ type answer struct {
 
 // client is a session's shell around the shipping core, in the order of calls of session and wire.
 type client struct {
-	rate        rate
-	ledger      Ledger
-	isConnected bool
-	isLost      bool
-	isPaused    bool
-	isHolding   bool
-	isInUse     bool
-	hasEnded    bool  // nothing more can happen
-	changedAt   int64 // by the client's clock
-	nextPing    int64 // by the servers' clock
-	server      int
-	unsent      []Frame // of a send in which the process was paused
-	unsentAt    time.Time
+	rate       rate
+	core       Session
+	hold       Hold
+	isOwner    bool // hold was granted
+	deletes    bool // the znode of the hold
+	isOver     bool // the next handshake asks for another session
+	claim      Claim
+	isClaiming bool
+	isPaused   bool
+	hasEnded   bool  // nothing more can happen
+	nextPing   int64 // by the servers' clock
+	server     int
+	unsent     []Frame // of a send in which the process was paused
+	unsentAt   time.Time
+}
+
+// isHolding reports whether the client has a hold that did not end.
+func (c *client) isHolding() bool { return c.isOwner && c.hold.cause == nil }
+
+func (c *client) use(now time.Time) {
+	if c.core.BeginUse() {
+		c.core.OnUse(now)
+	}
+}
+
+// act carries out an outcome (see Session.actLocked of package session).
+func (w *world) act(c *client, o Outcome) {
+	if o.End.Cause != nil && c.isHolding() {
+		w.premise.onEnd(c)
+		fate := c.core.OnEnd(&c.hold, o.End)
+		c.deletes = w.bounds.works && fate != Stays
+		w.premise.afterEnd(c)
+	}
 }
 
 func (w *world) clone() *world {
@@ -124,7 +154,7 @@ func (w *world) clone() *world {
 	next.clients = slices.Clone(w.clients)
 	for i := range next.clients {
 		c := &next.clients[i]
-		c.ledger.beatsSentAt = slices.Clone(c.ledger.beatsSentAt)
+		c.core.beatsSentAt = slices.Clone(c.core.beatsSentAt)
 	}
 	next.lines = slices.Clone(w.lines)
 	for i := range next.lines {
@@ -158,13 +188,12 @@ func start(b *bounds, p *premise, phase int64, r rate) *world {
 			w.clients[i].rate = rate{1, 1}
 		}
 		c := &w.clients[i]
-		c.ledger = NewLedger(whole, 0)
-		c.ledger.OnNewSession(w.time(c))
-		if c.isInUse = !b.idles; c.isInUse {
-			c.ledger.OnUse(w.time(c))
+		c.core = NewSession(NewLedger(whole, 0), b.suspends)
+		c.isOver = true
+		if !b.idles {
+			c.use(w.time(c))
 		}
 		path := b.servers()
-		w.leader[i] = atLeader{w.now + b.grants[path[0]], b.grants[path[0]], 0}
 		w.dial(i, path[0])
 		for _, server := range path[1:] {
 			w.disconnect(i)
@@ -172,7 +201,12 @@ func start(b *bounds, p *premise, phase int64, r rate) *world {
 		}
 		w.send(i, proto.OpCreate2)
 		w.settle()
-		c.isHolding = i == 0 && !b.waits && !b.idles
+		if i == 0 && !b.waits && !b.idles && !w.grant(i) {
+			panic("not granted")
+		}
+		if i == 0 && b.works {
+			c.hold.BeginWork()
+		}
 	}
 	w.settle()
 	return w
@@ -207,8 +241,12 @@ func (w *world) touchLeader(session int, timeout int64) {
 
 func (w *world) isAlive(session int) bool { return w.now < w.leader[session].expiry }
 
-// touch notes a request in the follower's table, with the timeout of the connection (ZooKeeperServer.touch).
+// touch notes a request in the follower's table, with the timeout of the connection (ZooKeeperServer.touch). A session before the present one
+// has expired, so that the leader takes no touch of it.
 func (w *world) touch(l *line) {
+	if l.session != w.leader[l.client].id {
+		return
+	}
 	w.servers[l.server].touched[l.client] = w.bounds.grants[l.server]
 }
 
@@ -219,11 +257,18 @@ func (w *world) executeHandshake(l *line) {
 		return
 	}
 	l.isExecuted = true
-	if w.leader[l.client].owner == 0 {
+	granted := w.bounds.grants[l.server]
+	if l.isNew && l.session > w.leader[l.client].id { // otherwise the client has another session by now
+		w.leader[l.client] = atLeader{id: l.session, expiry: w.now + granted, created: granted}
+		for i := range w.servers {
+			w.servers[i].touched[l.client] = 0
+		}
 		w.touch(l)
 	}
-	w.leader[l.client].owner = l.id
-	w.touchLeader(l.client, w.bounds.grants[l.server])
+	if l.session == w.leader[l.client].id {
+		w.leader[l.client].owner = l.id
+		w.touchLeader(l.client, granted)
+	}
 }
 
 // serve lets a server handle what it can: requests of a session are answered in order (CommitProcessor).
@@ -244,6 +289,7 @@ func (w *world) serve(l *line) {
 				return
 			}
 			isCommitted = w.isAlive(l.client) && w.leader[l.client].owner == l.id
+			w.isFree = w.isFree || isCommitted && l.at[0].op == proto.OpDelete
 		}
 		l.down, l.at = append(l.down, answer{l.at[0].xid, isCommitted}), l.at[1:]
 	}
@@ -261,7 +307,7 @@ func (w *world) electLeader() {
 		w.servers[i] = follower{isCut: w.servers[i].isCut}
 	}
 	for i := range w.clients {
-		if w.clients[i].isConnected && !w.servers[w.clients[i].server].isCut {
+		if w.clients[i].core.isConnected && !w.servers[w.clients[i].server].isCut {
 			w.disconnect(i)
 			w.dial(i, w.clients[i].server)
 		}
@@ -287,7 +333,11 @@ func (w *world) dialFaulty(client, server int, fault kind) {
 	c := &w.clients[client]
 	w.lineIDs++
 	c.server = server
-	l := line{id: w.lineIDs, client: client, server: server, isOpening: true, beganAt: w.clock(c)}
+	l := line{id: w.lineIDs, client: client, server: server, session: c.core.ID(), isOpening: true, isNew: c.isOver, beganAt: w.clock(c)}
+	if l.isNew {
+		w.sessions++
+		l.session = w.sessions
+	}
 	l.isStuck, l.isDeaf, l.isLoginFailing = fault == resetStuck, fault == resetBehind, fault == failLogin
 	w.lines = append(w.lines, l)
 	if !l.isStuck {
@@ -295,21 +345,31 @@ func (w *world) dialFaulty(client, server int, fault kind) {
 	}
 }
 
+// record takes the answer to a write (see keeper.recordAnswerLocked of package session).
+func (w *world) record(l *line, write Write) {
+	c := &w.clients[l.client]
+	w.act(c, w.premise.record(&c.core, l.session, write))
+}
+
 // finishHandshake answers a handshake (see Line.peekHandshake, finishHandshake and link.onConnected).
 func (w *world) finishHandshake(l *line) {
 	c := &w.clients[l.client]
-	isNew := w.leader[l.client].owner == 0
 	w.executeHandshake(l)
 	switch {
 	case !l.isExecuted || l.isStuck || l.isDeaf || c.isPaused:
 		return
 	case !w.isAlive(l.client) || w.leader[l.client].owner != l.id:
-		c.isHolding, c.hasEnded = false, true // expired
+		w.act(c, c.core.OnSessionOver(w.time(c)))
+		if c.isOver, c.hasEnded = true, !w.bounds.renews; w.bounds.renews {
+			client, server := l.client, l.server
+			w.close(l.id)
+			w.dial(client, server)
+		}
 		return
 	}
 	granted := time.Duration(w.bounds.grants[l.server])
-	if !isNew {
-		w.premise.onGranted(&c.ledger, granted, moment(l.beganAt), l.isLoginFailing)
+	if !l.isNew {
+		w.premise.onGranted(&c.core, l.session, granted, moment(l.beganAt), l.isLoginFailing)
 	}
 	if l.isLoginFailing {
 		client := l.client
@@ -317,18 +377,17 @@ func (w *world) finishHandshake(l *line) {
 		w.dialFaulty(client, w.otherServer(c), resetStuck)
 		return
 	}
-	l.isOpening = false
-	c.ledger.OnHandshake(granted, isNew)
-	w.premise.onHandshake(&c.ledger, granted)
-	l.contact.OnHandshake(w.time(c), Handshake{BeganAt: moment(l.beganAt), Timeout: c.ledger.Lifetime(), IsResumed: !isNew})
+	l.isOpening, c.isOver = false, false
+	w.act(c, w.premise.onSession(c, l.session, granted, w.bounds.isBound, w.time(c)))
+	w.premise.onHandshake(&c.core.Ledger, granted)
+	l.contact.OnHandshake(w.time(c), Handshake{BeganAt: moment(l.beganAt), Timeout: c.core.Lifetime(), IsResumed: !l.isNew})
 	w.premise.onContact(&l.contact)
-	c.ledger.OnConnected()
-	c.isConnected, c.isLost, c.changedAt = true, false, w.clock(c)
+	w.act(c, c.core.OnConnected(w.time(c)))
 	c.nextPing = w.now + w.pingInterval(c)
 }
 
 func (w *world) pingInterval(c *client) int64 {
-	interval := c.ledger.Lifetime() / PingsPerTimeout
+	interval := c.core.Lifetime() / PingsPerTimeout
 	return int64(interval) * c.rate.den / c.rate.num
 }
 
@@ -342,6 +401,9 @@ func (w *world) otherServer(c *client) int {
 // disconnect ends the client's connection. What was under way is lost.
 func (w *world) disconnect(client int) {
 	w.close(w.line(client).id)
+	if w.bounds.isBound {
+		w.leader[client].expiry, w.clients[client].isOver = min(w.leader[client].expiry, w.now), true
+	}
 	w.onDisconnected(client)
 }
 
@@ -351,9 +413,9 @@ func (w *world) close(id int32) {
 
 func (w *world) onDisconnected(client int) {
 	c := &w.clients[client]
-	if c.isConnected {
-		c.isConnected, c.changedAt, c.unsent = false, w.clock(c), nil
-		c.ledger.OnDisconnected()
+	if o, wasConnected := c.core.OnDisconnected(w.time(c)); wasConnected {
+		w.act(c, o)
+		c.unsent = nil
 	}
 }
 
@@ -386,7 +448,7 @@ func (w *world) send(client int, op int32) {
 
 func (w *world) beginSend(l *line, c *client, f Frame) {
 	c.unsent, c.unsentAt = []Frame{f}, w.time(c)
-	if l.contact.OnSend(c.unsentAt, c.isHolding, c.unsent) {
+	if l.contact.OnSend(c.unsentAt, c.core.standing > 0, c.unsent) {
 		if w.premise.has(noPingAhead) {
 			l.contact.inFlight.remove(len(l.contact.inFlight.all()) - 2)
 			return
@@ -416,26 +478,27 @@ func (w *world) receive(id int32, a answer) {
 	l := w.byID(id)
 	c := &w.clients[l.client]
 	now := w.time(c)
-	f, ok := w.premise.onAnswer(&l.contact, now, c.isHolding, a.xid)
+	f, ok := w.premise.onAnswer(&l.contact, now, c.core.standing > 0, a.xid)
 	l.contact.OnBytes(now)
 	switch {
 	case !ok:
 		return
 	case f.IsProof() && (!l.isLeft || a.isCommitted):
-		w.premise.record(&c.ledger, Write{SentAt: f.SentAt, CameAt: now, IsCommitted: a.isCommitted, Line: contactLine{w.premise, &l.contact, now}})
+		w.record(l, Write{SentAt: f.SentAt, CameAt: now, IsCommitted: a.isCommitted, Line: contactLine{w.premise, &l.contact, now}})
 	case !l.isLeft && (w.premise.has(pingsProve) || w.premise.has(syncProves) && f.Op == proto.OpSync):
-		w.premise.record(&c.ledger, Write{SentAt: f.SentAt, CameAt: now, IsCommitted: true, Line: contactLine{w.premise, &l.contact, now}})
+		w.record(l, Write{SentAt: f.SentAt, CameAt: now, IsCommitted: true, Line: contactLine{w.premise, &l.contact, now}})
 	}
 	if f.IsOwn {
-		c.ledger.OnAnswer(now)
+		c.core.OnAnswer(now)
 	}
+	c.deletes = c.deletes && (f.Op != proto.OpDelete || !a.isCommitted)
 	if f.IsProof() && !l.isLeft && !a.isCommitted { // the session expired or moved, so the server hangs up
 		client := l.client
 		w.disconnect(client)
 		w.dial(client, w.otherServer(c))
 		return
 	}
-	if l.isLeft && !l.contact.HasProofInFlightAfter(c.ledger.proofSentAt) && len(l.up) == 0 {
+	if l.isLeft && !l.contact.HasProofInFlightAfter(c.core.proofSentAt) && len(l.up) == 0 {
 		w.close(id)
 	}
 }
@@ -457,17 +520,11 @@ func (l contactLine) ProofLimit(sentAt time.Time, horizon, timeout time.Duration
 
 func (w *world) facts(client int) Facts {
 	c := &w.clients[client]
-	f := Facts{
-		Now: w.time(c), IsLost: c.isLost, IsSuspended: !c.isConnected && !c.isLost, IsConnected: c.isConnected, ChangedAt: moment(c.changedAt),
-		IsInUse: c.isInUse, Addresses: 2,
-	}
+	f := Facts{Now: w.time(c), Addresses: 2}
 	if w.bounds.lone {
 		f.Addresses = 1
 	}
-	if c.isHolding {
-		f.Holds = 1
-	}
-	if c.isConnected {
+	if c.core.HasLineFacts() {
 		w.line(client).contact.AddTo(&f)
 		if w.premise.has(noLeaveOverWrites) {
 			f.WriteSentAt = time.Time{}
@@ -480,24 +537,22 @@ func (w *world) facts(client int) Facts {
 func (w *world) tick(client int) (isDone bool) {
 	c := &w.clients[client]
 	now := w.time(c)
-	c.ledger.lastAuditAt, c.ledger.lastReadAt = now, now
-	p := c.ledger.Decide(w.facts(client))
-	c.isLost = c.isLost || p.EnterLost
-	switch {
-	case p.EndHolds:
-		c.isHolding = false
-		c.hasEnded = w.bounds.clients == 1
+	c.core.lastAuditAt, c.core.lastReadAt = now, now
+	o, p := c.core.OnTick(w.facts(client))
+	if w.act(c, o); o.End.Cause != nil && w.bounds.clients == 1 && !w.bounds.renews {
+		c.hasEnded = true
 		return true
+	}
+	switch {
 	case p.LeaveServer:
-		c.ledger.OnServerLeft(now, c.isHolding)
 		w.leave(client)
 		return true
 	case p.Beat:
-		c.ledger.OnBeatSent(now)
+		c.core.OnBeatSent(now)
 		w.send(client, proto.OpMulti)
 		return true
 	}
-	return false
+	return o.End.Cause != nil
 }
 
 // runTimers does what is due for a client: pings, the end of a handshake's patience, and the plan.
@@ -507,13 +562,16 @@ func (w *world) runTimers(client int) (isDone bool) {
 	switch {
 	case c.isPaused || c.hasEnded:
 		return false
-	case l.isOpening && w.clock(c)-l.beganAt >= int64(c.ledger.Period()):
+	case l.isOpening && w.clock(c)-l.beganAt >= int64(c.core.Period()):
 		l.isLeft = true // the server may execute the handshake later
 		w.dial(client, w.otherServer(c))
 		return true
+	case c.deletes && c.core.IsConnected() && !slices.ContainsFunc(l.contact.inFlight.all(), func(f Frame) bool { return f.Op == proto.OpDelete }):
+		w.send(client, proto.OpDelete) // until there is an answer (see removal of package session)
+		return true
 	case !l.isOpening && c.nextPing <= w.now:
 		c.nextPing = max(c.nextPing+w.pingInterval(c), w.now)
-		if l.contact.IsPingDue(w.time(c), c.isInUse, c.isHolding) {
+		if l.contact.IsPingDue(w.time(c), c.core.IsInUse(), c.core.standing > 0) {
 			w.send(client, proto.OpPing)
 		}
 		return true
@@ -533,31 +591,46 @@ func (w *world) settle() {
 		for i := range w.clients {
 			isDone = w.runTimers(i) || isDone
 		}
-		if w.bounds.clients > 1 && w.holder == 0 && !w.isAlive(0) {
+		if w.bounds.clients > 1 && w.holder == 0 && (w.isFree || !w.isAlive(0)) {
 			isDone = w.grant(1) || isDone
 		}
-		if c := &w.clients[0]; w.isTurn && !c.isHolding && !c.hasEnded {
+		if c := &w.clients[0]; w.isTurn && !c.isHolding() && !c.hasEnded {
 			isDone = w.grant(0) || isDone
 		}
 	}
 }
 
-// grant gives the lock to a client whose predecessor's znode is deleted, or that finds the lock free (see holds.tryGrant). The client
-// proves its session first if needed.
+// grant gives the lock to a client that read the queue, and found no other ahead (see Session.Grant of package session). The client proves its
+// session first if needed.
 func (w *world) grant(client int) (isDone bool) {
 	c := &w.clients[client]
-	switch {
-	case c.isPaused || !c.isConnected || w.line(client).contact.HasProofInFlightAfter(time.Time{}):
+	if c.isPaused || w.line(client).contact.HasProofInFlightAfter(time.Time{}) {
 		return false
-	case !c.ledger.Stands(w.time(c)) || c.ledger.IsThin(w.time(c)):
-		if w.time(c).Sub(c.ledger.proofSentAt) < c.ledger.Lifetime()/12 {
-			return false // a gap limits the proof (see queue's awaitTurn)
+	}
+	if !c.isClaiming {
+		if !c.core.IsConnected() {
+			return false
+		}
+		c.claim, c.isClaiming = Claim{Owner: c.core.ID(), Epoch: c.core.Epoch()}, true
+	}
+	switch w.premise.judge(c, w.time(c)) {
+	case Granted:
+		c.hold, c.isOwner = c.core.OnGrant(c.claim, w.time(c)), true
+		w.holder, w.isTurn, c.isClaiming = client, false, false
+		return true
+	case Unproven:
+		if !c.core.IsConnected() || w.time(c).Sub(c.core.proofSentAt) < c.core.Lifetime()/12 {
+			return false // a gap limits the proof
 		}
 		w.send(client, proto.OpMulti)
 		return true
+	case Stale:
+		c.isClaiming = false
+		return c.core.IsConnected()
+	default:
+		w.isTurn, c.isClaiming = false, false
+		return client == 0
 	}
-	w.holder, c.isHolding, w.isTurn = client, true, false
-	return true
 }
 
 func (w *world) lineIDsInUse() (ids []int32) {

@@ -29,19 +29,25 @@ const (
 	Closed
 )
 
-// Judge answers a claim. Only a claim about which everything is known, and that nothing speaks against, is granted. A proof comes last,
-// because the others need none. The caller has to call OnGrant for what is granted.
+// Judge answers a claim. The caller has to call OnGrant for what is granted.
 func (s *Session) Judge(c Claim, now time.Time) Verdict {
+	isTrusted := !s.NeedsProof(now) && (s.isConnected || !s.suspendEnds)
+	return c.Decide(s.phase, s.id, s.epoch, isTrusted)
+}
+
+// Decide is Session.Judge for a session. Only a claim about which everything is known, and that nothing speaks against, is granted. A proof
+// comes last, because the others need none.
+func (c Claim) Decide(phase Phase, id int64, epoch uint64, isTrusted bool) Verdict {
 	switch {
-	case s.phase >= Closing:
+	case phase >= Closing:
 		return Closed
-	case c.Owner != s.id:
+	case c.Owner != id:
 		return Over
 	case c.IsDeleted:
 		return Deleted
-	case c.Epoch != s.epoch || c.HasChanged:
+	case c.Epoch != epoch || c.HasChanged:
 		return Stale
-	case s.NeedsProof(now) || s.suspendEnds && !s.isConnected:
+	case !isTrusted:
 		return Unproven
 	default:
 		return Granted

@@ -20,7 +20,7 @@ import (
 // unused watch, and the close of a client. A session that ends takes its waiters with it in one step, so isOver does not occur. A request
 // is executed before the end of its connection, or never, because a leader refuses writes of a session that moved.
 //
-// That trust is right is the subject of another explorer, in package trust. Here a session that is trusted lives, and a proof makes it
+// That trust is right is the subject of another explorer, in package core. Here a session that is trusted lives, and a proof makes it
 // trusted.
 
 // cast is who takes part, and within which bounds.
@@ -497,16 +497,17 @@ func (w *world) watchOwn(i int) {
 // claim is Session.Grant.
 func (w *world) claim(i int) {
 	c, conn := &w.contenders[i], w.connOf(i)
-	claim := core.Claim{IsDeleted: c.isDeleted || c.own.isGone, IsStale: c.epoch != conn.epoch || c.own.isLost, IsTrusted: conn.isTrusted}
+	claim := core.Claim{Epoch: uint64(c.epoch), IsDeleted: c.isDeleted || c.own.isGone, HasChanged: c.own.isLost}
+	isTrusted := conn.isTrusted
 	switch w.premise {
 	case ignoresOwnEvent:
 		claim.IsDeleted = c.isDeleted
 	case ignoresEpoch:
-		claim.IsStale = false
+		claim.Epoch, claim.HasChanged = uint64(conn.epoch), false
 	case ignoresTrust:
-		claim.IsTrusted = true
+		isTrusted = true
 	}
-	verdict := claim.Decide()
+	verdict := claim.Decide(core.Running, 0, uint64(conn.epoch), isTrusted)
 	w.reached.verdicts[verdict] = true
 	switch verdict {
 	case core.Granted:
