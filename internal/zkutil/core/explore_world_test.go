@@ -359,7 +359,7 @@ func (w *world) finishHandshake(l *line) {
 	case !l.isExecuted || l.isStuck || l.isDeaf || c.isPaused:
 		return
 	case !w.isAlive(l.client) || w.leader[l.client].owner != l.id:
-		w.act(c, c.core.OnSessionOver(w.time(c)))
+		w.act(c, c.core.OnSessionOver(ErrExpired, w.time(c)))
 		if c.isOver, c.hasEnded = true, !w.bounds.renews; w.bounds.renews {
 			client, server := l.client, l.server
 			w.close(l.id)
@@ -413,8 +413,8 @@ func (w *world) close(id int32) {
 
 func (w *world) onDisconnected(client int) {
 	c := &w.clients[client]
-	if o, wasConnected := c.core.OnDisconnected(w.time(c)); wasConnected {
-		w.act(c, o)
+	if c.core.IsConnected() {
+		w.act(c, c.core.OnDisconnected(nil, w.time(c)))
 		c.unsent = nil
 	}
 }

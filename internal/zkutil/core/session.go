@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
@@ -58,7 +59,17 @@ type Outcome struct {
 }
 
 // Change is a change of the state as others see it.
-type Change struct{ From, To connstate.State }
+type Change struct {
+	From, To connstate.State
+	Why      error // of a Suspended or Lost
+}
+
+// Reasons why a session is lost.
+var (
+	ErrExpired  = fmt.Errorf("%w: the servers ended it", zkutil.ErrSessionLost)
+	ErrUnproven = fmt.Errorf("%w: no proof that it is still alive", zkutil.ErrSessionLost)
+	ErrBound    = fmt.Errorf("%w: these servers resume no session after a disconnect", zkutil.ErrSessionLost)
+)
 
 // End is the end of holds. The zero End ends none.
 type End struct {
@@ -83,7 +94,7 @@ func (s *Session) OnHandshake(id int64, granted time.Duration, isBound bool, now
 	isNew := id != s.id
 	s.Ledger.OnHandshake(granted, isNew)
 	if isNew {
-		s.endSession(&o, now)
+		s.endSession(&o, ErrExpired, now)
 		s.id = id
 		s.OnNewSession(now)
 	}
@@ -100,14 +111,14 @@ func (s *Session) OnConnected(now time.Time) (o Outcome) {
 	s.epoch++
 	s.Ledger.OnConnected()
 	s.isConnected, s.changedAt = true, now
-	s.enter(&o, state)
+	s.enter(&o, state, nil)
 	return o
 }
 
-// OnDisconnected records the end of the connection. It reports false if there was none.
-func (s *Session) OnDisconnected(now time.Time) (o Outcome, wasConnected bool) {
+// OnDisconnected records the end of the connection, if there is one, and why it ended.
+func (s *Session) OnDisconnected(why error, now time.Time) (o Outcome) {
 	if !s.isConnected {
-		return o, false
+		return o
 	}
 	s.isConnected, s.changedAt = false, now
 	s.Ledger.OnDisconnected()
@@ -115,27 +126,27 @@ func (s *Session) OnDisconnected(now time.Time) (o Outcome, wasConnected bool) {
 		o.End = s.EndNow(zkutil.ErrSuspended, now)
 	}
 	if s.state != connstate.Lost {
-		s.enter(&o, connstate.Suspended)
+		s.enter(&o, connstate.Suspended, why)
 	}
 	if s.IsBound() {
-		s.endSession(&o, now)
+		s.endSession(&o, ErrBound, now)
 	}
-	return o, true
-}
-
-// OnSessionOver records that the servers expired the session, or that the client gives it up.
-func (s *Session) OnSessionOver(now time.Time) (o Outcome) {
-	s.endSession(&o, now)
 	return o
 }
 
-func (s *Session) endSession(o *Outcome, now time.Time) {
+// OnSessionOver records that the servers expired the session, or that the client gives it up.
+func (s *Session) OnSessionOver(why error, now time.Time) (o Outcome) {
+	s.endSession(&o, why, now)
+	return o
+}
+
+func (s *Session) endSession(o *Outcome, why error, now time.Time) {
 	s.id, o.IsSessionOver = 0, true
 	if o.End.Cause == nil {
 		o.End = s.EndNow(zkutil.ErrSessionLost, now)
 	}
 	if s.state != connstate.Lost && s.epoch > 0 {
-		s.enter(o, connstate.Lost)
+		s.enter(o, connstate.Lost, why)
 	}
 }
 
@@ -143,7 +154,7 @@ func (s *Session) endSession(o *Outcome, now time.Time) {
 func (s *Session) OnClose(now time.Time) (o Outcome) {
 	s.phase = max(s.phase, Closing)
 	o.End = s.EndNow(zkutil.ErrClosed, now)
-	s.enter(&o, connstate.Closed)
+	s.enter(&o, connstate.Closed, nil)
 	return o
 }
 
@@ -151,11 +162,11 @@ func (s *Session) OnClose(now time.Time) (o Outcome) {
 func (s *Session) Seal() { s.phase = Sealed }
 
 // enter changes the state. Closed is final.
-func (s *Session) enter(o *Outcome, state connstate.State) {
+func (s *Session) enter(o *Outcome, state connstate.State, why error) {
 	if s.state == connstate.Closed {
 		return
 	}
-	o.Enter = append(o.Enter, Change{s.state, state})
+	o.Enter = append(o.Enter, Change{s.state, state, why})
 	if s.state = state; state == connstate.Reconnected {
 		s.state = connstate.Connected
 	}
@@ -167,7 +178,7 @@ func (s *Session) OnWriteAnswered(id int64, w Write) (o Outcome, isProof bool) {
 		return o, false
 	}
 	if s.state == connstate.Lost && s.isConnected {
-		s.enter(&o, connstate.Reconnected)
+		s.enter(&o, connstate.Reconnected, nil)
 	}
 	return o, true
 }
@@ -179,13 +190,13 @@ func (s *Session) OnTick(line Facts) (o Outcome, p Plan) {
 	if p.EndHolds {
 		o.End = s.EndNow(zkutil.ErrSessionLost, line.Now)
 		if p.EnterLost {
-			s.enter(&o, connstate.Lost)
+			s.enter(&o, connstate.Lost, ErrUnproven)
 		}
 		standing = 0
 		p = s.Decide(s.facts(line, standing))
 	}
 	if p.EnterLost {
-		s.enter(&o, connstate.Lost)
+		s.enter(&o, connstate.Lost, ErrUnproven)
 	}
 	if p.LeaveServer {
 		s.OnServerLeft(line.Now, standing+s.kept > 0)

@@ -25,7 +25,7 @@ func (l *lifecycle) beginClosing() {
 		return
 	}
 	l.endOpen()
-	ended := s.actLocked(s.core.OnClose(s.clock.Now()), nil)
+	ended := s.actLocked(s.core.OnClose(s.clock.Now()))
 	if len(l.workNames) > 0 || l.undoable > 0 { // otherwise the session ends now, and the znodes with it
 		s.backgroundLocked(func(context.Context) { ended.begin() })
 	}

@@ -63,7 +63,7 @@ func (k *keeper) tick(now time.Time) (nextAt time.Time, silent *wire.Line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, p := s.core.OnTick(k.factsLocked(now))
-	s.actLocked(o, errUnproven)
+	s.actLocked(o)
 	if p.LeaveServer {
 		silent = s.wire.Line()
 	}
@@ -167,7 +167,7 @@ func (k *keeper) recordAnswerLocked(w wire.SentWrite, err error) {
 	}
 	s.proofs.onProvenLocked()
 	s.wire.DropAbandoned(w.At)
-	s.actLocked(o, nil)
+	s.actLocked(o)
 }
 
 // A heartbeat is a transaction that checks znodes and changes nothing. The quorum commits the transaction,

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -31,16 +30,11 @@ type report struct {
 	shortGrants []func()  // write what the latest handshakes granted, once the connection was logged
 }
 
-var (
-	errExpired      = fmt.Errorf("%w: the servers ended it", zkutil.ErrSessionLost)
-	errUnproven     = fmt.Errorf("%w: no proof that it is still alive", zkutil.ErrSessionLost)
-	errDisconnected = errors.New("connection lost")
-)
+var errDisconnected = errors.New("connection lost")
 
-// showStateLocked writes a state just entered to the log, and to the traces. why is the reason of a Suspended or Lost. lastProof is of the
-// session that was lost.
-func (r *report) showStateLocked(c core.Change, why error, lastProof time.Time) {
-	s, before, state := r.s, c.From, c.To
+// showStateLocked writes a state just entered to the log, and to the traces. lastProof is of the session that was lost.
+func (r *report) showStateLocked(c core.Change, lastProof time.Time) {
+	s, before, state, why := r.s, c.From, c.To, c.Why
 	now := time.Now()
 	e := trace.StateChange{From: before, To: state, Server: r.server, Err: why}
 	r.since = now

@@ -27,9 +27,8 @@ type link struct {
 	states *connstate.Feed
 }
 
-// actLocked carries out what an event means, as core.Session says. why is the reason of a Suspended or Lost. After ErrClosed the caller has to
-// begin the removals.
-func (s *Session) actLocked(o core.Outcome, why error) (ended leavings) {
+// actLocked carries out what an event means, as core.Session says. After ErrClosed the caller has to begin the removals.
+func (s *Session) actLocked(o core.Outcome) (ended leavings) {
 	if o.IsSessionOver {
 		s.budget.EndSession()
 	}
@@ -37,7 +36,7 @@ func (s *Session) actLocked(o core.Outcome, why error) (ended leavings) {
 		ended = s.holds.endAllLocked(o.End)
 	}
 	for _, change := range o.Enter {
-		s.report.showStateLocked(change, why, o.End.ProofSentAt)
+		s.report.showStateLocked(change, o.End.ProofSentAt)
 		s.link.states.Post(change.To)
 	}
 	return ended
@@ -64,7 +63,7 @@ func (o wireOwner) OnHandshake(id int64, timeout time.Duration) (lifetime time.D
 	}
 	s.report.noteGrantLocked(timeout, before)
 	outcome := s.core.OnHandshake(id, timeout, s.wire.IsBound(), s.clock.Now())
-	if s.actLocked(outcome, errExpired); outcome.IsSessionOver {
+	if s.actLocked(outcome); outcome.IsSessionOver {
 		s.silence.End()
 	}
 	return s.core.Lifetime()
@@ -89,9 +88,6 @@ func (o wireOwner) OnFailure(err error, refusal dial.Refusal) {
 	s.log.Log(slog.LevelDebug, "connection attempt failed", "err", err)
 }
 
-// errBound is why a session that ends with its connection is over.
-var errBound = fmt.Errorf("%w: these servers resume no session after a disconnect", zkutil.ErrSessionLost)
-
 // onEvent is zk.Conn's event callback. It must neither block nor call zk.Conn's requests, because it
 // runs inside zk.Conn's locks.
 func (l *link) onEvent(event zk.Event) {
@@ -106,7 +102,7 @@ func (l *link) onEvent(event zk.Event) {
 	case event.State == zk.StateExpired:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.actLocked(s.core.OnSessionOver(s.clock.Now()), errExpired)
+		s.actLocked(s.core.OnSessionOver(core.ErrExpired, s.clock.Now()))
 		l.announceLocked()
 	}
 }
@@ -119,7 +115,7 @@ func (l *link) onConnected() {
 	s.report.server = s.wire.Line().Server
 	s.gate.optional.SetServer(s.report.server, s.core.IsBound())
 	l.failure = nil
-	s.actLocked(s.core.OnConnected(s.clock.Now()), nil)
+	s.actLocked(s.core.OnConnected(s.clock.Now()))
 	l.hopeless = nil // a later series of refusals is logged again
 	l.noteRefusalLocked(dial.NoRefusal)
 	l.announceLocked()
@@ -129,12 +125,11 @@ func (l *link) onDisconnected() {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, wasConnected := s.core.OnDisconnected(s.clock.Now())
-	if !wasConnected {
+	if !s.core.IsConnected() {
 		return
 	}
 	s.report.failure = l.whyDisconnectedLocked()
-	s.actLocked(o, s.report.failure)
+	s.actLocked(s.core.OnDisconnected(s.report.failure, s.clock.Now()))
 	l.announceLocked()
 }
 
@@ -248,7 +243,7 @@ func (o wireOwner) OnForgotten(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link.failure, s.report.failure = errForgotten, errForgotten
-	s.actLocked(s.core.OnSessionOver(s.clock.Now()), errForgotten)
+	s.actLocked(s.core.OnSessionOver(errForgotten, s.clock.Now()))
 	s.log.Log(slog.LevelWarn, "session abandoned, opening a new one; fencing tokens may restart", "server", server, "err", errForgotten)
 }
 
