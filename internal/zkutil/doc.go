@@ -28,7 +28,7 @@
 //	internal/zkutil/connstate           the states of a connection, and subscriptions
 //	internal/zkutil/ops                 which operations the servers lack
 //	internal/zkutil/wire                a connection with the features that zk.Conn lacks
-//	internal/zkutil/core               until when a session is proven, and what is due
+//	internal/zkutil/core                what is granted and until when, and what is due: decisions alone
 //	internal/zkutil/dial                the next server, and a socket within the patience
 //	internal/zkutil                     this package
 //	internal/proto                      ZooKeeper's messages as bytes, and whether a frame is whole
@@ -40,23 +40,23 @@
 //
 // # Where to look
 //
-//   - The proof that a session is alive, and until when: trust/ledger.go, trust/gaps.go, and the table of times in trust/timing.go.
-//     When the server may have received nothing, and when a ping is due: trust/contact.go.
-//   - When a heartbeat, an audit or the end of trust is due: Ledger.Decide in trust/plan.go.
+//   - The proof that a session is alive, and until when: core/ledger.go, core/gaps.go, and the table of times in core/timing.go.
+//     When the server may have received nothing, and when a ping is due: core/contact.go.
+//   - When a heartbeat, an audit or the end of trust is due: Ledger.Decide in core/plan.go.
 //     session/keeper.go carries out the decision.
 //   - The order in which a session ends, and the waits for the end: session/close.go.
-//   - The conditions of a hold, checked in one step: holds.tryGrant in session/grant.go.
+//   - The conditions of a hold, checked in one step: Claim.Decide in core/hold.go, called by holds.tryGrant in session/grant.go.
 //   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. The rules of other locks are in
 //     their recipes, the reader/writer rule in recipes/rwlock. A read lock under the write lock: queue/under.go. The permits of
 //     a semaphore: permits/permits.go. When a cohort gives the lock up: tenure.next in cohort/tenure.go. When the znode of a
 //     leader is deleted: election/candidate.go. Who asks whom to step down for a priority: election/steering.go.
 //   - Where a request is sent: gate.send in session/gate.go, then Line.Send in wire/outbox.go. When the answer to a create is
 //     lost: createProtected in session/create.go.
-//   - What ends a hold: Hold.endForLocked in session/hold.go lists it. What a cohort does then: tenure.attend and advanceLocked
+//   - What ends a hold, and what happens to its znode: Session.OnEnd in core/hold.go. What a cohort does then: tenure.attend and advanceLocked
 //     in cohort.
 //   - A notification that never arrives: keeper.startReadsLocked in session/keeper.go. Watches after a reconnect: those of the
 //     engine fire (watches.loseLocked in session/watch.go), and those of a user of zk.Conn are set again (wire/restore.go).
-//   - When a silent server is left: Ledger.isSilent in trust/plan.go, and wire/abandon.go for the writes in flight.
+//   - When a silent server is left: Ledger.isSilent in core/plan.go, and wire/abandon.go for the writes in flight.
 //   - The locks, and their order: session/doc.go, wire/doc.go.
 //   - Which server is next: dial/hosts.go. How long an attempt may take: dial/patience.go.
 //   - Who may create a znode when a session is full: budget/budget.go.

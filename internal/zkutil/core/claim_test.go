@@ -24,7 +24,7 @@ func TestClaim(t *testing.T) {
 		"on a deleted znode is lost":                   {change: func(_ *Session, c *Claim) { c.HasChanged, c.IsDeleted = true, true }, now: proven, want: Deleted},
 		"of another session is lost":                   {change: func(s *Session, c *Claim) { s.id, c.IsDeleted = 8, true }, now: proven, want: Over},
 		"of a session that is over is lost":            {change: func(s *Session, _ *Claim) { s.id = 0 }, want: Over},
-		"of a client that closes ends with the client": {change: func(s *Session, c *Claim) { s.id, s.phase = 8, Closing }, now: proven, want: Closed},
+		"of a client that closes ends with the client": {change: func(s *Session, _ *Claim) { s.id, s.phase = 8, Closing }, now: proven, want: Closed},
 	} {
 		s, c := NewSession(NewLedger(time.Second, 0), false), Claim{Owner: 7, Epoch: 3}
 		s.id, s.epoch, s.isConnected, s.until = 7, 3, true, time.Unix(0, int64(proven))

@@ -1,5 +1,8 @@
-// Package trust computes until when a ZooKeeper session is proven alive, and which actions are due to keep the
-// proof fresh.
+// Package core decides what a client may hold: what is granted, until when, and why a hold ends.
+//
+// [Session] is the client. Its events, such as OnHandshake or OnDisconnected, return an [Outcome] with what the owner has to do: end the holds,
+// and publish states. [Session.Judge] decides whether a contender gets the lock, and a [Hold] is the result. [Session.OnEnd] lists all ends of
+// a hold, and says what happens to its znode.
 //
 // Only an own write committed by the quorum proves a session. Pings, reads and sync prove nothing, because a server
 // without a quorum continues to answer them for seconds after the other servers expired the session. A [Ledger] records
@@ -9,11 +12,10 @@
 // derives 2T/3, and derivation.md has the full derivation, with all premises.
 //
 // [Ledger.Decide] makes the [Plan] of a moment from [Facts]: end the holds, send a heartbeat, an audit or
-// reads, or leave a silent server. [Claim.Decide] decides whether a contender gets the lock. The times are in timing.go.
-// [Clock] is the clock by which all times are taken.
+// reads, or leave a silent server. The times are in timing.go. [Clock] is the clock by which all times are taken.
 //
-// explore_test.go and the files beside it run a Ledger and the Contacts of a client against a model of ZooKeeper, through every course of events within
-// bounds. The scenarios in testdata show courses, with what holds in each.
+// explore_test.go and the files beside it run a Session, a Hold and the Contacts of each client against a model of ZooKeeper, through every
+// course of events within bounds. The scenarios in testdata show courses, with what holds in each.
 //
 // The package only decides. It does no I/O, starts no goroutine, and has no lock except in Clock, which asks the system
 // for how long the machine was suspended.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -230,34 +231,55 @@ func (w *world) nextInstant() int64 {
 func (w *world) violation() string {
 	valid := 0
 	for i := range w.clients {
-		c := &w.clients[i]
-		if v := c.violation(); v != "" {
+		if v := cmp.Or(w.clients[i].violation(), w.workViolation(i), w.holdViolation(i)); v != "" {
 			return v
 		}
-		if c.isOwner && c.hold.Works() > 0 && c.core.Stands(w.time(c)) && !c.hold.IsLost() && (w.isFree || !w.isAlive(i)) {
-			return "work goes on in trust, and its znode is gone"
-		}
-		if isWorking := c.isOwner && c.hold.Works() > 0; w.faults == 0 && !w.isFree && (isWorking || c.core.Saved() > 0) && !c.core.Stands(w.time(c)) {
-			return "trust ends without a fault"
-		}
-		if !c.isHolding() || !c.core.Stands(w.time(c)) {
-			continue
-		}
-		valid++
-		until := c.byServers(c.core.until)
-		switch {
-		case !w.isAlive(i) || c.hold.owner != w.leader[i].id:
-			return "a valid hold of a session that has expired"
-		case w.bounds.suspends && !c.core.IsConnected():
-			return "a valid hold without a connection"
-		case !w.bounds.explicit && until > w.leader[i].expiry:
-			return fmt.Sprintf("a cut now: the session expires %.3f T before the end of trust", float64(until-w.leader[i].expiry)/whole)
+		if w.isValid(i) {
+			valid++
 		}
 	}
 	if valid > 1 {
 		return "two valid holds"
 	}
 	return ""
+}
+
+// isValid reports whether a client has a hold that counts for it.
+func (w *world) isValid(i int) bool {
+	c := &w.clients[i]
+	return c.isHolding() && c.core.Stands(w.time(c))
+}
+
+// holdViolation returns what is wrong with a valid hold.
+func (w *world) holdViolation(i int) string {
+	c := &w.clients[i]
+	until := c.byServers(c.core.until)
+	switch {
+	case !w.isValid(i):
+		return ""
+	case !w.isAlive(i) || c.hold.owner != w.leader[i].id:
+		return "a valid hold of a session that has expired"
+	case w.bounds.suspends && !c.core.IsConnected():
+		return "a valid hold without a connection"
+	case !w.bounds.explicit && until > w.leader[i].expiry:
+		return fmt.Sprintf("a cut now: the session expires %.3f T before the end of trust", float64(until-w.leader[i].expiry)/whole)
+	default:
+		return ""
+	}
+}
+
+// workViolation returns what is wrong while a function runs under a hold, which may have ended.
+func (w *world) workViolation(i int) string {
+	c := &w.clients[i]
+	isWorking, stands := c.isOwner && c.hold.Works() > 0, c.core.Stands(w.time(c))
+	switch {
+	case isWorking && stands && !c.hold.IsLost() && (w.isFree || !w.isAlive(i)):
+		return "work goes on in trust, and its znode is gone"
+	case w.faults == 0 && !w.isFree && (isWorking || c.core.Saved() > 0) && !stands:
+		return "trust ends without a fault"
+	default:
+		return ""
+	}
 }
 
 // violation returns which of a client's facts contradict each other, "" if none do.

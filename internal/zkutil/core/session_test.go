@@ -239,7 +239,7 @@ func TestEndOfWork(t *testing.T) {
 	require.False(t, h.EndWork(), "there is more work")
 	require.True(t, h.EndWork())
 
-	s, h = held(false, false)
+	_, h = held(false, false)
 	h.BeginWork()
 	require.False(t, h.EndWork(), "the hold stands")
 
@@ -302,7 +302,7 @@ func TestIsZnodeGone(t *testing.T) {
 	s.OnSessionOver(errCut, at(2))
 	require.True(t, s.IsZnodeGone(h))
 
-	s, h = held(false, false)
+	_, h = held(false, false)
 	s.OnEnd(h, s.EndNow(zkutil.ErrNodeDeleted, at(1)))
 	require.True(t, s.IsZnodeGone(h))
 }

@@ -8,8 +8,8 @@
 // Only an own write committed by the quorum proves a session. Pings, reads and sync prove nothing, because a
 // server without its quorum continues to answer them for seconds after the other servers expired the
 // session. So, while the session has holds, the session commits an empty transaction every T/6, where T is the
-// session timeout. Trust lasts until 2T/3 after the latest committed write was sent. Package trust explains why
-// 2T/3 is early enough, and when heartbeats, audits and reads are due.
+// session timeout. Trust lasts until 2T/3 after the latest committed write was sent. Package core explains why
+// 2T/3 is early enough, and decides when heartbeats, audits and reads are due, what is granted, and what ends a hold.
 //
 // A session without holds commits nothing, and proves itself when a contender is to be granted: see
 // Session.Grant. To catch lost notifications, a session re-reads all its watches once per T. Rarely, a waiting
@@ -45,7 +45,7 @@
 // dialer, of package ops, and of the clock → those of packages callbacks, connstate, departures, leftovers,
 // logs and trace, and of the budget.
 //
-// A function whose name ends in Locked is called under Session.mu. So are all methods of the ledger, and the
+// A function whose name ends in Locked is called under Session.mu. So are all methods of core.Session and core.Hold, and the
 // conditions of awaitCondition.
 //
 // Every goroutine is counted by the session: tasks, requests in zk.Conn, the tasks of the wire, zk.Conn itself,
