@@ -31,7 +31,7 @@ LIBRARY := . cmd/zkr contrib/certmagiczkrecipes contrib/fxzkrecipes contrib/gocr
 # The modules of contrib whose tests need Go alone.
 CONTRIB := ./contrib/certmagiczkrecipes/... ./contrib/fxzkrecipes/... ./contrib/gocronzkrecipes/... ./contrib/otelzkrecipes/... ./contrib/promzkrecipes/...
 
-.PHONY: help quick test oldest zkconn platforms flaky fuzz zkr schedules integration newest suites speed bench bench-smoke model chaos mutants sample stock stock-zk worker worker-zk picture lint workflows vulnerabilities release-check nightly
+.PHONY: help quick test oldest zkconn platforms flaky fuzz zkr schedules integration reliability newest suites speed bench bench-smoke model chaos mutants sample stock stock-zk worker worker-zk picture lint workflows vulnerabilities release-check nightly
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -95,20 +95,26 @@ ifneq ($(EXHAUSTIVE),) # smaller forms are unit tests
 	$(TEST) -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session $(EXHAUSTIVE)
 endif
 
-nightly: ## what takes too long for each commit: schedules, model, mutants, speed, the newest servers, chaos; NIGHT=short is a part for each commit. Needs all that the other tests need
+nightly: ## what takes too long for each commit: schedules, model, mutants, failing servers, speed, the newest servers, chaos; NIGHT=short is a part for each commit. Needs all that the other tests need
 	$(MAKE) -s schedules
 	$(MAKE) -s model
 	integration/mutants/run.sh -check
+ifneq ($(NIGHT),short)
+	$(MAKE) -s reliability
 	$(MAKE) -s speed
 	$(MAKE) -s newest
+endif
 	$(MAKE) -s chaos MINUTES=$(NIGHT_MINUTES)
 
 integration: ## tests on real ZooKeeper servers, by default of Debian bookworm: make integration ZK=trixie; needs Docker, a JDK with Curator, kazoo, MIT Kerberos, Prometheus, and for the examples MariaDB and Chromium
 	cd integration && go build -race ./... # with all processors: -p 1 below is for building, too
-	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) ./...
+	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) $$(go list ./... | grep -v '/reliability$$')
 	go test -race -timeout 10m $(GOTESTFLAGS) ./contrib/saslkrb5/...
 	go run ./integration/cmd/withzk -- go run ./examples/cmd/withmariadb -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 	go run ./integration/cmd/withzk -- go test -timeout 10m -tags integration -run '^TestZooKeeper' $(GOTESTFLAGS) ./cmd/zkr
+
+reliability: ## what becomes of leases when servers stop, hang, restart or change their limits; needs Docker
+	cd integration && $(TEST) -race -timeout 30m $(GOTESTFLAGS) ./reliability
 
 newest: ## some of these tests on the newest ZooKeeper; needs Docker and MIT Kerberos
 	ZK=trixie integration/image/build.sh
