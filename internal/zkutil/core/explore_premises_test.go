@@ -68,14 +68,14 @@ func (p *premise) onGranted(s *Session, id int64, granted time.Duration, beganAt
 // onEnd is called before a hold ends.
 func (p *premise) onEnd(c *client) {
 	if p.has(worksNot) {
-		c.hold.works = 0
+		c.hold.Works = 0
 	}
 }
 
 // afterEnd is called after a hold ended.
 func (p *premise) afterEnd(c *client) {
 	if p.has(worksNot) {
-		c.hold.works = 1
+		c.hold.Works = 1
 	}
 	if p.has(keptUnsaved) && c.hold.isKept {
 		c.hold.isKept = false
@@ -86,7 +86,7 @@ func (p *premise) afterEnd(c *client) {
 func (p *premise) judge(c *client, now time.Time) Verdict {
 	claim := c.claim
 	if p.has(anyOwner) {
-		claim.Owner, claim.Epoch = c.core.id, c.core.epoch
+		claim.Owner, claim.Epoch = c.core.ID, c.core.Epoch
 	}
 	return c.core.Judge(claim, now)
 }

@@ -113,7 +113,7 @@ func (w *world) show() (text string) {
 		default:
 			text += "holds nothing, "
 		}
-		if c.isOwner && c.hold.Works() > 0 && !c.isHolding() {
+		if c.isOwner && c.hold.Works > 0 && !c.isHolding() {
 			text += "works, "
 		}
 		if c.core.until.IsZero() {

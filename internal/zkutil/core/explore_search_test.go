@@ -62,7 +62,7 @@ func (w *world) acts() (acts []kind) {
 		return nil
 	}
 	l := w.line(0)
-	isOpen := !l.isOpening && c.core.isConnected && !c.isPaused
+	isOpen := !l.isOpening && c.core.IsConnected && !c.isPaused
 	may := func(k kind, isPossible bool) {
 		if isPossible && (!k.isFault() || w.faults < w.bounds.most && slices.Contains(w.bounds.faults, k)) {
 			acts = append(acts, k)
@@ -70,8 +70,8 @@ func (w *world) acts() (acts []kind) {
 	}
 	may(pass, !w.mustResumeLeader())
 	may(write, isOpen && w.writes > 0)
-	may(closeClient, w.bounds.works && c.core.Phase() == Running && !c.isPaused)
-	may(endWork, w.bounds.works && c.core.Phase() == Closing && c.hold.Works() > 0 && !c.isPaused)
+	may(closeClient, w.bounds.works && c.core.Phase == Running && !c.isPaused)
+	may(endWork, w.bounds.works && c.core.Phase == Closing && c.hold.Works > 0 && !c.isPaused)
 	may(turn, isOpen && (w.bounds.waits || w.bounds.idles || w.bounds.renews) && !w.isTurn && !c.isHolding())
 	may(stall, isOpen && !l.isStuck && !l.isDeaf)
 	may(deafen, isOpen && !l.isStuck && !l.isDeaf)
@@ -220,7 +220,7 @@ func (w *world) nextInstant() int64 {
 			consider(c.nextPing - 1)
 			consider(c.nextPing)
 		}
-		if p := c.core.Decide(c.core.facts(w.facts(i), c.core.standing)); !p.NextAt.IsZero() {
+		if p := c.core.Decide(c.core.facts(w.facts(i), c.core.Standing)); !p.NextAt.IsZero() {
 			consider(c.byServers(p.NextAt))
 		}
 	}
@@ -259,7 +259,7 @@ func (w *world) holdViolation(i int) string {
 		return ""
 	case !w.isAlive(i) || c.hold.owner != w.leader[i].id:
 		return "a valid hold of a session that has expired"
-	case w.bounds.suspends && !c.core.IsConnected():
+	case w.bounds.suspends && !c.core.IsConnected:
 		return "a valid hold without a connection"
 	case !w.bounds.explicit && until > w.leader[i].expiry:
 		return fmt.Sprintf("a cut now: the session expires %.3f T before the end of trust", float64(until-w.leader[i].expiry)/whole)
@@ -271,7 +271,7 @@ func (w *world) holdViolation(i int) string {
 // workViolation returns what is wrong while a function runs under a hold, which may have ended.
 func (w *world) workViolation(i int) string {
 	c := &w.clients[i]
-	isWorking, stands := c.isOwner && c.hold.Works() > 0, c.core.Stands(w.time(c))
+	isWorking, stands := c.isOwner && c.hold.Works > 0, c.core.Stands(w.time(c))
 	switch {
 	case isWorking && stands && !c.hold.IsLost() && (w.isFree || !w.isAlive(i)):
 		return "work goes on in trust, and its znode is gone"
@@ -285,13 +285,13 @@ func (w *world) workViolation(i int) string {
 // violation returns which of a client's facts contradict each other, "" if none do.
 func (c *client) violation() string {
 	switch holds, kept := boolInt(c.isHolding()), boolInt(c.hold.isKept); {
-	case c.core.standing != holds || c.core.kept != kept:
-		return fmt.Sprintf("%d holds stand and %d znodes are kept, and %d and %d are counted", holds, kept, c.core.standing, c.core.kept)
+	case c.core.Standing != holds || c.core.kept != kept:
+		return fmt.Sprintf("%d holds stand and %d znodes are kept, and %d and %d are counted", holds, kept, c.core.Standing, c.core.kept)
 	case c.core.Saved() > 0 && !c.core.IsInUse():
 		return "a hold is no use"
-	case c.isHolding() && c.hold.owner != c.core.ID():
+	case c.isHolding() && c.hold.owner != c.core.ID:
 		return "a hold of another session"
-	case c.isHolding() && c.core.Phase() != Running:
+	case c.isHolding() && c.core.Phase != Running:
 		return "a hold of a client that closes"
 	default:
 		return ""
@@ -365,12 +365,12 @@ func (w *world) addClient(k *keyWriter, i int) {
 	k.int(w.leader[i].created)
 	k.int(w.rank(w.leader[i].owner))
 	k.int(now*c.rate.den - w.now*c.rate.num)
-	k.bools(c.core.isConnected, c.core.state == connstate.Lost, c.isPaused, c.isHolding(), c.hasEnded, c.core.IsInUse(), w.isTurn)
-	k.bools(c.isClaiming, c.claim.Owner == c.core.id, c.claim.Epoch == c.core.epoch)
-	k.bools(c.deletes, c.isOver, c.hold.isKept, c.hold.isVacated, c.core.phase != Running, w.leader[i].id == c.core.id, c.hold.IsLost())
-	k.int(int64(c.hold.works))
-	if !c.core.isConnected {
-		k.time(now, c.core.changedAt)
+	k.bools(c.core.IsConnected, c.core.State == connstate.Lost, c.isPaused, c.isHolding(), c.hasEnded, c.core.IsInUse(), w.isTurn)
+	k.bools(c.isClaiming, c.claim.Owner == c.core.ID, c.claim.Epoch == c.core.Epoch)
+	k.bools(c.deletes, c.isOver, c.hold.isKept, c.hold.IsVacated, c.core.Phase != Running, w.leader[i].id == c.core.ID, c.hold.IsLost())
+	k.int(int64(c.hold.Works))
+	if !c.core.IsConnected {
+		k.time(now, c.core.ChangedAt)
 	} else {
 		k.units(w.now, c.nextPing)
 	}
@@ -398,7 +398,7 @@ func (w *world) addLine(k *keyWriter, l *line) {
 	now := w.clock(&w.clients[l.client])
 	k.int(int64(l.client*2 + l.server))
 	k.bools(l.isStuck, l.isDeaf, l.isLeft, l.isOpening, l.isExecuted, l.isLoginFailing)
-	k.bools(l.isNew, l.session == w.leader[l.client].id, l.session == w.clients[l.client].core.id)
+	k.bools(l.isNew, l.session == w.leader[l.client].id, l.session == w.clients[l.client].core.ID)
 	if l.isOpening {
 		k.units(now, l.beganAt)
 		return

@@ -131,7 +131,7 @@ type client struct {
 }
 
 // isHolding reports whether the client has a hold that did not end.
-func (c *client) isHolding() bool { return c.isOwner && c.hold.cause == nil }
+func (c *client) isHolding() bool { return c.isOwner && c.hold.Cause == nil }
 
 func (c *client) use(now time.Time) {
 	if c.core.BeginUse() {
@@ -307,7 +307,7 @@ func (w *world) electLeader() {
 		w.servers[i] = follower{isCut: w.servers[i].isCut}
 	}
 	for i := range w.clients {
-		if w.clients[i].core.isConnected && !w.servers[w.clients[i].server].isCut {
+		if w.clients[i].core.IsConnected && !w.servers[w.clients[i].server].isCut {
 			w.disconnect(i)
 			w.dial(i, w.clients[i].server)
 		}
@@ -333,7 +333,7 @@ func (w *world) dialFaulty(client, server int, fault kind) {
 	c := &w.clients[client]
 	w.lineIDs++
 	c.server = server
-	l := line{id: w.lineIDs, client: client, server: server, session: c.core.ID(), isOpening: true, isNew: c.isOver, beganAt: w.clock(c)}
+	l := line{id: w.lineIDs, client: client, server: server, session: c.core.ID, isOpening: true, isNew: c.isOver, beganAt: w.clock(c)}
 	if l.isNew {
 		w.sessions++
 		l.session = w.sessions
@@ -413,7 +413,7 @@ func (w *world) close(id int32) {
 
 func (w *world) onDisconnected(client int) {
 	c := &w.clients[client]
-	if c.core.IsConnected() {
+	if c.core.IsConnected {
 		w.act(c, c.core.OnDisconnected(nil, w.time(c)))
 		c.unsent = nil
 	}
@@ -448,7 +448,7 @@ func (w *world) send(client int, op int32) {
 
 func (w *world) beginSend(l *line, c *client, f Frame) {
 	c.unsent, c.unsentAt = []Frame{f}, w.time(c)
-	if l.contact.OnSend(c.unsentAt, c.core.standing > 0, c.unsent) {
+	if l.contact.OnSend(c.unsentAt, c.core.Standing > 0, c.unsent) {
 		if w.premise.has(noPingAhead) {
 			l.contact.inFlight.remove(len(l.contact.inFlight.all()) - 2)
 			return
@@ -478,7 +478,7 @@ func (w *world) receive(id int32, a answer) {
 	l := w.byID(id)
 	c := &w.clients[l.client]
 	now := w.time(c)
-	f, ok := w.premise.onAnswer(&l.contact, now, c.core.standing > 0, a.xid)
+	f, ok := w.premise.onAnswer(&l.contact, now, c.core.Standing > 0, a.xid)
 	l.contact.OnBytes(now)
 	switch {
 	case !ok:
@@ -566,12 +566,12 @@ func (w *world) runTimers(client int) (isDone bool) {
 		l.isLeft = true // the server may execute the handshake later
 		w.dial(client, w.otherServer(c))
 		return true
-	case c.deletes && c.core.IsConnected() && !slices.ContainsFunc(l.contact.inFlight.all(), func(f Frame) bool { return f.Op == proto.OpDelete }):
+	case c.deletes && c.core.IsConnected && !slices.ContainsFunc(l.contact.inFlight.all(), func(f Frame) bool { return f.Op == proto.OpDelete }):
 		w.send(client, proto.OpDelete) // until there is an answer (see removal of package session)
 		return true
 	case !l.isOpening && c.nextPing <= w.now:
 		c.nextPing = max(c.nextPing+w.pingInterval(c), w.now)
-		if l.contact.IsPingDue(w.time(c), c.core.IsInUse(), c.core.standing > 0) {
+		if l.contact.IsPingDue(w.time(c), c.core.IsInUse(), c.core.Standing > 0) {
 			w.send(client, proto.OpPing)
 		}
 		return true
@@ -608,10 +608,10 @@ func (w *world) grant(client int) (isDone bool) {
 		return false
 	}
 	if !c.isClaiming {
-		if !c.core.IsConnected() {
+		if !c.core.IsConnected {
 			return false
 		}
-		c.claim, c.isClaiming = Claim{Owner: c.core.ID(), Epoch: c.core.Epoch()}, true
+		c.claim, c.isClaiming = Claim{Owner: c.core.ID, Epoch: c.core.Epoch}, true
 	}
 	switch w.premise.judge(c, w.time(c)) {
 	case Granted:
@@ -619,14 +619,14 @@ func (w *world) grant(client int) (isDone bool) {
 		w.holder, w.isTurn, c.isClaiming = client, false, false
 		return true
 	case Unproven:
-		if !c.core.IsConnected() || w.time(c).Sub(c.core.proofSentAt) < c.core.Lifetime()/12 {
+		if !c.core.IsConnected || w.time(c).Sub(c.core.proofSentAt) < c.core.Lifetime()/12 {
 			return false // a gap limits the proof
 		}
 		w.send(client, proto.OpMulti)
 		return true
 	case Stale:
 		c.isClaiming = false
-		return c.core.IsConnected()
+		return c.core.IsConnected
 	default:
 		w.isTurn, c.isClaiming = false, false
 		return client == 0

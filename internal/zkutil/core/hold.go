@@ -31,8 +31,8 @@ const (
 
 // Judge answers a claim. The caller has to call OnGrant for what is granted.
 func (s *Session) Judge(c Claim, now time.Time) Verdict {
-	isTrusted := !s.NeedsProof(now) && (s.isConnected || !s.suspendEnds)
-	return c.Decide(s.phase, s.id, s.epoch, isTrusted)
+	isTrusted := !s.NeedsProof(now) && (s.IsConnected || !s.suspendEnds)
+	return c.Decide(s.Phase, s.ID, s.Epoch, isTrusted)
 }
 
 // Decide is Session.Judge for a session. Only a claim about which everything is known, and that nothing speaks against, is granted. A proof
@@ -56,43 +56,24 @@ func (c Claim) Decide(phase Phase, id int64, epoch uint64, isTrusted bool) Verdi
 
 // Hold is a znode whose contender holds a lock, or held it and still works. Session alone changes a Hold.
 type Hold struct {
-	owner     int64     // the session of the znode
-	keepsNode bool      // the znode stays until OnVacate: of a leader
-	works     int       // functions of the user that run under the hold
-	isGiven   bool      // an exchange deletes the znode: see ExpectDeletion
-	isWriting bool      // the transaction that writes the end of the work deletes the znode: see BeginWriting
-	isKept    bool      // the session is saved for the znode: see Session.kept
-	isVacated bool      // the znode is being deleted, or is deleted
-	isPart    bool      // the hold has no znode: see NewPart
-	cause     error     // why the hold ended; nil while it stands
-	until     time.Time // when trust ended; set when the hold ends
+	// For the owner to read.
+	Cause     error     // why the hold ended; nil while it stands
+	Until     time.Time // when trust ended; set when the hold ends
+	KeepsNode bool      // the znode stays until OnVacate, however the hold ends: of a leader
+	Works     int       // functions of the user that run under the hold
+	IsGiven   bool      // an exchange deletes the znode: see ExpectDeletion
+	IsWriting bool      // the transaction that writes the end of the work deletes the znode: see BeginWriting
+	IsVacated bool      // the znode is being deleted, or is deleted
+
+	owner  int64 // the session of the znode
+	isKept bool  // the session is saved for the znode: see Session.kept
+	isPart bool  // the hold has no znode: see NewPart
 }
-
-// Cause returns why the hold ended, nil while it stands.
-func (h *Hold) Cause() error { return h.cause }
-
-// EndedUntil returns when trust in an ended hold ended.
-func (h *Hold) EndedUntil() time.Time { return h.until }
 
 // IsLost reports whether a hold ended other than by its owner.
 func (h *Hold) IsLost() bool {
-	return h.cause != nil && !zkutil.IsAny(h.cause, zkutil.ErrReleased, zkutil.ErrClosed, zkutil.ErrMaxHold)
+	return h.Cause != nil && !zkutil.IsAny(h.Cause, zkutil.ErrReleased, zkutil.ErrClosed, zkutil.ErrMaxHold)
 }
-
-// KeepsNode reports whether the znode stays until OnVacate, however the hold ends.
-func (h *Hold) KeepsNode() bool { return h.keepsNode }
-
-// IsGiven reports whether an Exchange deletes the znode.
-func (h *Hold) IsGiven() bool { return h.isGiven }
-
-// IsWriting reports whether the end of the work deletes the znode.
-func (h *Hold) IsWriting() bool { return h.isWriting }
-
-// IsVacated reports whether the znode is being deleted, or is deleted.
-func (h *Hold) IsVacated() bool { return h.isVacated }
-
-// Works returns how many functions of the user run under the hold.
-func (h *Hold) Works() int { return h.works }
 
 // Fate is what happens to the znode of a hold that ends.
 type Fate int
@@ -108,14 +89,14 @@ const (
 
 // OnGrant begins a hold.
 func (s *Session) OnGrant(c Claim, now time.Time) Hold {
-	if s.standing == 0 {
+	if s.Standing == 0 {
 		s.OnFirstHold(now)
 	}
-	s.standing++
+	s.Standing++
 	if s.BeginUse() {
 		s.OnUse(now)
 	}
-	return Hold{owner: c.Owner, keepsNode: c.KeepsNode}
+	return Hold{owner: c.Owner, KeepsNode: c.KeepsNode}
 }
 
 // NewPart returns a hold for one of several successive owners of one znode. The whole has the znode.
@@ -134,18 +115,18 @@ func NewPart() Hold { return Hold{isPart: true} }
 // lock does not stay after a loss, because the session can't hold back a successor anyway. While a znode stays, the session is saved as for a
 // hold, but not after a loss. Once trust has run out, the session is not saved until it is proven again.
 func (s *Session) OnEnd(h *Hold, e End) Fate {
-	if h.cause != nil {
+	if h.Cause != nil {
 		return None
 	}
-	isGone := h.isGiven && errors.Is(e.Cause, zkutil.ErrNodeDeleted)
+	isGone := h.IsGiven && errors.Is(e.Cause, zkutil.ErrNodeDeleted)
 	if isGone {
 		e.Cause = zkutil.ErrReleased
 	}
-	if h.cause, h.until = e.Cause, e.Until; h.isPart {
+	if h.Cause, h.Until = e.Cause, e.Until; h.isPart {
 		return None
 	}
-	s.standing--
-	if h.keepsNode || h.isWriting || h.works > 0 && errors.Is(h.cause, zkutil.ErrClosed) {
+	s.Standing--
+	if h.KeepsNode || h.IsWriting || h.Works > 0 && errors.Is(h.Cause, zkutil.ErrClosed) {
 		if !h.IsLost() {
 			h.isKept = true
 			s.kept++
@@ -155,7 +136,7 @@ func (s *Session) OnEnd(h *Hold, e End) Fate {
 		return Stays
 	}
 	s.EndUse()
-	h.isVacated = true
+	h.IsVacated = true
 	switch {
 	case isGone:
 		return IsGone
@@ -168,7 +149,7 @@ func (s *Session) OnEnd(h *Hold, e End) Fate {
 
 // OnVacate records that the znode of an ended hold is being deleted, or is deleted.
 func (s *Session) OnVacate(h *Hold) {
-	if h.isVacated = true; h.isKept {
+	if h.IsVacated = true; h.isKept {
 		h.isKept = false
 		s.kept--
 		s.EndUse()
@@ -176,29 +157,29 @@ func (s *Session) OnVacate(h *Hold) {
 }
 
 // IsExpired reports whether a hold has to end because trust in the session has run out.
-func (s *Session) IsExpired(h *Hold, now time.Time) bool { return h.cause == nil && !s.Stands(now) }
+func (s *Session) IsExpired(h *Hold, now time.Time) bool { return h.Cause == nil && !s.Stands(now) }
 
 // IsZnodeGone reports whether the znode of an ended hold is known to be deleted, although OnVacate was not called.
 func (s *Session) IsZnodeGone(h *Hold) bool {
-	return errors.Is(h.cause, zkutil.ErrNodeDeleted) || h.cause != nil && h.owner != s.id
+	return errors.Is(h.Cause, zkutil.ErrNodeDeleted) || h.Cause != nil && h.owner != s.ID
 }
 
 // MayWork reports whether a function of the user may begin.
-func (s *Session) MayWork() bool { return s.phase < Closing }
+func (s *Session) MayWork() bool { return s.Phase < Closing }
 
 // BeginWork counts a function of the user that runs under the hold, until EndWork.
-func (h *Hold) BeginWork() { h.works++ }
+func (h *Hold) BeginWork() { h.Works++ }
 
 // EndWork reports whether the znode has to be deleted now, because it stayed for this work alone.
 func (h *Hold) EndWork() (isDue bool) {
-	h.works--
-	return h.works == 0 && h.cause != nil && !h.keepsNode && !h.isVacated
+	h.Works--
+	return h.Works == 0 && h.Cause != nil && !h.KeepsNode && !h.IsVacated
 }
 
 // ExpectDeletion prepares a hold for the transaction of an Exchange. From then on a deletion of its znode ends the hold as if its owner had
 // left.
-func (h *Hold) ExpectDeletion() { h.isGiven = true }
+func (h *Hold) ExpectDeletion() { h.IsGiven = true }
 
 // BeginWriting prepares a hold for the transaction that writes the end of its work. The znode stays until the work ends, because an answer may
 // be lost.
-func (h *Hold) BeginWriting() { h.isWriting = true }
+func (h *Hold) BeginWriting() { h.IsWriting = true }

@@ -16,16 +16,18 @@ import (
 type Session struct {
 	Ledger
 
-	suspendEnds bool            // holds end with the connection
-	phase       Phase           // only grows
-	id          int64           // of the present session; 0: it is over, and there is no other yet
-	epoch       uint64          // counts the connections
-	isConnected bool            // from the handshake to the disconnect
-	changedAt   time.Time       // when isConnected last changed
-	state       connstate.State // as others see it
-	users       int             // holds, waits and requests
-	standing    int             // holds
-	kept        int             // ended holds whose znodes stay for work that still runs, and may be lost with the session
+	// For the owner to read.
+	Phase       Phase
+	ID          int64           // of the present session; 0: it is over, and there is no other yet
+	Epoch       uint64          // counts the connections
+	IsConnected bool            // from the handshake to the disconnect
+	ChangedAt   time.Time       // when IsConnected last changed
+	State       connstate.State // as others see it
+	Standing    int             // holds
+
+	suspendEnds bool // holds end with the connection
+	users       int  // holds, waits and requests
+	kept        int  // ended holds whose znodes stay for work that still runs, and may be lost with the session
 }
 
 // NewSession returns a Session that never was connected. With suspendEnds, a hold ends with the connection.
@@ -85,17 +87,17 @@ func (s *Session) EndNow(cause error, now time.Time) End {
 
 // OnGranted is Ledger.OnGranted for the session with an id.
 func (s *Session) OnGranted(id int64, granted time.Duration, beganAt time.Time) (isShortened bool) {
-	return id == s.id && s.Ledger.OnGranted(granted, beganAt)
+	return id == s.ID && s.Ledger.OnGranted(granted, beganAt)
 }
 
 // OnHandshake records a completed handshake. If it made a session, the previous session is over, unless that was known. isBound says that the
 // servers resume no session.
 func (s *Session) OnHandshake(id int64, granted time.Duration, isBound bool, now time.Time) (o Outcome) {
-	isNew := id != s.id
+	isNew := id != s.ID
 	s.Ledger.OnHandshake(granted, isNew)
 	if isNew {
 		s.endSession(&o, ErrExpired, now)
-		s.id = id
+		s.ID = id
 		s.OnNewSession(now)
 	}
 	s.SetBound(isBound)
@@ -105,27 +107,27 @@ func (s *Session) OnHandshake(id int64, granted time.Duration, isBound bool, now
 // OnConnected records that requests can be sent, after OnHandshake.
 func (s *Session) OnConnected(now time.Time) (o Outcome) {
 	state := connstate.Reconnected
-	if s.epoch == 0 {
+	if s.Epoch == 0 {
 		state = connstate.Connected
 	}
-	s.epoch++
+	s.Epoch++
 	s.Ledger.OnConnected()
-	s.isConnected, s.changedAt = true, now
+	s.IsConnected, s.ChangedAt = true, now
 	s.enter(&o, state, nil)
 	return o
 }
 
 // OnDisconnected records the end of the connection, if there is one, and why it ended.
 func (s *Session) OnDisconnected(why error, now time.Time) (o Outcome) {
-	if !s.isConnected {
+	if !s.IsConnected {
 		return o
 	}
-	s.isConnected, s.changedAt = false, now
+	s.IsConnected, s.ChangedAt = false, now
 	s.Ledger.OnDisconnected()
 	if s.suspendEnds {
 		o.End = s.EndNow(zkutil.ErrSuspended, now)
 	}
-	if s.state != connstate.Lost {
+	if s.State != connstate.Lost {
 		s.enter(&o, connstate.Suspended, why)
 	}
 	if s.IsBound() {
@@ -141,43 +143,43 @@ func (s *Session) OnSessionOver(why error, now time.Time) (o Outcome) {
 }
 
 func (s *Session) endSession(o *Outcome, why error, now time.Time) {
-	s.id, o.IsSessionOver = 0, true
+	s.ID, o.IsSessionOver = 0, true
 	if o.End.Cause == nil {
 		o.End = s.EndNow(zkutil.ErrSessionLost, now)
 	}
-	if s.state != connstate.Lost && s.epoch > 0 {
+	if s.State != connstate.Lost && s.Epoch > 0 {
 		s.enter(o, connstate.Lost, why)
 	}
 }
 
 // OnClose is the end of everything that the client holds. Afterwards nothing is granted.
 func (s *Session) OnClose(now time.Time) (o Outcome) {
-	s.phase = max(s.phase, Closing)
+	s.Phase = max(s.Phase, Closing)
 	o.End = s.EndNow(zkutil.ErrClosed, now)
 	s.enter(&o, connstate.Closed, nil)
 	return o
 }
 
 // Seal ends the phase Closing.
-func (s *Session) Seal() { s.phase = Sealed }
+func (s *Session) Seal() { s.Phase = Sealed }
 
 // enter changes the state. Closed is final.
 func (s *Session) enter(o *Outcome, state connstate.State, why error) {
-	if s.state == connstate.Closed {
+	if s.State == connstate.Closed {
 		return
 	}
-	o.Enter = append(o.Enter, Change{s.state, state, why})
-	if s.state = state; state == connstate.Reconnected {
-		s.state = connstate.Connected
+	o.Enter = append(o.Enter, Change{s.State, state, why})
+	if s.State = state; state == connstate.Reconnected {
+		s.State = connstate.Connected
 	}
 }
 
 // OnWriteAnswered is Ledger.OnWriteAnswered for a write of the session with an id.
 func (s *Session) OnWriteAnswered(id int64, w Write) (o Outcome, isProof bool) {
-	if id != s.id || !s.Ledger.OnWriteAnswered(w) {
+	if id != s.ID || !s.Ledger.OnWriteAnswered(w) {
 		return o, false
 	}
-	if s.state == connstate.Lost && s.isConnected {
+	if s.State == connstate.Lost && s.IsConnected {
 		s.enter(&o, connstate.Reconnected, nil)
 	}
 	return o, true
@@ -185,7 +187,7 @@ func (s *Session) OnWriteAnswered(id int64, w Write) (o Outcome, isProof bool) {
 
 // OnTick returns what is due at a moment. line has the facts about the connection, which are needed only if HasLineFacts is true.
 func (s *Session) OnTick(line Facts) (o Outcome, p Plan) {
-	standing := s.standing
+	standing := s.Standing
 	p = s.Decide(s.facts(line, standing))
 	if p.EndHolds {
 		o.End = s.EndNow(zkutil.ErrSessionLost, line.Now)
@@ -205,12 +207,12 @@ func (s *Session) OnTick(line Facts) (o Outcome, p Plan) {
 }
 
 // HasLineFacts reports whether the connection has facts for OnTick. Otherwise nothing could be sent.
-func (s *Session) HasLineFacts() bool { return s.isConnected && s.users > 0 }
+func (s *Session) HasLineFacts() bool { return s.IsConnected && s.users > 0 }
 
 // facts adds what the Session knows to the facts about the connection.
 func (s *Session) facts(f Facts, standing int) Facts {
-	f.IsLost, f.IsSuspended = s.state == connstate.Lost, s.state == connstate.Suspended
-	f.IsConnected, f.ChangedAt, f.IsInUse, f.Holds = s.isConnected, s.changedAt, s.users > 0, standing
+	f.IsLost, f.IsSuspended = s.State == connstate.Lost, s.State == connstate.Suspended
+	f.IsConnected, f.ChangedAt, f.IsInUse, f.Holds = s.IsConnected, s.ChangedAt, s.users > 0, standing
 	switch {
 	case s.kept == 0:
 	case s.Stands(f.Now):
@@ -233,29 +235,8 @@ func (s *Session) EndUse() { s.users-- }
 // IsInUse reports whether anything is held, awaited or asked for.
 func (s *Session) IsInUse() bool { return s.users > 0 }
 
-// ID returns the id of the present session, 0 if it is over and there is no other yet.
-func (s *Session) ID() int64 { return s.id }
-
-// Epoch returns the number of connections so far.
-func (s *Session) Epoch() uint64 { return s.epoch }
-
-// IsConnected reports whether the client is connected to a server.
-func (s *Session) IsConnected() bool { return s.isConnected }
-
-// ChangedAt returns when IsConnected last changed.
-func (s *Session) ChangedAt() time.Time { return s.changedAt }
-
-// State returns the state as others see it.
-func (s *Session) State() connstate.State { return s.state }
-
-// Phase returns the progress of the client towards its end.
-func (s *Session) Phase() Phase { return s.phase }
-
-// Standing returns how many holds stand.
-func (s *Session) Standing() int { return s.standing }
-
 // Saved returns for how many holds the session is to be saved, with the ended ones whose work still runs.
-func (s *Session) Saved() int { return s.standing + s.kept }
+func (s *Session) Saved() int { return s.Standing + s.kept }
 
 // HasHoldToSave reports whether a hold would survive a reconnect before the end of trust.
 func (s *Session) HasHoldToSave(now time.Time) bool { return s.Saved() > 0 && s.Stands(now) }
@@ -265,5 +246,5 @@ func (s *Session) NeedsProof(now time.Time) bool { return s.IsThin(now) || !s.St
 
 // MayOldSessionLive reports whether the session before may still have its znodes, because it ended for this client alone.
 func (s *Session) MayOldSessionLive(now time.Time) bool {
-	return s.IsBound() && now.Sub(s.changedAt) < 2*s.Timeout()
+	return s.IsBound() && now.Sub(s.ChangedAt) < 2*s.Timeout()
 }

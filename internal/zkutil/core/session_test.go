@@ -152,7 +152,7 @@ func TestOutcomes(t *testing.T) {
 				require.Equal(t, at(test.until), o.End.Until)
 			}
 			if test.isOver {
-				require.NotEqual(t, int64(7), s.ID())
+				require.NotEqual(t, int64(7), s.ID)
 			}
 		})
 	}
@@ -172,7 +172,7 @@ func TestFirstConnection(t *testing.T) {
 	require.Empty(t, s.OnSessionOver(errCut, at(0)).Enter)
 	require.Empty(t, s.OnHandshake(7, timeout, false, at(0)).Enter)
 	require.Equal(t, []Change{{connstate.Suspended, connstate.Connected, nil}}, s.OnConnected(at(0)).Enter)
-	require.EqualValues(t, 1, s.Epoch())
+	require.EqualValues(t, 1, s.Epoch)
 }
 
 // Each key completes "the znode of a hold …".
@@ -211,24 +211,24 @@ func TestFates(t *testing.T) {
 			if want == nil {
 				want = test.end.Cause
 			}
-			require.Equal(t, want, h.Cause())
-			require.Equal(t, at(1), h.EndedUntil())
-			require.Zero(t, s.Standing())
+			require.Equal(t, want, h.Cause)
+			require.Equal(t, at(1), h.Until)
+			require.Zero(t, s.Standing)
 			require.Equal(t, test.isKept, s.Saved() == 1)
 			require.Equal(t, test.isKept, s.IsInUse())
 			require.Equal(t, test.isKept, s.HasHoldToSave(at(1)))
-			require.Equal(t, test.fate != Stays, h.IsVacated())
+			require.Equal(t, test.fate != Stays, h.IsVacated)
 			require.Equal(t, None, s.OnEnd(h, cause(zkutil.ErrSuspended)), "a second end")
-			require.Equal(t, want, h.Cause())
+			require.Equal(t, want, h.Cause)
 			s.OnVacate(h)
 			require.Zero(t, s.Saved())
 			require.False(t, s.IsInUse())
-			require.True(t, h.IsVacated())
+			require.True(t, h.IsVacated)
 		})
 	}
 }
 
-func leads(h *Hold) { h.keepsNode = true }
+func leads(h *Hold) { h.KeepsNode = true }
 
 // The znode that stays for work is deleted at the end of all work, unless that happened before or the candidate does so.
 func TestEndOfWork(t *testing.T) {
@@ -262,9 +262,9 @@ func TestPart(t *testing.T) {
 	require.True(t, s.IsExpired(&part, at(timeout)))
 	require.False(t, s.IsExpired(&part, at(1)))
 	require.Equal(t, None, s.OnEnd(&part, s.EndNow(zkutil.ErrReleased, at(1))))
-	require.Equal(t, zkutil.ErrReleased, part.Cause())
+	require.Equal(t, zkutil.ErrReleased, part.Cause)
 	require.False(t, s.IsExpired(&part, at(timeout)), "it ended")
-	require.Equal(t, 1, s.Standing())
+	require.Equal(t, 1, s.Standing)
 }
 
 // A znode that stays is saved like a hold: with heartbeats while the session is proven, and otherwise by a proof that may come yet.
@@ -272,7 +272,7 @@ func TestKeptZnodeIsSaved(t *testing.T) {
 	s, h := held(false, false)
 	h.BeginWork()
 	s.OnEnd(h, s.OnClose(at(1)).End)
-	require.Equal(t, Closing, s.Phase())
+	require.Equal(t, Closing, s.Phase)
 	require.False(t, s.MayWork())
 	_, p := s.OnTick(Facts{Now: at(timeout / 6), Addresses: 3})
 	require.True(t, p.Beat)

@@ -21,7 +21,7 @@ func (l *lifecycle) beginClosing() {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.core.Phase() >= core.Closing {
+	if s.core.Phase >= core.Closing {
 		return
 	}
 	l.endOpen()
@@ -200,7 +200,7 @@ func (l *lifecycle) awaitConnectionToClose(deadline time.Time) {
 	s.mu.Lock()
 	deadline = zkutil.Earliest(deadline, s.clock.Local(s.core.Until()))
 	s.mu.Unlock()
-	s.link.awaitConditionUntil(deadline, func() bool { return s.core.IsConnected() || l.isConnEnded })
+	s.link.awaitConditionUntil(deadline, func() bool { return s.core.IsConnected || l.isConnEnded })
 }
 
 // onConnEnded is called when zk.Conn ends, by Close or by the user.

@@ -215,7 +215,7 @@ func (p *protected) undo(ctx context.Context, a wire.Answer) {
 func (p *protected) bindCharge(created wire.Answer) {
 	p.s.mu.Lock() // so that the session does not end in between
 	defer p.s.mu.Unlock()
-	if owner := created.Stat.EphemeralOwner; owner != 0 && owner != p.s.core.ID() {
+	if owner := created.Stat.EphemeralOwner; owner != 0 && owner != p.s.core.ID {
 		p.charge.End()
 		return
 	}
@@ -295,7 +295,7 @@ func (p *protected) removeAll(ctx context.Context) {
 	defer p.departure.End()
 	s := p.s
 	s.mu.Lock()
-	owner := s.core.ID()
+	owner := s.core.ID
 	s.mu.Unlock()
 	found, err := RepeatCleanUp(ctx, s, owner, func(err error) {
 		s.log.Log(refusalLevel(err), "search for an abandoned znode failed; retrying", "path", p.dir, "err", err)
@@ -341,7 +341,7 @@ func (p *parents) createIn(ctx context.Context, dir string, send sendFunc, creat
 func (p *parents) learnBeforeHolds(ctx context.Context, dir string) error {
 	s := p.s
 	s.mu.Lock()
-	hasHolds := s.core.Standing() > 0
+	hasHolds := s.core.Standing > 0
 	s.mu.Unlock()
 	if !s.cfg.SuspendEnds || hasHolds {
 		return nil

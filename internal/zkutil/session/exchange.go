@@ -77,8 +77,8 @@ func (h *Hold) expectDeletion() error {
 	s := h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.core.Cause() != nil {
-		return zkutil.ContenderLost(h.core.Cause())
+	if h.core.Cause != nil {
+		return zkutil.ContenderLost(h.core.Cause)
 	}
 	h.core.ExpectDeletion()
 	delete(s.keeper.nodes, h.path) // no heartbeat behind the transaction may check the znode

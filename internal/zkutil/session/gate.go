@@ -290,11 +290,11 @@ func (g *gate) enter(ctx context.Context, n int, isCleanUp, isLogin bool) (ticke
 			return ticket{}, zkutil.Interrupted(ctx, nil)
 		}
 		s.mu.Lock()
-		if s.core.Phase() >= core.Sealed || s.life.isConnEnded || s.core.Phase() >= core.Closing && !isCleanUp {
+		if s.core.Phase >= core.Sealed || s.life.isConnEnded || s.core.Phase >= core.Closing && !isCleanUp {
 			s.mu.Unlock()
 			return ticket{}, zkutil.ErrClosed
 		}
-		if s.core.IsConnected() && s.link.conn != nil && (!g.entry.isDue || isLogin) {
+		if s.core.IsConnected && s.link.conn != nil && (!g.entry.isDue || isLogin) {
 			t := g.admitLocked(n)
 			s.mu.Unlock()
 			return t, nil
@@ -328,7 +328,7 @@ func (g *gate) admitLocked(n int) ticket {
 	for range n {
 		s.keeper.retainLocked()
 	}
-	return ticket{conn: s.link.conn, id: s.core.ID(), epoch: s.core.Epoch(), line: s.wire.Line(), server: s.report.server, isBound: s.core.IsBound()}
+	return ticket{conn: s.link.conn, id: s.core.ID, epoch: s.core.Epoch, line: s.wire.Line(), server: s.report.server, isBound: s.core.IsBound()}
 }
 
 // connectionError is the failure of a connection. A connectionError does not match the errors of contexts,

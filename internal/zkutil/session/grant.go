@@ -172,7 +172,7 @@ func (p *proofs) isNeededLocked() bool {
 func (s *Session) StartProof(ctx context.Context, path string) (finish func()) {
 	s.mu.Lock()
 	var own *proof
-	if s.proofs.isNeededLocked() && s.core.IsConnected() {
+	if s.proofs.isNeededLocked() && s.core.IsConnected {
 		own = s.proofs.beginLocked()
 	}
 	s.mu.Unlock()

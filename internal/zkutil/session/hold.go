@@ -93,7 +93,7 @@ func (h *Hold) Enter(ctx context.Context, refusal error) (*Entry, error) {
 }
 
 func (h *Hold) enterLocked(ctx context.Context, e *Entry) *Entry {
-	if h.core.KeepsNode() {
+	if h.core.KeepsNode {
 		ctx = leftovers.With(ctx, nil) // calls with a term's context leave nothing to the candidate
 	}
 	e.hold, e.entered = h, enteredContext{ctx, h}
@@ -123,7 +123,7 @@ func (h *Hold) endForLocked(cause, why error) {
 // endAsLocked is endForLocked with the time of the end. core.Session.OnEnd names all ends of a hold. The end of WithMaxHold ends a leader's hold
 // here, and otherwise only the contexts of the entries. See holdLimit.
 func (h *Hold) endAsLocked(end core.End, why error) {
-	if h.core.Cause() != nil {
+	if h.core.Cause != nil {
 		return
 	}
 	s := h.s
@@ -131,14 +131,14 @@ func (h *Hold) endAsLocked(end core.End, why error) {
 	defer s.keeper.releaseLocked()
 	fate := s.core.OnEnd(&h.core, end)
 	h.why, h.endedAt = why, time.Now()
-	if !errors.Is(h.core.Cause(), end.Cause) {
-		h.why = h.core.Cause()
+	if !errors.Is(h.core.Cause, end.Cause) {
+		h.why = h.core.Cause
 	}
 	h.limit.stopLocked()
 	h.stopSlowLocked()
 	for _, e := range h.entries {
-		e.cancel(h.core.Cause())
-		if traced := e.endTracedLocked(h.core.Cause()); traced != nil {
+		e.cancel(h.core.Cause)
+		if traced := e.endTracedLocked(h.core.Cause); traced != nil {
 			s.report.postTrace(traced.CallLeaseEnd)
 		}
 	}
@@ -149,7 +149,7 @@ func (h *Hold) endAsLocked(end core.End, why error) {
 		return
 	}
 	if h.part != nil {
-		h.part.endAsLocked(core.End{Cause: h.core.Cause(), Until: end.Until}, h.core.Cause())
+		h.part.endAsLocked(core.End{Cause: h.core.Cause, Until: end.Until}, h.core.Cause)
 	}
 	delete(s.holds.byPath, h.path)
 	if h.endReads != nil {
@@ -182,7 +182,7 @@ func (e *Entry) endTracedLocked(cause error) *trace.Acquisition {
 
 // vacateLocked returns the deletion of the znode of an ended hold, which the caller has to begin, or nil if that began before.
 func (h *Hold) vacateLocked() *removal {
-	if h.core.IsVacated() {
+	if h.core.IsVacated {
 		return nil
 	}
 	h.removal = newRemovalLocked(h.s, h.path)
@@ -290,8 +290,8 @@ func (e *Entry) TrustedUntil() time.Time {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	h.endIfUntrustedLocked()
-	if h.core.Cause() != nil {
-		return h.s.clock.Local(h.core.EndedUntil())
+	if h.core.Cause != nil {
+		return h.s.clock.Local(h.core.Until)
 	}
 	return h.s.clock.Local(h.limit.earlierLocked(h.s.core.Until()))
 }
@@ -331,12 +331,12 @@ func (e *Entry) beginLeave(cause, why error, batch *leavings) Leaving {
 	e.hasLeft = true
 	h.endIfUntrustedLocked()
 	overLimit := h.limit.errorLocked()
-	if h.core.Cause() != nil {
+	if h.core.Cause != nil {
 		defer s.mu.Unlock()
-		if errors.Is(h.core.Cause(), zkutil.ErrMaxHold) { // of a leader, whose znode Vacate deletes: nothing was lost
-			return Leaving{overLimit: h.core.Cause()}
+		if errors.Is(h.core.Cause, zkutil.ErrMaxHold) { // of a leader, whose znode Vacate deletes: nothing was lost
+			return Leaving{overLimit: h.core.Cause}
 		}
-		return Leaving{err: zkutil.Both(overLimit, h.core.Cause())}
+		return Leaving{err: zkutil.Both(overLimit, h.core.Cause)}
 	}
 	if overLimit != nil {
 		why, hasFailed = overLimit, false
@@ -351,7 +351,7 @@ func (e *Entry) beginLeave(cause, why error, batch *leavings) Leaving {
 	if isLast {
 		h.endForLocked(zkutil.ErrReleased, why)
 	}
-	removal, isConnected := h.removal, s.core.IsConnected()
+	removal, isConnected := h.removal, s.core.IsConnected
 	s.mu.Unlock()
 	var left Leaving
 	switch {
@@ -389,10 +389,10 @@ func (e *Entry) Loss() error {
 	h := e.hold
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if h.core.Cause() == nil || errors.Is(h.core.Cause(), zkutil.ErrReleased) {
+	if h.core.Cause == nil || errors.Is(h.core.Cause, zkutil.ErrReleased) {
 		return h.limit.errorLocked()
 	}
-	return h.core.Cause()
+	return h.core.Cause
 }
 
 // Vacate begins to delete the znode of a hold that ended and was kept. The channel is closed once the znode
@@ -448,8 +448,8 @@ func (e *Entry) Part(ctx context.Context, maxHold time.Duration, noWait bool, on
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.endIfUntrustedLocked()
-	if h.core.Cause() != nil {
-		return nil, h.core.Cause()
+	if h.core.Cause != nil {
+		return nil, h.core.Cause
 	}
 	h.part = &Hold{
 		s: s, core: core.NewPart(), path: h.path, token: h.token, key: h.key, userPath: h.userPath, data: h.data, grantedAt: time.Now(), whole: h, onLeft: onLeft, noWait: noWait,
@@ -466,7 +466,7 @@ func (e *Entry) Part(ctx context.Context, maxHold time.Duration, noWait bool, on
 func (e *Entry) EndWhole() Leaving {
 	h, s := e.hold, e.hold.s
 	s.mu.Lock()
-	stands := h.core.Cause() == nil
+	stands := h.core.Cause == nil
 	h.endLocked(zkutil.ErrReleased)
 	removal := h.removal
 	s.mu.Unlock()
@@ -542,7 +542,7 @@ func (hs *holds) followYoung() {
 	young := n.claimed[:0]
 	for _, c := range n.claimed {
 		switch {
-		case c.hold.core.Cause() != nil:
+		case c.hold.core.Cause != nil:
 		case time.Since(c.hold.grantedAt) < WatchOwnAfter:
 			young = append(young, c)
 		default:
@@ -592,7 +592,7 @@ func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 			return
 		}
 		s.mu.Lock()
-		if h.core.Cause() == nil && !h.core.IsGiven() {
+		if h.core.Cause == nil && !h.core.IsGiven {
 			s.keeper.nodes[h.path] = struct{}{}
 		}
 		if string(n.Data) == Revocation {

@@ -131,7 +131,7 @@ func (k *keeper) releaseLocked() {
 func (k *keeper) tellUseLocked() {
 	s := k.s
 	s.wire.SetInUse(s.core.IsInUse())
-	s.wire.SetHolding(s.core.Standing() > 0)
+	s.wire.SetHolding(s.core.Standing > 0)
 }
 
 // Retain marks the session as in use, until Release is called.
@@ -252,9 +252,9 @@ func (k *keeper) anyOwnNodeLocked() string {
 // on these znodes, if the heartbeat is an audit.
 func (k *keeper) sendBeatLocked(now time.Time, paths []string, watches []*Watch) {
 	s := k.s
-	epoch := s.core.Epoch()
+	epoch := s.core.Epoch
 	s.core.OnBeatSent(now)
-	if s.core.Phase() >= core.Sealed {
+	if s.core.Phase >= core.Sealed {
 		return
 	}
 	c, t := checkCall(paths), s.gate.admitLocked(1) // now: the heartbeat is for this connection
@@ -338,7 +338,7 @@ func (k *keeper) onCheckRefused(ctx context.Context, path string, err error, epo
 		return
 	}
 	s.mu.Lock()
-	isSameConnection := s.core.IsConnected() && s.core.Epoch() == epoch
+	isSameConnection := s.core.IsConnected && s.core.Epoch == epoch
 	s.mu.Unlock()
 	if isSameConnection {
 		s.log.Log(slog.LevelWarn, "server shows a deleted znode; closing the connection", "znode", path)
@@ -358,7 +358,7 @@ func (k *keeper) startReadsLocked(now time.Time) {
 	watches := k.watchesBeforeLocked(now.Add(-s.core.Period()*core.BeatsPerTimeout), (*Watch).lastSeenAt)
 	s.core.OnLook(now, len(s.watches.byKey) > maxAudited)
 	watches = watches[:min(len(watches), maxAudited)]
-	if len(watches) == 0 || s.core.Phase() >= core.Sealed {
+	if len(watches) == 0 || s.core.Phase >= core.Sealed {
 		return
 	}
 	s.core.OnReadsSent(now)

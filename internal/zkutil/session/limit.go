@@ -59,7 +59,7 @@ func (h *Hold) endedLocked() error {
 	if h.limit.isOver {
 		return zkutil.ErrMaxHold
 	}
-	return h.core.Cause()
+	return h.core.Cause
 }
 
 func (h *Hold) endIfOverLimitLocked() {
@@ -76,7 +76,7 @@ func (h *Hold) endOverLimitLocked() {
 	s := h.s
 	s.log.Log(slog.LevelWarn, "lease ended at its maximum hold; its znode stays until the work returns",
 		"path", h.userPath, "token", h.token, "id", h.id(), "held", time.Since(h.grantedAt).Round(time.Millisecond))
-	if h.core.KeepsNode() {
+	if h.core.KeepsNode {
 		h.endLocked(zkutil.ErrMaxHold)
 		return
 	}

@@ -24,7 +24,7 @@ type entrance struct {
 // whyUnavailableLocked is why requests are held back.
 func (e *entrance) whyUnavailableLocked(s *Session) error {
 	failure := e.failure
-	if failure == nil || !s.core.IsConnected() && s.link.failure != nil {
+	if failure == nil || !s.core.IsConnected && s.link.failure != nil {
 		failure = s.link.failure
 	}
 	if failure == nil {
@@ -35,7 +35,7 @@ func (e *entrance) whyUnavailableLocked(s *Session) error {
 
 // AwaitReady waits until the session is connected and its credentials are accepted.
 func (s *Session) AwaitReady(ctx context.Context) error {
-	return s.link.awaitCondition(ctx, func() bool { return s.core.IsConnected() && !s.gate.entry.isDue })
+	return s.link.awaitCondition(ctx, func() bool { return s.core.IsConnected && !s.gate.entry.isDue })
 }
 
 // logIn presents the credentials as soon as a server is connected, and continues until a server accepts each of them. The
@@ -102,7 +102,7 @@ func (l *link) warnWithoutServer(ctx context.Context) {
 	const patience = time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := l.awaitCondition(ctx, func() bool { return l.s.core.Epoch() > 0 || l.hopeless != nil })
+	err := l.awaitCondition(ctx, func() bool { return l.s.core.Epoch > 0 || l.hopeless != nil })
 	if errors.Is(err, context.DeadlineExceeded) {
 		l.s.log.Log(slog.LevelWarn, "no server reached yet", "after", patience, "err", l.whyNotConnected())
 	}
@@ -111,7 +111,7 @@ func (l *link) warnWithoutServer(ctx context.Context) {
 // tellHopelessLocked writes to the log that every server refuses the client for a reason that persists. A caller of Connect
 // gets an error instead.
 func (l *link) tellHopelessLocked(err error) {
-	if l.s.gate.entry.isOpened || l.s.core.Epoch() > 0 {
+	if l.s.gate.entry.isOpened || l.s.core.Epoch > 0 {
 		l.s.log.Log(slog.LevelError, "every server refuses the client", "err", err)
 	}
 }

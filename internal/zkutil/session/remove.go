@@ -34,14 +34,14 @@ type removal struct {
 func newRemovalLocked(s *Session, path string) *removal {
 	delete(s.keeper.nodes, path)
 	s.keeper.retainLocked()
-	return &removal{s: s, path: path, owner: s.core.ID(), done: make(chan struct{})}
+	return &removal{s: s, path: path, owner: s.core.ID, done: make(chan struct{})}
 }
 
 // begin sends the delete, and needs a goroutine only if the delete fails.
 func (r *removal) begin() {
 	s := r.s
 	s.mu.Lock()
-	if !s.core.IsConnected() || s.link.conn == nil || s.core.Phase() >= core.Sealed {
+	if !s.core.IsConnected || s.link.conn == nil || s.core.Phase >= core.Sealed {
 		r.goOnLocked(nil)
 		s.mu.Unlock()
 		return
@@ -104,7 +104,7 @@ func (s *Session) RemoveTwin(ctx context.Context, path, twin string) {
 // RemoveInTask is the guaranteed delete for a task of the session. It returns once the znode is deleted or ctx ends.
 func (s *Session) RemoveInTask(ctx context.Context, path string) {
 	s.mu.Lock()
-	r := &removal{s: s, path: path, owner: s.core.ID()}
+	r := &removal{s: s, path: path, owner: s.core.ID}
 	s.mu.Unlock()
 	_ = r.deleteUntilGone(ctx, nil) // logged there; only the end of the session stops it
 }
@@ -250,8 +250,8 @@ func (s *Session) awaitDeletion(done, stop <-chan struct{}, beganAt time.Time, w
 // connection gets the time of a heartbeat for the first answer.
 func (s *Session) deletionDeadlineLocked(beganAt time.Time) time.Time {
 	var answerBy time.Time
-	if s.core.IsConnected() {
-		answerBy = s.clock.Local(s.core.ChangedAt()).Add(s.core.Period())
+	if s.core.IsConnected {
+		answerBy = s.clock.Local(s.core.ChangedAt).Add(s.core.Period())
 	}
 	return s.silence.Deadline(beganAt, s.cfg.OperationTimeout, answerBy)
 }
@@ -340,9 +340,9 @@ func (l Leaving) awaitWhileHeld(stop <-chan struct{}) bool {
 		s.mu.Lock()
 		until, changed := s.deletionDeadlineLocked(l.beganAt), (<-chan struct{})(nil)
 		until = zkutil.Earliest(until, s.clock.Local(s.core.Until()))
-		isHeld := s.core.ID() == r.owner
+		isHeld := s.core.ID == r.owner
 		if s.cfg.SuspendEnds {
-			isHeld, changed = isHeld && s.core.IsConnected(), s.link.changes.ChangedLocked()
+			isHeld, changed = isHeld && s.core.IsConnected, s.link.changes.ChangedLocked()
 		}
 		s.mu.Unlock()
 		left := time.Until(until)

@@ -40,7 +40,7 @@ func (r *report) showStateLocked(c core.Change, lastProof time.Time) {
 	r.since = now
 	switch state {
 	case connstate.Connected:
-		e.NewSession, r.id = true, s.core.ID()
+		e.NewSession, r.id = true, s.core.ID
 		s.log.Log(slog.LevelInfo, "connected", "server", e.Server, "session_timeout", s.core.Timeout(), "asked", s.cfg.SessionTimeout)
 		r.showShortGrantsLocked()
 	case connstate.Suspended:
@@ -48,7 +48,7 @@ func (r *report) showStateLocked(c core.Change, lastProof time.Time) {
 		s.log.Log(slog.LevelInfo, "suspended", "server", e.Server, "err", why)
 	case connstate.Reconnected:
 		e.LostServer = r.lostServer
-		e.NewSession, r.id = s.core.ID() != r.id, s.core.ID()
+		e.NewSession, r.id = s.core.ID != r.id, s.core.ID
 		s.log.Log(slog.LevelInfo, "reconnected", "server", e.Server, "after", now.Sub(r.suspendedAt).Round(time.Millisecond),
 			"new_session", e.NewSession, "leases_lost", r.leasesLost)
 		r.leasesLost = 0
@@ -135,7 +135,7 @@ type Health struct {
 
 // showGrantLocked logs the start of a term of leadership.
 func (h *Hold) showGrantLocked() {
-	if h.core.KeepsNode() {
+	if h.core.KeepsNode {
 		h.s.log.Log(slog.LevelInfo, "leading", "path", h.userPath, "token", h.token, "id", h.id())
 	}
 }
@@ -150,21 +150,21 @@ func (h *Hold) showRevocationLocked() {
 func (h *Hold) showEndLocked(lastProof time.Time) {
 	switch {
 	case h.core.IsLost():
-		if zkutil.IsAny(h.core.Cause(), zkutil.ErrSessionLost, zkutil.ErrSuspended) {
+		if zkutil.IsAny(h.core.Cause, zkutil.ErrSessionLost, zkutil.ErrSuspended) {
 			h.s.report.leasesLost++
 		}
 		h.s.log.Log(slog.LevelWarn, "lease lost",
-			"path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), h.s.report.lastProofAttr(lastProof), "cause", h.core.Cause())
-	case h.core.KeepsNode(): // see showVacatedLocked
-	case errors.Is(h.core.Cause(), zkutil.ErrClosed): // the user requested the end
-		h.s.log.Log(slog.LevelDebug, "lease ended", "path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), "cause", h.core.Cause())
+			"path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), h.s.report.lastProofAttr(lastProof), "cause", h.core.Cause)
+	case h.core.KeepsNode: // see showVacatedLocked
+	case errors.Is(h.core.Cause, zkutil.ErrClosed): // the user requested the end
+		h.s.log.Log(slog.LevelDebug, "lease ended", "path", h.userPath, "token", h.token, "id", h.id(), "held", h.heldLocked(), "cause", h.core.Cause)
 	}
 }
 
 // expectSlowLocked begins the time after which a hold counts as slow, ownLimit unless the client has its own time. A
 // term of leadership may last for ever.
 func (h *Hold) expectSlowLocked(ownLimit time.Duration) {
-	if limit := cmp.Or(h.s.cfg.SlowHold, ownLimit); limit > 0 && !h.core.KeepsNode() {
+	if limit := cmp.Or(h.s.cfg.SlowHold, ownLimit); limit > 0 && !h.core.KeepsNode {
 		h.slowTimer = time.AfterFunc(limit, h.warnIfSlow) // which blocks nowhere, and does nothing after the end of the hold
 	}
 }
@@ -179,7 +179,7 @@ func (h *Hold) stopSlowLocked() {
 func (h *Hold) warnIfSlow() {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	if h.core.Cause() == nil {
+	if h.core.Cause == nil {
 		h.s.log.Log(slog.LevelWarn, "slow hold",
 			"path", h.userPath, "token", h.token, "id", h.id(), "held", time.Since(h.grantedAt).Round(time.Millisecond))
 	}

@@ -58,7 +58,7 @@ func (o wireOwner) OnHandshake(id int64, timeout time.Duration) (lifetime time.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.core.Timeout()
-	if s.core.Epoch() == 0 {
+	if s.core.Epoch == 0 {
 		before = 0
 	}
 	s.report.noteGrantLocked(timeout, before)
@@ -125,7 +125,7 @@ func (l *link) onDisconnected() {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.core.IsConnected() {
+	if !s.core.IsConnected {
 		return
 	}
 	s.report.failure = l.whyDisconnectedLocked()
@@ -152,19 +152,19 @@ type Snapshot struct {
 func (s *Session) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Snapshot{s.core.Epoch(), s.core.ID(), s.core.Phase() >= core.Closing, s.link.changes.ChangedLocked()}
+	return Snapshot{s.core.Epoch, s.core.ID, s.core.Phase >= core.Closing, s.link.changes.ChangedLocked()}
 }
 
 // IsConnected reports whether the session is connected to a server.
 func (s *Session) IsConnected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.IsConnected()
+	return s.core.IsConnected
 }
 
 // AwaitConnected waits until the session is connected to a server.
 func (s *Session) AwaitConnected(ctx context.Context) error {
-	return s.link.awaitCondition(ctx, func() bool { return s.core.IsConnected() })
+	return s.link.awaitCondition(ctx, func() bool { return s.core.IsConnected })
 }
 
 // awaitCondition blocks until condition is true. condition is called under s.mu.
@@ -172,7 +172,7 @@ func (l *link) awaitCondition(ctx context.Context, condition func() bool) error 
 	s := l.s
 	for {
 		s.mu.Lock()
-		if s.core.Phase() >= core.Closing {
+		if s.core.Phase >= core.Closing {
 			s.mu.Unlock()
 			return zkutil.ErrClosed
 		}
@@ -220,7 +220,7 @@ func (s *Session) Timeout() time.Duration {
 func (s *Session) State() connstate.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.State()
+	return s.core.State
 }
 
 // Servers that were emptied, or restored from a backup, disconnect clients that saw newer transactions:
@@ -252,7 +252,7 @@ func (o wireOwner) OnForgotten(server string) {
 func Subscribe[S ~int](s *Session) (states <-chan S, stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return connstate.Subscribe[S](s.life.tasksCtx, s.link.states, s.core.State(), s.backgroundLocked)
+	return connstate.Subscribe[S](s.life.tasksCtx, s.link.states, s.core.State, s.backgroundLocked)
 }
 
 // Health returns the present condition of the session.
@@ -260,9 +260,9 @@ func (s *Session) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
-		State: s.core.State(), Since: s.report.since, LastProof: s.report.lastProofLocked(), SessionTimeout: s.core.Timeout(), Err: s.report.failure,
+		State: s.core.State, Since: s.report.since, LastProof: s.report.lastProofLocked(), SessionTimeout: s.core.Timeout(), Err: s.report.failure,
 	}
-	if s.core.IsConnected() && s.core.State() != connstate.Closed {
+	if s.core.IsConnected && s.core.State != connstate.Closed {
 		h.Server = s.report.server
 	}
 	return h
@@ -271,7 +271,7 @@ func (s *Session) Health() Health {
 // authenticate waits for the session and presents the credentials.
 func (l *link) authenticate(ctx context.Context) error {
 	s := l.s
-	if err := l.awaitCondition(ctx, func() bool { return s.core.IsConnected() || l.hopeless != nil }); err != nil {
+	if err := l.awaitCondition(ctx, func() bool { return s.core.IsConnected || l.hopeless != nil }); err != nil {
 		return fmt.Errorf("%w: %w", err, l.whyNotConnected())
 	}
 	if why := l.whyHopeless(); why != nil {
@@ -291,7 +291,7 @@ func (l *link) whyHopeless() error {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.core.IsConnected() {
+	if s.core.IsConnected {
 		return nil
 	}
 	return l.hopeless
@@ -318,7 +318,7 @@ func (l *link) hasNeverConnected() bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.Epoch() == 0
+	return s.core.Epoch == 0
 }
 
 // WhyUnavailable returns why a request is still unanswered.
@@ -329,7 +329,7 @@ func (s *Session) WhyUnavailable() error {
 	switch {
 	case s.gate.entry.isDue:
 		return s.gate.entry.whyUnavailableLocked(s)
-	case s.core.IsConnected():
+	case s.core.IsConnected:
 		return errUnanswered
 	case l.failure == nil:
 		return zkutil.ErrUnavailable
@@ -342,7 +342,7 @@ func (l *link) hasOtherSessionThan(id int64) bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.ID() != 0 && s.core.ID() != id
+	return s.core.ID != 0 && s.core.ID != id
 }
 
 // whyDisconnectedLocked returns why the connection was just lost.

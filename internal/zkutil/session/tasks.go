@@ -55,7 +55,7 @@ func (s *Session) Background(task func(ctx context.Context)) bool {
 
 // backgroundLocked is Background for callers that hold s.mu.
 func (s *Session) backgroundLocked(task func(ctx context.Context)) bool {
-	if s.core.Phase() >= core.Sealed {
+	if s.core.Phase >= core.Sealed {
 		return false
 	}
 	s.life.tasks.Go(func() { task(s.life.tasksCtx) }) // owned by the session; ends with s.life.tasksCtx; joined in Close

@@ -41,7 +41,7 @@ type Planned[T any] struct {
 func (s *Session) CanCreateTogether() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.IsConnected() && !s.core.IsBound()
+	return s.core.IsConnected && !s.core.IsBound()
 }
 
 // CreateTogether is CreateAndList for several znodes, by one transaction, and tries once. If it fails, no znode is
@@ -318,7 +318,7 @@ type removals []*removal
 func (rs removals) begin() {
 	s := rs[0].s
 	s.mu.Lock()
-	if len(rs) == 1 || !s.core.IsConnected() || s.link.conn == nil || s.core.Phase() >= core.Sealed {
+	if len(rs) == 1 || !s.core.IsConnected || s.link.conn == nil || s.core.Phase >= core.Sealed {
 		s.mu.Unlock()
 		for _, r := range rs {
 			r.begin()

@@ -451,7 +451,7 @@ func (ws *watches) mayRemoveLocked(w *Watch) bool {
 		ws.endRetentionLocked(w)
 		return false
 	}
-	return state.IsKnown || !s.cfg.SuspendEnds || s.core.Standing() == 0
+	return state.IsKnown || !s.cfg.SuspendEnds || s.core.Standing == 0
 }
 
 // removeCallLocked returns a request to remove a watch from the server.

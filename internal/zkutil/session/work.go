@@ -84,7 +84,7 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 	}
 	s.life.countWorkLocked(e.workName(), -1)
 	s.keeper.releaseLocked()
-	hasReturned := h.returned > h.core.Works() // otherwise it may be that of the work that is left
+	hasReturned := h.returned > h.core.Works // otherwise it may be that of the work that is left
 	if hasReturned {
 		h.returned--
 	}
@@ -103,7 +103,7 @@ func (e *Entry) endWork() (await func(stop <-chan struct{})) {
 		if kept == nil {
 			return
 		}
-		if h.core.IsWriting() {
+		if h.core.IsWriting {
 			_ = Leaving{removal: kept, beganAt: beganAt}.AwaitAfterWork(stop)
 		}
 		if s.life.open.Err() != nil {
@@ -123,8 +123,8 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 	s := h.s
 	s.mu.Lock()
 	h.endIfUntrustedLocked()
-	isConnected := s.core.IsConnected() && s.link.conn != nil
-	stands := h.core.Cause() == nil && h.limit.errorLocked() == nil
+	isConnected := s.core.IsConnected && s.link.conn != nil
+	stands := h.core.Cause == nil && h.limit.errorLocked() == nil
 	if !isConnected || !stands {
 		s.mu.Unlock()
 		return false, nil
@@ -149,7 +149,7 @@ func (e *Entry) LeaveWriting(ctx context.Context, path string, data []byte, vers
 func (h *Hold) takeLocked(c *call, a wire.Answer) {
 	switch {
 	case a.Err != nil || a.IsUncommitted:
-	case h.core.IsWriting():
+	case h.core.IsWriting:
 		if deleted := h.vacateLocked(); deleted != nil {
 			deleted.takeLocked(c, a)
 		}
