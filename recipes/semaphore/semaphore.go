@@ -261,7 +261,7 @@ func (s *InterProcessSemaphore) Participants(ctx context.Context) ([]recipes.Par
 		return nil, s.base.OpError("participants", err)
 	}
 	held := *s.permits.Taken
-	held.Rule = permits.UpTo(limit)
+	held.Rule = queue.UpTo(limit)
 	all, err := recipe.Base{Path: s.base.Path, Queue: &held}.Participants(ctx)
 	if err != nil {
 		return nil, err

@@ -62,11 +62,6 @@ func (l Limit) changed() <-chan struct{} {
 	return l.Changed.Fired()
 }
 
-// UpTo returns the rule of permits. The first n contenders of the queue do not wait.
-func UpTo(n int) queue.Rule {
-	return func(_ []queue.Contender, own int) int { return max(own-n, -1) }
-}
-
 // Acquire waits until n permits are free and no earlier contender waits, and takes all n permits, as a part of an acquisition, which the
 // caller has to end. After an error the caller has no permit. If ctx ends first, the error is an InterruptedError.
 func (p *Pool) Acquire(ctx context.Context, n int, mayWait bool, a *trace.Acquisition) ([]*session.Entry, error) {
@@ -295,7 +290,7 @@ func (p *Pool) tryTake(
 		return nil, taken, zkutil.ErrNotAcquired
 	}
 	q := *p.Taken
-	q.Rule = UpTo(limit)
+	q.Rule = queue.UpTo(limit)
 	entries, err = q.Exchange(ctx, turn, reservation, n)
 	if mayWait && errors.Is(err, zkutil.ErrNotAcquired) {
 		err = zkutil.ContenderLost(errTakenOutOfTurn)

@@ -17,13 +17,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/queue"
 )
 
-func TestUpTo(t *testing.T) {
-	for own, want := range []int{-1, -1, 0, 1} {
-		require.Equal(t, want, permits.UpTo(2)(nil, own))
-	}
-	require.Equal(t, 0, permits.UpTo(0)(nil, 0))
-}
-
 // permitsOf has a turn unknown to other clients, as if each of them thought that it is first.
 func permitsOf(t *testing.T, srv *fixture.Ensemble, i, limit int) *permits.Pool {
 	t.Helper()

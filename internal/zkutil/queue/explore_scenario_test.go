@@ -21,8 +21,8 @@ type course struct {
 
 // String returns the course as a scenario.
 func (c *course) String() string {
-	text := fmt.Sprintf("world kinds=%s sessions=%s joined=%d late=%v slow=%v\n",
-		c.kinds, strings.Trim(strings.ReplaceAll(fmt.Sprint(c.sessions), " ", ","), "[]"), c.joined, c.isLate, c.isSlow)
+	text := fmt.Sprintf("world kinds=%s sessions=%s joined=%d late=%v slow=%v permits=%d\n",
+		c.kinds, strings.Trim(strings.ReplaceAll(fmt.Sprint(c.sessions), " ", ","), "[]"), c.joined, c.isLate, c.isSlow, c.permits)
 	for _, e := range c.events {
 		text += e.String() + "\n"
 	}
@@ -51,6 +51,10 @@ func parseHeader(line string, p premise) (*world, error) {
 			c.joined, _ = strconv.Atoi(value)
 		case "late":
 			c.isLate = value == "true"
+		case "permits":
+			if c.permits, _ = strconv.Atoi(value); c.permits > 0 {
+				c.rule = UpTo(c.permits)
+			}
 		case "slow":
 			c.isSlow = value == "true"
 		default:

@@ -388,8 +388,12 @@ func walk(c *cast, random *rand.Rand) (wrong string, taken *course) {
 func drawCast(random *rand.Rand) *cast {
 	c := &cast{rule: Exclusive, faults: []fault{reset, distrust, remove}, most: random.IntN(9), isLate: random.IntN(2) == 0, isSlow: random.IntN(2) == 0}
 	kinds := "wwwt"
-	if random.IntN(2) == 0 {
+	switch random.IntN(5) {
+	case 0, 1:
 		c.rule, kinds = ReadWrite, "wwrrrtu"
+	case 2:
+		c.permits, kinds = 1+random.IntN(3), "t"
+		c.rule = UpTo(c.permits)
 	}
 	for i := range 2 + random.IntN(3) {
 		kind, session := kinds[random.IntN(len(kinds))], random.IntN(3)

@@ -45,6 +45,10 @@ func TestExplore(t *testing.T) {
 		"a reader under a writer, behind": {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite}, states: 32012},
 		"a reader under it, one fault":    {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: all, most: 1}, states: 2099222, isNight: true},
 		"the same reader behind it":       {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: all, most: 1, isLate: true}, states: 2100817, isNight: true},
+		"two tries for one permit":        {cast: cast{kinds: "tt", sessions: []int{0, 1}, rule: UpTo(1), permits: 1, faults: all, most: 1}, states: 20904},
+		"three tries for two permits":     {cast: cast{kinds: "ttt", sessions: []int{0, 0, 1}, rule: UpTo(2), permits: 2}, states: 151520, isLong: true},
+		"the same, one fault":             {cast: cast{kinds: "ttt", sessions: []int{0, 1, 1}, rule: UpTo(2), permits: 2, faults: all, most: 1}, states: 5873670, isNight: true},
+		"four tries for two permits":      {cast: cast{kinds: "tttt", sessions: []int{0, 0, 1, 1}, rule: UpTo(2), permits: 2}, states: 9320589, isNight: true},
 		"four, no fault":                  {cast: cast{kinds: "wwww", sessions: []int{0, 1, 0, 1}, rule: Exclusive, joined: 4}, states: 25704},
 		"three of two sessions, twice":    {cast: cast{kinds: "www", sessions: []int{0, 0, 1}, rule: Exclusive, joined: 3, faults: all, most: 2}, states: 10755400, isNight: true},
 	} {
@@ -118,6 +122,7 @@ const (
 	writersNeedNoList premise = "no reader comes ahead of a writer"
 	outerStays        premise = "a writer's znode stays while its owner creates a reader's"
 	losesWatches      premise = "a new connection has the watches of the old"
+	oneMoreFits       premise = "contenders ahead that don't hold yet take no permit"
 	polls             premise = "a waiter may list again until it has its turn"
 )
 
@@ -137,6 +142,7 @@ func TestExploreFindsWrongPremises(t *testing.T) {
 		allAreFirst:       {cast: cast{kinds: "www", sessions: []int{0, 1, 2}, rule: Exclusive, joined: 3, faults: []fault{remove}, most: 1}, wrong: "exists"},
 		writersNeedNoList: {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite}, wrong: "exists"},
 		outerStays:        {cast: cast{kinds: "wuw", sessions: []int{0, 0, 1}, rule: ReadWrite, faults: []fault{remove}, most: 1}, wrong: "holds", isLong: true},
+		oneMoreFits:       {cast: cast{kinds: "ttt", sessions: []int{0, 0, 1}, rule: UpTo(2), permits: 2}, wrong: "exists"},
 		polls:             {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive}, wrong: neverEnds},
 		losesWatches:      {cast: cast{kinds: "ww", sessions: []int{0, 1}, rule: Exclusive, faults: []fault{reset}, most: 1}, wrong: stuck},
 	} {

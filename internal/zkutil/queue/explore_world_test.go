@@ -28,6 +28,7 @@ type cast struct {
 	kinds    string // of the contenders, a letter each: writers, tries (writers that may not wait), readers, and readers under the writer before them
 	sessions []int  // of the contenders
 	rule     Rule
+	permits  int // with which the rule is UpTo; 0: the rule is another
 	joined   int // so many contenders are in the queue at first, and have to look
 	faults   []fault
 	most     int  // faults in one course
@@ -293,7 +294,11 @@ func (w *world) isWriter(i int) bool { return w.kinds[i] == 'w' || w.kinds[i] ==
 
 // queue returns the queue of a contender. A writer lists always, because a reader may join ahead.
 func (w *world) queue(i int) *Queue {
-	return &Queue{Rule: w.rule, AlwaysList: strings.ContainsAny(w.kinds, "ru") && w.isWriter(i) && w.premise != writersNeedNoList}
+	rule := w.rule
+	if w.premise == oneMoreFits {
+		rule = UpTo(w.permits + 1)
+	}
+	return &Queue{Rule: rule, AlwaysList: strings.ContainsAny(w.kinds, "ru") && w.isWriter(i) && w.premise != writersNeedNoList}
 }
 
 // The servers.
@@ -732,6 +737,8 @@ func (w *world) judge(i int) {
 	switch exists := w.tree(int8(len(w.log))).has(i); {
 	case w.connOf(i).isExpired:
 		w.wrong = letter(i) + " is granted after its session has expired"
+	case exists && w.permits > 0 && w.countHolders() > w.permits:
+		w.wrong = letter(i) + " is granted beyond the permits"
 	case exists && w.heldBeside(i) != none:
 		w.wrong = letter(i) + " is granted while " + letter(w.heldBeside(i)) + " holds"
 	case w.existsAhead(i) != none:
@@ -746,6 +753,17 @@ func (w *world) judge(i int) {
 // excludes reports whether the contender ahead keeps the other out.
 func (w *world) excludes(ahead, behind Contender) bool {
 	return w.rule([]Contender{ahead, behind}, 1) == 0
+}
+
+// countHolders returns how many holders have a znode that exists.
+func (w *world) countHolders() (n int) {
+	_, who := w.queueOf(w.tree(int8(len(w.log))))
+	for _, o := range who {
+		if w.contenders[o].phase == holding {
+			n++
+		}
+	}
+	return n
 }
 
 // heldBeside returns a holder whose znode exists and that excludes i, or that i excludes.

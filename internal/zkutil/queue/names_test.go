@@ -151,6 +151,13 @@ func TestCheckSequence(t *testing.T) {
 	}
 }
 
+func TestUpTo(t *testing.T) {
+	for own, want := range []int{-1, -1, 0, 1} {
+		require.Equal(t, want, UpTo(2)(nil, own))
+	}
+	require.Equal(t, 0, UpTo(0)(nil, 0))
+}
+
 func TestExclusive(t *testing.T) {
 	queue := parseContenders([]string{"lock-0000000001", "lock-0000000002", "lock-0000000003"}, Markers)
 	for own := range queue {

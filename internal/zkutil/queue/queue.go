@@ -25,6 +25,11 @@ type Rule func(queue []Contender, own int) int
 // Exclusive is the rule of a mutex: each contender waits for the contender directly ahead.
 func Exclusive(_ []Contender, own int) int { return own - 1 }
 
+// UpTo returns the rule of permits. The first n contenders of the queue do not wait.
+func UpTo(n int) Rule {
+	return func(_ []Contender, own int) int { return max(own-n, -1) }
+}
+
 // ReadWrite is the rule of a read-write lock. A writer waits for the contender directly ahead, a reader for the nearest writer ahead.
 // Contenders with the same number are a writer and the readers that its owner acquired under the write lock; such contenders do not
 // wait for each other.
