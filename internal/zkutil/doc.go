@@ -48,7 +48,7 @@
 //   - The conditions of a hold, checked in one step: Claim.Decide in core/hold.go, called by holds.tryGrant in session/grant.go.
 //   - The algorithm of the queue: queue/waiter.go. Who waits for whom: Rule in queue/queue.go. The rules of other locks are in
 //     their recipes, the reader/writer rule in recipes/rwlock. A read lock under the write lock: queue/under.go. The permits of
-//     a semaphore: permits/permits.go. When a cohort gives the lock up: tenure.next in cohort/tenure.go. When the znode of a
+//     a semaphore: permits/permits.go. When a cohort gives the lock up: Bounds.next in cohort/stay.go. When the znode of a
 //     leader is deleted: election/candidate.go. Who asks whom to step down for a priority: election/steering.go.
 //   - Where a request is sent: gate.send in session/gate.go, then Line.Send in wire/outbox.go. When the answer to a create is
 //     lost: createProtected in session/create.go.

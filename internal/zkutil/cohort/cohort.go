@@ -373,7 +373,7 @@ func (c *cohort) tryInside(
 		return nil, nil, nil, queue.Interrupted(ctx, zkutil.ErrNotAcquired, c.statusLocked(c.waiters.Len()+1), startedAt)
 	}
 	if t != nil && !isLost {
-		if t.next(time.Now(), true) == passOn {
+		if c.bounds.next(t.stay(time.Now(), true)) == passOn {
 			if entry = t.passLocked(ctx, q, maxHold); entry != nil {
 				c.arrived++
 				c.lastServed = c.arrived

@@ -48,35 +48,15 @@ func newTenure(c *cohort, q *queue.Queue, base *session.Entry) *tenure {
 	}
 }
 
-// move is the next step of a tenure while no caller inside holds the lock.
-type move int
-
-const (
-	passOn move = iota // the next caller gets the lock
-	linger             // the znode stays for a while, for another caller
-	look               // the next caller waits until the directory is listed
-	yield              // the znode is deleted
-)
-
-// next decides what a tenure does next.
-func (t *tenure) next(now time.Time, isAwaited bool) move {
-	bounds := t.c.bounds
-	mayOthersWait := !t.othersSince.IsZero()
-	isAtBound := mayOthersWait && (t.passes >= bounds.MaxPasses || now.Sub(t.othersSince) >= bounds.MaxTenure)
-	switch {
-	case isAwaited && !t.hasServed: // a revocation before the first pass is for the first caller to see
-		return passOn
-	case t.isRevoked(), isAtBound && t.isKnown:
-		return yield
-	case isAwaited && isAtBound:
-		return look
-	case isAwaited:
-		return passOn
-	case bounds.Linger > 0 && t.hasServed && (!mayOthersWait || !t.isKnown) && now.Sub(t.freeAt) < bounds.Linger:
-		return linger
-	default:
-		return yield
+// stay returns what decides about the next move of the tenure.
+func (t *tenure) stay(now time.Time, isAwaited bool) stay {
+	s := stay{
+		isAwaited: isAwaited, hasServed: t.hasServed, isRevoked: t.isRevoked(), isKnown: t.isKnown, passes: t.passes, free: now.Sub(t.freeAt),
 	}
+	if s.mayOthersWait = !t.othersSince.IsZero(); s.mayOthersWait {
+		s.waited = now.Sub(t.othersSince)
+	}
+	return s
 }
 
 func (t *tenure) isRevoked() bool {
@@ -91,7 +71,7 @@ func (t *tenure) isRevoked() bool {
 // advanceTenureLocked makes the next move of a tenure while no caller inside holds the lock.
 func (c *cohort) advanceTenureLocked(t *tenure) (over *tenure) {
 	first := c.firstLocked()
-	switch t.next(time.Now(), first != nil) {
+	switch c.bounds.next(t.stay(time.Now(), first != nil)) {
 	case passOn:
 		if entry := t.passLocked(first.ctx, first.q, first.maxHold); entry != nil { // after a loss, attend makes the cohort continue
 			c.serveLocked(first, entry, nil)
