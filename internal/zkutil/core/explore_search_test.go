@@ -71,7 +71,7 @@ func (w *world) acts() (acts []kind) {
 	may(pass, !w.mustResumeLeader())
 	may(write, isOpen && w.writes > 0)
 	may(closeClient, w.bounds.works && c.core.Phase == Running && !c.isPaused)
-	may(endWork, w.bounds.works && c.core.Phase == Closing && c.hold.Works > 0 && !c.isPaused)
+	may(endWork, w.bounds.works && c.hold.Works > 0 && !c.isPaused)
 	may(turn, isOpen && (w.bounds.waits || w.bounds.idles || w.bounds.renews) && !w.isTurn && !c.isHolding())
 	may(stall, isOpen && !l.isStuck && !l.isDeaf)
 	may(deafen, isOpen && !l.isStuck && !l.isDeaf)
@@ -231,7 +231,7 @@ func (w *world) nextInstant() int64 {
 func (w *world) violation() string {
 	valid := 0
 	for i := range w.clients {
-		if v := cmp.Or(w.clients[i].violation(), w.workViolation(i), w.holdViolation(i)); v != "" {
+		if v := cmp.Or(w.clients[i].violation(), w.stateViolation(i), w.workViolation(i), w.holdViolation(i)); v != "" {
 			return v
 		}
 		if w.isValid(i) {
@@ -259,10 +259,34 @@ func (w *world) holdViolation(i int) string {
 		return ""
 	case !w.isAlive(i) || c.hold.owner != w.leader[i].id:
 		return "a valid hold of a session that has expired"
+	case i == 0 && w.isFree:
+		return "a valid hold without its znode"
 	case w.bounds.suspends && !c.core.IsConnected:
 		return "a valid hold without a connection"
 	case !w.bounds.explicit && until > w.leader[i].expiry:
 		return fmt.Sprintf("a cut now: the session expires %.3f T before the end of trust", float64(until-w.leader[i].expiry)/whole)
+	default:
+		return ""
+	}
+}
+
+// stateViolation returns what is wrong with the state that a client shows.
+func (w *world) stateViolation(i int) string {
+	c := &w.clients[i]
+	s := &c.core
+	switch {
+	case c.told != s.State:
+		return fmt.Sprintf("it is %v, and %v was told", s.State, c.told)
+	case (s.State == connstate.Closed) != (s.Phase >= Closing):
+		return fmt.Sprintf("it is %v in phase %d", s.State, s.Phase)
+	case s.State == connstate.Connected && !s.IsConnected, s.State == connstate.Suspended && s.IsConnected:
+		return fmt.Sprintf("it is %v", s.State)
+	case s.State == connstate.Lost && w.isValid(i):
+		return "a valid hold of a lost session"
+	case s.State == connstate.Connected && s.ID == 0:
+		return "connected without a session"
+	case s.State == connstate.Suspended && !c.isPaused && !c.hasEnded && !s.Stands(w.time(c)) && w.time(c).Sub(s.ChangedAt) >= s.Timeout()/3:
+		return "an outage outlasts trust, and no loss is told"
 	default:
 		return ""
 	}
@@ -366,6 +390,7 @@ func (w *world) addClient(k *keyWriter, i int) {
 	k.int(w.rank(w.leader[i].owner))
 	k.int(now*c.rate.den - w.now*c.rate.num)
 	k.bools(c.core.IsConnected, c.core.State == connstate.Lost, c.isPaused, c.isHolding(), c.hasEnded, c.core.IsInUse(), w.isTurn)
+	k.int(int64(c.told))
 	k.bools(c.isClaiming, c.claim.Owner == c.core.ID, c.claim.Epoch == c.core.Epoch)
 	k.bools(c.deletes, c.isOver, c.hold.isKept, c.hold.IsVacated, c.core.Phase != Running, w.leader[i].id == c.core.ID, c.hold.IsLost())
 	k.int(int64(c.hold.Works))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 )
 
 // The explorer runs the shipping Session, Hold and Contact of each client against a model of ZooKeeper, in integer time, through every course of
@@ -117,9 +118,10 @@ type client struct {
 	rate       rate
 	core       Session
 	hold       Hold
-	isOwner    bool // hold was granted
-	deletes    bool // the znode of the hold
-	isOver     bool // the next handshake asks for another session
+	told       connstate.State // the latest state that others were told
+	isOwner    bool            // hold was granted
+	deletes    bool            // the znode of the hold
+	isOver     bool            // the next handshake asks for another session
 	claim      Claim
 	isClaiming bool
 	isPaused   bool
@@ -146,6 +148,11 @@ func (w *world) act(c *client, o Outcome) {
 		fate := c.core.OnEnd(&c.hold, o.End)
 		c.deletes = w.bounds.works && fate != Stays
 		w.premise.afterEnd(c)
+	}
+	for _, change := range o.Enter {
+		if c.told = change.To; c.told == connstate.Reconnected {
+			c.told = connstate.Connected
+		}
 	}
 }
 
