@@ -348,3 +348,22 @@ func TestShutdownOfASilentServer(t *testing.T) {
 		b.Srv.Heal()
 	})
 }
+
+// An error names ten of the znodes that are left, and counts the others.
+func TestManyZnodesAreLeft(t *testing.T) {
+	for n, more := range map[int]string{10: "", 11: " and 1 more", 13: " and 3 more"} {
+		bubble.Run(t, func(b *bubble.Bubble) {
+			client := b.Troubled(recipes.WithSessionTimeout(time.Minute))
+			for i := range n {
+				acquire(b, client, fmt.Sprintf("/locks/%02d", i))
+			}
+			b.Outage()
+			err := client.Shutdown(b.Context())
+			require.ErrorIs(b, err, recipes.ErrNodeNotDeleted)
+			require.Equal(b, 10, strings.Count(err.Error(), "/locks/"))
+			require.ErrorContains(b, err, "/locks/00/_c_")
+			require.ErrorContains(b, err, more+" (no server has confirmed")
+			require.Equal(b, more != "", strings.Contains(err.Error(), " more ("))
+		})
+	}
+}

@@ -211,7 +211,7 @@ func Interrupted(ctx context.Context, last error) error {
 	if !errors.Is(cause, err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	if last != nil && !errors.Is(last, err) && IsTransient(last) {
+	if IsTransient(last) {
 		err = fmt.Errorf("%w (last failure: %w)", err, last)
 	}
 	return err
@@ -266,14 +266,11 @@ func ParentOf(path string) string {
 // IsEndOf reports whether err only reports the end of ctx: every branch of the error tree ends in the error or
 // the cause of ctx.
 func IsEndOf(ctx context.Context, err error) bool {
-	if ctx.Err() == nil || err == nil {
+	switch {
+	case ctx.Err() == nil:
 		return false
-	}
-	ends := []error{ctx.Err(), context.Cause(ctx)}
-	for _, end := range ends {
-		if isSame(err, end) {
-			return true
-		}
+	case isSame(err, context.Cause(ctx)):
+		return true
 	}
 	switch wrapper := err.(type) { //nolint:errorlint // IsEndOf walks the tree
 	case interface{ Unwrap() error }:

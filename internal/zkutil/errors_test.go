@@ -55,6 +55,8 @@ func TestClassesOfErrors(t *testing.T) {
 		{net.ErrClosed, true, true},
 		{&net.OpError{Op: "write", Err: errPipe}, true, true},
 		{errors.New("unknown error: -4"), true, true},
+		{errors.New("unknown error: -12"), true, true},
+		{errors.New("unknown error: -119"), true, true},
 		{errors.New("unknown error: -7"), true, true},
 		{errors.New("unknown error: -1"), true, true},
 		{errors.New("unknown error: -122"), true, true}, // request timeout
@@ -62,6 +64,9 @@ func TestClassesOfErrors(t *testing.T) {
 		// Ours.
 		{ErrClosed, false, true},
 		{ErrSequenceExhausted, false, true},
+		{ErrOtherLayout, false, true},
+		{ErrUnsupported, false, true},
+		{ErrSessionFull, false, false},
 		{ContenderLost(ErrSessionLost), false, true},
 		{context.Canceled, false, true},
 		{context.DeadlineExceeded, false, true},
@@ -202,4 +207,90 @@ func TestErrorsInOneLine(t *testing.T) {
 	require.ErrorIs(t, err, ErrSessionLost)
 	require.ErrorIs(t, err, context.Canceled)
 	require.EqualError(t, Both(errPipe, ErrClosed), "broken pipe; closed")
+}
+
+// An error with methods that panic is not used, whichever method it is, and wherever in the tree of an error.
+func TestUsableErrors(t *testing.T) {
+	for _, method := range []string{"Error", "Is", "As", "Unwrap"} {
+		for _, err := range []error{panicking(method), wrapped{panicking(method)}, errors.Join(errPipe, panicking(method))} {
+			if method == "Error" && errors.As(err, new(wrapped)) {
+				continue // its text does not contain the other
+			}
+			require.False(t, IsUsable(err), "%s", method)
+		}
+	}
+	for _, err := range []error{nil, errPipe, panicking(""), fields{"a"}, errors.Join(errPipe, canceled{})} {
+		require.True(t, IsUsable(err))
+	}
+}
+
+// panicking is an error of which the method with that name panics.
+type panicking string
+
+func (p panicking) panicIn(method string) {
+	if string(p) == method {
+		panic(method)
+	}
+}
+
+func (p panicking) Error() string { p.panicIn("Error"); return "panicking" }
+func (p panicking) Is(error) bool { p.panicIn("Is"); return false }
+func (p panicking) As(any) bool   { p.panicIn("As"); return false }
+func (p panicking) Unwrap() error { p.panicIn("Unwrap"); return nil }
+
+// A refusal by an ACL names the znode, and matches zk.ErrNoAuth. Other errors are explained.
+func TestDenied(t *testing.T) {
+	err := Denied(fmt.Errorf("set: %w", zk.ErrNoAuth), "write", "/a\n")
+	require.EqualError(t, err, `no permission to write "/a\n" (wrong credentials, or none that its ACL names)`)
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	require.Equal(t, zk.ErrNoNode, Denied(zk.ErrNoNode, "write", "/a"))
+	require.ErrorContains(t, Denied(errors.New("unknown error: -127"), "write", "/a"), "throttles")
+	require.NoError(t, Denied(nil, "write", "/a"))
+	require.Equal(t, "/a", ParentOf("/a/b"))
+	require.Equal(t, "/", ParentOf("/a"))
+}
+
+// An invalid argument has the text of its error, and matches both.
+func TestInvalid(t *testing.T) {
+	err := Invalid(errPipe)
+	require.EqualError(t, err, "broken pipe")
+	require.ErrorIs(t, err, errPipe)
+	require.ErrorIs(t, err, ErrInvalidArgument)
+	require.NotErrorIs(t, err, ErrClosed)
+}
+
+// Codes tell what the server lacks.
+func TestCodesOfAnswers(t *testing.T) {
+	for code, test := range map[int]struct{ isUnimplemented, isNoWatcher, isUnknown bool }{
+		-6: {isUnimplemented: true}, -121: {isNoWatcher: true, isUnknown: true}, -66: {isUnknown: true}, -7: {}, -125: {},
+	} {
+		err := fmt.Errorf("remove: %w", fmt.Errorf("unknown error: %d", code))
+		require.Equal(t, test.isUnimplemented, IsUnimplemented(err), "%d", code)
+		require.Equal(t, test.isNoWatcher, IsNoWatcher(err), "%d", code)
+		require.Equal(t, test.isUnknown, IsUnknownAnswer(err), "%d", code)
+	}
+	for _, err := range []error{nil, zk.ErrNoNode, errors.New("unknown error: x"), errors.New("unknown error: ")} {
+		require.False(t, IsUnimplemented(err) || IsNoWatcher(err) || IsUnknownAnswer(err), "%v", err)
+	}
+}
+
+// The end of a call names the cause once, the latest failure if it is transient, and just the client's end if the client was closed.
+func TestTextOfAnInterruption(t *testing.T) {
+	for _, test := range []struct {
+		cause, last error
+		text        string
+	}{
+		{nil, nil, "context canceled"},
+		{context.Canceled, nil, "context canceled"},
+		{errPipe, nil, "context canceled: broken pipe"},
+		{errPipe, zk.ErrNoServer, "context canceled: broken pipe (last failure: " + zk.ErrNoServer.Error() + ")"},
+		{nil, zk.ErrNoServer, "context canceled (last failure: " + zk.ErrNoServer.Error() + ")"},
+		{nil, zk.ErrNoAuth, "context canceled"},
+		{nil, fmt.Errorf("a: %w", context.Canceled), "context canceled"},
+		{ErrShut, zk.ErrNoServer, ErrClosed.Error()},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(test.cause)
+		require.EqualError(t, Interrupted(ctx, test.last), test.text)
+	}
 }

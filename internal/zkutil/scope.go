@@ -111,9 +111,6 @@ func anyFrame(match func(function string) bool) bool {
 	pcs := make([]uintptr, 64)
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)
-		if n == 0 {
-			return false
-		}
 		for frames, more := runtime.CallersFrames(pcs[:n]), true; more; {
 			var frame runtime.Frame
 			frame, more = frames.Next()

@@ -49,3 +49,27 @@ func TestChangesWithoutAWaiter(t *testing.T) {
 	require.False(t, isOpen)
 	require.NotEqual(t, changed, changes.ChangedLocked())
 }
+
+// A group is idle once it was finished, and each of its functions ended. Then it runs none.
+func TestGroup(t *testing.T) {
+	var g Group
+	release := make(chan struct{})
+	require.True(t, g.Run(func() { <-release }))
+	require.True(t, g.Enter())
+	g.Leave()
+	require.True(t, g.Enter(), "it was idle, but not finished")
+	idle := g.Finish()
+	require.Equal(t, idle, g.Finish())
+	require.False(t, g.Enter())
+	require.False(t, g.Run(func() { t.Error("run") }))
+	require.False(t, IsClosed(idle))
+	g.Leave()
+	require.False(t, IsClosed(idle))
+	close(release)
+	<-idle
+
+	var unused Group
+	require.True(t, IsClosed(unused.Finish()))
+	require.True(t, IsClosed(unused.Finish()))
+	require.False(t, unused.Enter())
+}

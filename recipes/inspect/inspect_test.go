@@ -311,3 +311,23 @@ func TestZnodesThatAreNotEphemeral(t *testing.T) {
 		}
 	})
 }
+
+// A contender that was asked to yield keeps its id behind the request. One that was asked to release has none.
+func TestContendersWithRequests(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		session := f.server.OpenSession(time.Hour)
+		for i, data := range []string{"web-1", "__YIELD__ priority x\nweb-2", "__YIELD__ stay x\n__REVOKE__", "__REVOKE__", "__YIELD__ other"} {
+			f.server.Seed(zktest.Znode{Path: fmt.Sprintf("/e/lock-%010d", i), Data: []byte(data), Session: session})
+		}
+		q := read(f, f.observer, "/e")
+		var ids []string
+		var revoked []bool
+		for _, c := range q.Contenders {
+			ids, revoked = append(ids, c.ID), append(revoked, c.Revoked)
+		}
+		require.Equal(f, []string{"web-1", "web-2", "", "", "__YIELD__ other"}, ids)
+		require.Equal(f, []bool{false, false, true, true, false}, revoked)
+		require.True(f, inspect.IsContender("lock-0000000001"))
+		require.False(f, inspect.IsContender("lock-"))
+	})
+}

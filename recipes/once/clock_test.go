@@ -215,6 +215,19 @@ func TestStartDeadlinePassesMeanwhile(t *testing.T) {
 	}
 }
 
+// A start that begins late has the rest of the deadline alone.
+func TestLateStartHasTheRestOfItsDeadline(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client, o := f.host("web-1", 0, once.WithDeadline(time.Hour))
+		f.loseStarts(client)
+		instant := time.Now()
+		pass(time.Hour - unclear/2)
+		var c counter
+		require.ErrorIs(f, o.Do(f.Context(), once.At(instant), c.run), once.ErrTooLate)
+		require.Zero(f, c.calls.Load())
+	})
+}
+
 // The servers' clock steps back when another server leads. Nothing runs twice, and what does not run is not called done.
 func TestClockOfANewLeader(t *testing.T) {
 	inBubble(t, func(f *fixture) {

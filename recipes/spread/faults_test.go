@@ -199,6 +199,8 @@ func TestFleetAtRest(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpGetChildren2, zktest.OpCreate2, zktest.OpCreate, zktest.OpDelete, zktest.OpSetData} {
 			require.Zero(t, requests.Count(op), op)
 		}
+		timeouts := int(testkit.Shorter(time.Hour, 10*time.Minute) / testclient.SessionTimeout)
+		require.LessOrEqual(t, requests.Count(zktest.OpGetData), timeouts*len(all)*30, "each of 12 elections, 4 members, and some more")
 		require.Equal(t, written, log.String())
 	})
 }

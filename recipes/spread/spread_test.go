@@ -198,6 +198,7 @@ func TestInvalidArguments(t *testing.T) {
 		for _, err := range []error{newError(nil, meeting, "a"), newError(client, "relative", "a"), newError(client, meeting, "")} {
 			require.ErrorIs(t, err, recipes.ErrInvalidArgument)
 			require.ErrorContains(t, err, "spread: new ")
+			require.NotContains(t, err.Error(), "group: ")
 		}
 		s, err := spread.New(client, meeting, spread.WithID("a"))
 		require.NoError(t, err)

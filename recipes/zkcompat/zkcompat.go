@@ -22,14 +22,14 @@ type Lock struct {
 	mu     sync.Mutex     // protects the fields below
 	isBusy bool           // a Lock or LockWithData waits
 	lease  *recipes.Lease // nil if not locked
-	lost   chan struct{}  // see Lost
+	lost   chan struct{}  // see Lost; nil before the first lock
 }
 
 // NewLock returns a lock on path, an absolute path below the client's namespace. acl is the ACL of the znodes that the lock creates,
 // parents included; an empty acl means that of the client. NewLock sends nothing to the server. An invalid argument is an error of
 // Lock.
 func NewLock(c *recipes.Client, path string, acl []zk.ACL) *Lock {
-	return &Lock{client: c, path: path, acl: slices.Clone(acl), lost: make(chan struct{})}
+	return &Lock{client: c, path: path, acl: slices.Clone(acl)}
 }
 
 // Lock is [Lock.LockWithData] with empty data.

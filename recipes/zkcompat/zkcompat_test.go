@@ -175,6 +175,11 @@ func TestLost(t *testing.T) {
 			client := b.Troubled()
 			lock := zkcompat.NewLock(client, path, open)
 			require.Empty(b, lock.Lost())
+			select {
+			case <-lock.Lost():
+				require.Fail(b, "it was not locked yet")
+			default:
+			}
 			require.NoError(b, lock.Lock())
 			lost := lock.Lost()
 			other := newLock(b)

@@ -2,15 +2,20 @@ package cohort_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/testkit/elections"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A lingering cohort acquires again without a request, and its znode is deleted at the end of the linger time.
@@ -122,5 +127,38 @@ func TestCohortThatLosesItsSessionWhileLingering(t *testing.T) {
 		require.NoError(f, next.Release())
 		require.NoError(f, client.Close())
 		require.Empty(f, f.Contenders(), "Close ends the lingering")
+	})
+}
+
+// A cohort that may not list its queue assumes that others wait: it passes the lock on as often as its bounds allow, and warns once.
+func TestCohortThatMayNotList(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		log := &testkit.Log{}
+		client := f.Client(recipes.WithSessionTimeout(time.Hour), recipes.WithLogger(log.Logger(slog.LevelWarn)))
+		m := cohortOf(f, client, mutex.Cohort{MaxPasses: 2, MaxTenure: time.Hour, Linger: time.Minute})
+		lease := bubble.Acquire(f.T, m.Acquire)
+		allow := elections.Forbid(f.Srv, zktest.OpGetChildren2)
+		var waiters []<-chan bubble.Outcome[*recipes.Lease]
+		for range 3 {
+			waiters = append(waiters, waitInside(f, f.Context(), m))
+		}
+		first := lease.Path()
+		for _, waiter := range waiters[:2] {
+			f.Release(lease)
+			lease = bubble.Granted(f.T, waiter)
+			require.Equal(f, first, lease.Path())
+		}
+		f.Release(lease)
+		require.ErrorIs(f, bubble.Receive(f.T, waiters[2]).Err, zk.ErrNoAuth, "it has to queue behind the others")
+		bubble.Pass(bubble.Moment)
+		require.Empty(f, f.Contenders())
+		allow()
+		lines := locks.TakeLog(log)
+		require.Len(f, lines, 1)
+		require.Contains(f, lines[0], `msg="cohort can't list its queue; assuming that others wait" path=/locks/a err="`)
+		lease = bubble.Acquire(f.T, m.Acquire)
+		f.Release(lease)
+		bubble.Pass(bubble.Moment)
+		require.Len(f, f.Contenders(), 1, "it lingers")
 	})
 }

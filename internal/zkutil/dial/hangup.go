@@ -36,12 +36,9 @@ func explainHangUp(err error, cause Cause) error {
 // ExplainHangUp adds the possible causes to err if a server has hung up without an answer.
 func ExplainHangUp(err error) error { return explainHangUp(err, UnknownCause) }
 
-// ExplainHangUp adds the possible causes to err if the server closed the connection instead of answering the handshake. If this
-// client was never connected, it asks the server for the cause, once.
+// ExplainHangUp adds the possible causes to a hang-up, err, in place of an answer to the handshake. If this client was never connected, it
+// asks the server for the cause, once.
 func (a *Attempt) ExplainHangUp(err error) error {
-	if !IsHangUp(err) {
-		return err
-	}
 	d := a.dialer
 	if d.hasTLS { // TLS succeeded
 		return ExplainHangUp(err)

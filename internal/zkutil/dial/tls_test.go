@@ -121,11 +121,17 @@ func (s *tlsServer) connect(d *Dialer) (net.Conn, error) {
 // issue returns a self-signed certificate, and a pool that trusts it.
 func issue(t *testing.T, names ...string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
+	return issueFrom(t, time.Now().Add(-48*time.Hour), names...)
+}
+
+// issueFrom is issue with the time from which on the certificate is valid, for 49 hours.
+func issueFrom(t *testing.T, notBefore time.Time, names ...string) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: notBefore, NotAfter: notBefore.Add(49 * time.Hour),
 	}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {

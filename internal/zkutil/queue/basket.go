@@ -113,11 +113,9 @@ func (b *Basket) join(ctx context.Context, queues []*Queue) (joined int) {
 	b.mu.Lock()
 	b.waiters, b.listedAt = waiters, time.Now()
 	b.mu.Unlock()
-	if isExhausted {
-		b.Leave()
-		return 0
+	if !isExhausted {
+		joined = min(firstToWait(waiters)+1, len(waiters))
 	}
-	joined = min(firstToWait(waiters)+1, len(waiters))
 	b.leaveFrom(joined)
 	return joined
 }

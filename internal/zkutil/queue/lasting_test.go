@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/revoke"
 )
 
 // A lock named after a key that another party chooses must not block the lock above it.
@@ -117,5 +118,23 @@ func TestWaitForAZnodeInTheMiddleThatIsNotEphemeral(t *testing.T) {
 		require.ErrorIs(f, got.Err, context.DeadlineExceeded)
 		require.NotErrorIs(f, got.Err, recipes.ErrNotEphemeral, "it waits for the holder now")
 		require.NoError(f, first.Release())
+	})
+}
+
+// A holder that was asked to release has the request in place of its id, so that a slow wait names none.
+func TestSlowWaitBehindARevokedHolder(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		log := &testkit.Log{}
+		holder := f.Client()
+		since := time.Now()
+		held := bubble.Acquire(f, f.Mutex(holder, mutex.WithID("holder")).Acquire)
+		require.NoError(f, revoke.New(f.Client()).AttemptRevoke(f.Context(), held.Path()))
+		ctx, cancel := context.WithTimeout(f.Context(), 90*time.Second)
+		defer cancel()
+		_, err := f.Mutex(f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)))).Acquire(ctx)
+		require.ErrorIs(f, err, context.DeadlineExceeded)
+		require.Equal(f, []string{
+			`level=WARN msg="slow wait" path=/locks/a waited=1m0s position=2 waiters=1 holder="" since=` + locks.Stamp(since),
+		}, locks.TakeLog(log))
 	})
 }

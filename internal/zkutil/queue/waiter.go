@@ -78,8 +78,7 @@ func (w *waiter) awaitHold(ctx context.Context) (*session.Entry, error) {
 		case stepWatch:
 			err = w.watch(looking)
 		case stepWatchAgain:
-			w.forgetConnection(now)
-			err = w.watch(looking)
+			w.forgetConnection(now) // the next step watches
 		case stepReadOwn:
 			err = w.watchOwnNode(ctx)
 		case stepWait:

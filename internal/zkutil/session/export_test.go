@@ -108,3 +108,8 @@ func (s *Session) HoldRead(ctx context.Context, path string, isList bool) (send 
 	_, _, _ = s.watches.attach(c)
 	return func() { s.gate.sendAdmitted(t, c) }, nil
 }
+
+// NoteLateProof is what the wire reports of a write, sent at a time in the session with an id, that was committed on an abandoned connection.
+func (s *Session) NoteLateProof(id int64, sentAt time.Time) {
+	wireOwner{s: s}.OnLateProof(wire.SentWrite{At: sentAt, ID: id, Line: s.wire.Line()})
+}

@@ -256,9 +256,6 @@ func (e *Entry) Token() int64 { return e.hold.token }
 // Path returns the path of the hold's znode.
 func (e *Entry) Path() string { return e.hold.path }
 
-// GrantedAt returns when the hold began.
-func (e *Entry) GrantedAt() time.Time { return e.hold.grantedAt }
-
 // ServersNow returns the earliest and the latest time that the servers' clock may show now. They follow from the ctime of
 // the hold's znode and from the time since then, so that a jump of this host's clock does not matter. The server that
 // stamped the znode may no longer lead, and the clock of its successor may differ.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -252,11 +253,8 @@ func (o wireOwner) IsInUse() bool {
 // defaultID returns the data that contenders without their own data write into their znodes. The id is never
 // empty, because Curator's participants could not read empty data.
 func defaultID() []byte {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
-	}
-	return []byte(host + "/" + strconv.Itoa(os.Getpid()))
+	host, _ := os.Hostname() // "" with an error
+	return []byte(cmp.Or(host, "localhost") + "/" + strconv.Itoa(os.Getpid()))
 }
 
 // ID returns the data that contenders without their own data write into their znodes.

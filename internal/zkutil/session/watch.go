@@ -242,12 +242,10 @@ func (ws *watches) watchDir(ctx context.Context, op int32, dir string) (*Watch, 
 // watchError returns why a call has set no watch, from the error of the answer. A call that waits for the
 // creation of a znode has to find none: otherwise the watch is on the data of the znode.
 func (c *call) watchError(err error) error {
-	switch {
-	case c.Op != proto.OpExists:
-		return err
-	case err == nil:
+	switch isOfCreation := c.Op == proto.OpExists; {
+	case isOfCreation && err == nil:
 		return zkutil.ErrStale
-	case errors.Is(err, zk.ErrNoNode):
+	case isOfCreation && errors.Is(err, zk.ErrNoNode):
 		return nil
 	default:
 		return err

@@ -53,7 +53,7 @@ func (l *Line) startAbandoning() (unsent, unanswered []sentFrame, ok bool) {
 	// The deadlines end zk.Conn's read, which hands over, and a stuck write.
 	_ = l.Conn.SetReadDeadline(time.Unix(1, 0))
 	_ = l.Conn.SetWriteDeadline(time.Unix(1, 0))
-	w.tasks.Go(l.readAbandoned) // ends in CLOSED
+	w.goLocked(l.readAbandoned) // ends in CLOSED
 	return unsent, unanswered, true
 }
 

@@ -106,14 +106,9 @@ func (e *loginError) Unwrap() error {
 	return e.err
 }
 
-// logIn logs in. The answer to the handshake, of size bytes, stays the next in the stream.
-func (l *Line) logIn(size int) error {
-	peeked, err := l.in.Peek(size)
-	if err != nil {
-		return err
-	}
-	answer := slices.Clone(peeked)
-	_, _ = l.in.Discard(size)
+// logIn logs in. The answer to the handshake stays the next frame in the stream.
+func (l *Line) logIn(answer []byte) error {
+	_, _ = l.in.Discard(len(answer))
 	if err := l.runLogin(); err != nil {
 		return &loginError{err}
 	}
@@ -206,20 +201,19 @@ func (l *Line) explainLoginFailure(err error, step loginStep) error {
 	}
 }
 
-// readLoginAnswer reads a frame.
+// readLoginAnswer reads a frame. The server's end of the connection within the frame is io.EOF.
 func (l *Line) readLoginAnswer() ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(l.in, head[:]); err != nil {
+	head, err := l.in.Peek(4)
+	if err != nil {
 		return nil, err
 	}
-	size := binary.BigEndian.Uint32(head[:])
+	size := binary.BigEndian.Uint32(head)
 	if size > maxLoginAnswer {
 		return nil, errMalformed
 	}
-	frame := make([]byte, size)
-	_, err := io.ReadFull(l.in, frame)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	frame := make([]byte, 4+size)
+	if _, err = io.ReadFull(l.in, frame); errors.Is(err, io.ErrUnexpectedEOF) {
 		err = io.EOF
 	}
-	return frame, err
+	return frame[4:], err
 }

@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +34,7 @@ func longGoodbye(zxid int64, size int) []byte {
 // prober is a server that refuses a session, with its answers to a probe.
 type prober struct {
 	answers [][]byte // to the frames of a probe, one after the other; then it closes the connection
+	partial []byte   // sent before it closes the connection of a refused session
 	got     [][]byte // the frames of all probes
 	dials   atomic.Int32
 }
@@ -42,6 +46,7 @@ func (p *prober) dial(string, string, time.Duration) (net.Conn, error) {
 		defer func() { _ = server.Close() }()
 		frame, err := readWhole(server)
 		if err != nil || claimOf(frame).sessionID != 0 {
+			_, _ = server.Write(p.partial)
 			return
 		}
 		for _, answer := range p.answers {
@@ -200,4 +205,186 @@ func TestCloseEndsAProbe(t *testing.T) {
 		require.Zero(t, time.Since(start))
 		require.Empty(t, o.forgottenBy)
 	})
+}
+
+// A server hangs up within its answer to the handshake, after any number of bytes, and later turns out to have forgotten the session.
+// The wire's own answer replaces the bytes.
+func TestForgottenAfterAPartialAnswer(t *testing.T) {
+	for n := range handshakeFrame(7) {
+		testkit.Bubble(t, func(t *testing.T) {
+			o := &testOwner{period: time.Second, patience: time.Second}
+			p := &prober{answers: [][]byte{handshakeFrame(9), goodbye(1, 0)}, partial: handshakeFrame(7)[:n]}
+			w := New(t.Context(), dial.Config{Dialer: p.dial}, o)
+			t.Cleanup(w.Close)
+			_, err := p.shake(w, 50, 7)
+			require.Error(t, err)
+			pass(o.GiveUpAfter())
+			id, err := p.shake(w, 50, 7)
+			require.NoError(t, err, "after %d bytes", n)
+			require.Zero(t, id)
+		})
+	}
+}
+
+// A probe that can't be opened, bounded or written has no result.
+func TestProbesThatFail(t *testing.T) {
+	for name, test := range map[string]struct {
+		conn *faultyConn
+		err  error
+	}{
+		"no connection": {nil, errFault},
+		"no deadline":   {&faultyConn{failsDeadlines: true}, nil},
+		"no write":      {&faultyConn{failsWrites: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				o := &testOwner{period: time.Second, patience: time.Second}
+				p := &prober{answers: [][]byte{handshakeFrame(9), goodbye(1, 0)}}
+				dials := 0
+				w := New(t.Context(), dial.Config{Dialer: func(network, address string, limit time.Duration) (net.Conn, error) {
+					if dials++; dials < 3 || test.err != nil && dials == 3 {
+						conn, err := p.dial(network, address, limit)
+						if dials == 3 {
+							_ = conn.Close()
+							return nil, test.err
+						}
+						return conn, err
+					}
+					client, server := net.Pipe()
+					go func() { // answers without a question; ends with the connection
+						_, _ = server.Write(slices.Concat(p.answers...))
+						_ = server.Close()
+					}()
+					test.conn.Conn = client
+					return test.conn, nil
+				}}, o)
+				t.Cleanup(w.Close)
+				_, err := p.shake(w, 50, 7)
+				require.ErrorIs(t, err, io.EOF)
+				pass(o.GiveUpAfter())
+				_, err = p.shake(w, 50, 7)
+				require.ErrorIs(t, err, io.EOF)
+				require.Equal(t, 3, dials)
+				require.Empty(t, o.forgottenBy)
+				require.Nil(t, w.probing)
+				if test.conn != nil {
+					require.EqualValues(t, 1, test.conn.closes.Load())
+				}
+			})
+		})
+	}
+}
+
+// A wire that was closed meanwhile does not begin a probe.
+func TestClosedWireBeginsNoProbe(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := &testOwner{period: time.Second, patience: time.Second}
+		p := &prober{answers: [][]byte{handshakeFrame(9), goodbye(1, 0)}}
+		w := New(t.Context(), dial.Config{Dialer: p.dial}, o)
+		w.Close()
+		require.Equal(t, noVerdict, w.probe("a:1", 50))
+		require.Empty(t, p.got)
+		pass(o.GiveUpAfter())
+		require.False(t, w.mayProbe("a:1"))
+		pass(o.GiveUpAfter())
+		require.False(t, w.mayProbe("a:1"))
+	})
+}
+
+// Each server is probed once in a third of the time after which the session is given up, and by no means before the session was
+// refused for that time since the latest sign that a server remembers it.
+func TestWhenServersAreProbed(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := &testOwner{period: time.Second, patience: time.Second}
+		wait, third := o.GiveUpAfter(), o.GiveUpAfter()/probesPerTimeout
+		w := newTestWire(t, o, nil)
+		require.False(t, w.mayProbe("a"), "the first refusal")
+		pass(wait - 1)
+		require.False(t, w.mayProbe("a"))
+		pass(1)
+		require.True(t, w.mayProbe("a"))
+		require.False(t, w.mayProbe("a"))
+		require.True(t, w.mayProbe("b"))
+		pass(third - 1)
+		require.False(t, w.mayProbe("a"))
+		pass(1)
+		require.True(t, w.mayProbe("a"))
+		require.True(t, w.mayProbe("b"))
+		pass(wait)
+		require.True(t, w.mayProbe("a"))
+		require.Len(t, w.refusals.probedAt, 2)
+		pass(1)
+		require.True(t, w.mayProbe("c"))
+		require.Len(t, w.refusals.probedAt, 2, "the time of b no longer matters")
+	})
+	for name, answers := range map[string][][]byte{"remembered": {handshakeFrame(9), goodbye(50, 0)}, "no verdict": {handshakeFrame(9)}} {
+		testkit.Bubble(t, func(t *testing.T) {
+			o, p := &testOwner{period: time.Second, patience: time.Second}, &prober{answers: answers}
+			w := New(t.Context(), dial.Config{Dialer: p.dial}, o)
+			t.Cleanup(w.Close)
+			var probes []time.Duration
+			for start := time.Now(); time.Since(start) <= 3*o.GiveUpAfter(); pass(o.period) {
+				before := p.dials.Load()
+				_, err := p.shake(w, 50, 7)
+				require.ErrorIs(t, err, io.EOF)
+				if p.dials.Load() == before+2 {
+					probes = append(probes, time.Since(start)/o.period)
+				}
+			}
+			want := []time.Duration{6, 8, 10, 12, 14, 16, 18} // every third of GiveUpAfter
+			if name == "remembered" {
+				want = []time.Duration{6, 13} // the next refusal is the first
+			}
+			require.Equal(t, want, probes, name)
+		})
+	}
+}
+
+// The patience doubles after each probe that took too long, up to a limit, and after no other failure.
+func TestPatienceWithSlowProbes(t *testing.T) {
+	w := newTestWire(t, &testOwner{period: time.Second, patience: time.Second}, nil)
+	var got []time.Duration
+	for range maxSlowProbes + 2 {
+		w.noteProbeFailure(io.EOF)
+		got = append(got, w.probePatience())
+		w.noteProbeFailure(fmt.Errorf("probe: %w", os.ErrDeadlineExceeded))
+	}
+	require.Equal(t, []time.Duration{1, 2, 4, 8, 16, 32, 32}, seconds(got))
+
+	for _, answers := range [][][]byte{nil, {handshakeFrame(9)}} { // silent at once, or after the handshake
+		testkit.Bubble(t, func(t *testing.T) {
+			o := &testOwner{period: time.Second, patience: time.Second}
+			p := &prober{answers: answers}
+			w := New(t.Context(), dial.Config{Dialer: func(network, address string, limit time.Duration) (net.Conn, error) {
+				if p.dials.Load() < 2 {
+					return p.dial(network, address, limit)
+				}
+				client, server := net.Pipe()
+				go func() { // ends with the connection
+					for _, answer := range answers {
+						_, _ = readWhole(server)
+						_, _ = server.Write(answer)
+					}
+					_, _ = io.Copy(io.Discard, server)
+				}()
+				return client, nil
+			}}, o)
+			t.Cleanup(w.Close)
+			_, err := p.shake(w, 50, 7)
+			require.ErrorIs(t, err, io.EOF)
+			pass(o.GiveUpAfter())
+			start := time.Now()
+			_, err = p.shake(w, 50, 7)
+			require.ErrorIs(t, err, io.EOF)
+			require.Equal(t, time.Second, time.Since(start))
+			require.Equal(t, 2*time.Second, w.probePatience())
+		})
+	}
+}
+
+func seconds(times []time.Duration) (whole []time.Duration) {
+	for _, d := range times {
+		whole = append(whole, d/time.Second)
+	}
+	return whole
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
@@ -40,7 +41,7 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		return false, l.failMalformed()
 	}
 	size := int(length)
-	l.frameLeft, l.isAnswer, l.layout = 4+size, false, proto.Layout{}
+	l.isAnswer, l.layout = false, proto.Layout{}
 	if !l.isOpen() {
 		return false, l.peekHandshake(size)
 	}
@@ -48,7 +49,6 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		return false, l.failMalformed()
 	}
 	if head, err = l.in.Peek(proto.HeaderSize); err != nil {
-		l.frameLeft = 0
 		return false, err
 	}
 	d := proto.NewDecoder(head[4:])
@@ -73,6 +73,7 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		if !isExpected {
 			return true, l.failMalformed()
 		}
+		l.frameLeft = 4 + size
 		err := l.takeAnswer(request, zxid, code)
 		l.extendReadDeadline() // zk.Conn does so for its own frames alone
 		return true, err
@@ -82,8 +83,11 @@ func (l *Line) beginAnyFrame() (isOwn bool, err error) {
 		if code == proto.CodeOK {
 			l.layout = proto.AnswerLayout(request.Op, size)
 		}
-		return false, l.passAnswer(xid, zxid, code, head)
+		if err := l.passAnswer(xid, zxid, code, head); err != nil {
+			return false, err
+		}
 	}
+	l.frameLeft = 4 + size
 	return false, nil
 }
 
@@ -92,7 +96,6 @@ func (l *Line) passAnswer(xid int32, zxid int64, code int32, head []byte) error 
 	isCredential := l.noteCredentialAnswer(xid, code)
 	if zxid > 0 && !isCredential {
 		if err := l.restore.awaitRelease(); err != nil {
-			l.frameLeft = 0
 			return err // the answer is lost
 		}
 	}
@@ -130,7 +133,6 @@ func (l *Line) peekHandshake(size int) error {
 	}
 	frame, err := l.in.Peek(4 + size)
 	if err != nil {
-		l.frameLeft = 0
 		return err
 	}
 	d := proto.NewDecoder(frame[8:])
@@ -143,11 +145,11 @@ func (l *Line) peekHandshake(size int) error {
 		l.wire.owner.OnGranted(id, timeout, l.beganAt)
 	}
 	if id != 0 && l.wire.mechanism != nil {
-		if err := l.logIn(4 + size); err != nil {
-			l.frameLeft = 0
+		if err := l.logIn(slices.Clone(frame)); err != nil {
 			return err
 		}
 	}
+	l.frameLeft = 4 + size
 	l.onFrameRead = func() {
 		l.wire.setBound(id != 0 && isEmptyPassword(password))
 		l.finishHandshake(id, timeout)
@@ -161,15 +163,15 @@ func (l *Line) peekHandshake(size int) error {
 func (l *Line) peekEvent(size int) (isOwn bool, err error) {
 	frame, err := l.in.Peek(min(4+size, l.in.Size()))
 	if err != nil {
-		l.frameLeft = 0
 		return false, err
 	}
+	l.frameLeft = 4 + size
 	d := proto.NewDecoder(frame[proto.HeaderSize:])
 	kind, _, path := d.Int32(), d.Int32(), d.String()
 	isWhole := d.Err() == nil
 	if isWhole && d.Len() == 0 && !l.hasConnWatch(kind, path) {
-		_, err = l.in.Discard(l.frameLeft) // reads only if the frame is longer than the buffer
-		l.frameLeft = 0
+		n, err := l.in.Discard(l.frameLeft) // reads only if the frame is longer than the buffer
+		l.frameLeft -= n
 		l.wire.owner.OnEvent(kind, path)
 		l.renewReadDeadline()
 		return true, err

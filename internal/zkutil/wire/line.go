@@ -294,9 +294,9 @@ func (l *Line) finishHandshake(id int64, timeout time.Duration) {
 	l.credentialsLeft = slices.Clone(w.credentials)
 	l.releaseOwnLocked()
 	l.restore.holdAnswersLocked(period)
-	if id != 0 && lifetime > 0 && !w.isClosed {
-		w.tasks.Go(func() { l.sendPings(lifetime) }) // ends with the line
-		w.tasks.Go(l.writeOwn)                       // as well
+	if lifetime > 0 {
+		w.goLocked(func() { l.sendPings(lifetime) }) // ends with the line
+		w.goLocked(l.writeOwn)                       // as well
 		l.isPrompt.Store(writesPromptly(l.Conn))
 	}
 	w.mu.Unlock()

