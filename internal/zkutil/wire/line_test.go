@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // A watch of the engine's own can't be removed at the server while zk.Conn has, or asked for, a watch that the server does not
@@ -266,7 +266,7 @@ func TestMalformedAnswersToTheConn(t *testing.T) {
 func TestFactsOfALine(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		w := newTestWire(t, &testOwner{}, nil)
-		var f trust.Facts
+		var f core.Facts
 		w.AddTo(&f)
 		require.Zero(t, f, "before the first line")
 		s := openScript(t)
