@@ -13,8 +13,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
-	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/dial"
 )
 
 // A watch of the engine's own can't be removed at the server while zk.Conn has, or asked for, a watch that the server does not
