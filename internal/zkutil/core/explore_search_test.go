@@ -311,8 +311,8 @@ func (c *client) violation() string {
 	switch holds, kept := boolInt(c.isHolding()), boolInt(c.hold.isKept); {
 	case c.core.Standing != holds || c.core.kept != kept:
 		return fmt.Sprintf("%d holds stand and %d znodes are kept, and %d and %d are counted", holds, kept, c.core.Standing, c.core.kept)
-	case c.core.Saved() > 0 && !c.core.IsInUse():
-		return "a hold is no use"
+	case c.core.users != c.waits+holds+kept:
+		return fmt.Sprintf("%d uses are counted, with %d waits, %d holds and %d kept znodes", c.core.users, c.waits, holds, kept)
 	case c.isHolding() && c.hold.owner != c.core.ID:
 		return "a hold of another session"
 	case c.isHolding() && c.core.Phase != Running:

@@ -118,6 +118,7 @@ type client struct {
 	rate       rate
 	core       Session
 	hold       Hold
+	waits      int             // how many waits and requests use the session
 	told       connstate.State // the latest state that others were told
 	isOwner    bool            // hold was granted
 	deletes    bool            // the znode of the hold
@@ -136,6 +137,7 @@ type client struct {
 func (c *client) isHolding() bool { return c.isOwner && c.hold.Cause == nil }
 
 func (c *client) use(now time.Time) {
+	c.waits++
 	if c.core.BeginUse() {
 		c.core.OnUse(now)
 	}
