@@ -143,7 +143,7 @@ func recordOf(t *testing.T, path string, call *ast.CallExpr) logRecord {
 }
 
 // keysOfCalls are the attributes that functions return.
-var keysOfCalls = map[string][]string{"lastProofAttrLocked": {"last_proof"}, "LogAttributes": {"path", "err"}}
+var keysOfCalls = map[string][]string{"lastProofAttr": {"last_proof"}, "LogAttributes": {"path", "err"}}
 
 // textOf returns the value of a message: a literal, a concatenation, or the text of a known error.
 func textOf(t *testing.T, path string, e ast.Expr) string {

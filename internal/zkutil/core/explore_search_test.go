@@ -220,8 +220,8 @@ func (w *world) nextInstant() int64 {
 			consider(c.nextPing - 1)
 			consider(c.nextPing)
 		}
-		if p := c.core.Decide(c.core.facts(w.facts(i), c.core.Standing)); !p.NextAt.IsZero() {
-			consider(c.byServers(p.NextAt))
+		if !c.wakeAt.IsZero() {
+			consider(c.byServers(c.wakeAt))
 		}
 	}
 	return next
@@ -255,9 +255,11 @@ func (w *world) holdViolation(i int) string {
 	c := &w.clients[i]
 	until := c.byServers(c.core.until)
 	switch {
+	case c.isHolding() && !w.isValid(i) && !c.isPaused && !c.hasEnded:
+		return "a hold outlasts trust"
 	case !w.isValid(i):
 		return ""
-	case !w.isAlive(i) || c.hold.owner != w.leader[i].id:
+	case !w.isAlive(i) || c.hold.Owner != w.leader[i].id:
 		return "a valid hold of a session that has expired"
 	case i == 0 && w.isFree:
 		return "a valid hold without its znode"
@@ -308,12 +310,13 @@ func (w *world) workViolation(i int) string {
 
 // violation returns which of a client's facts contradict each other, "" if none do.
 func (c *client) violation() string {
-	switch holds, kept := boolInt(c.isHolding()), boolInt(c.hold.isKept); {
+	isKept := c.hold.isKept && c.hold.Owner == c.core.ID
+	switch holds, kept := boolInt(c.isHolding()), boolInt(isKept); {
 	case c.core.Standing != holds || c.core.kept != kept:
 		return fmt.Sprintf("%d holds stand and %d znodes are kept, and %d and %d are counted", holds, kept, c.core.Standing, c.core.kept)
-	case c.core.users != c.waits+holds+kept:
+	case c.core.users != c.waits+holds+boolInt(c.hold.isKept):
 		return fmt.Sprintf("%d uses are counted, with %d waits, %d holds and %d kept znodes", c.core.users, c.waits, holds, kept)
-	case c.isHolding() && c.hold.owner != c.core.ID:
+	case c.isHolding() && c.hold.Owner != c.core.ID:
 		return "a hold of another session"
 	case c.isHolding() && c.core.Phase != Running:
 		return "a hold of a client that closes"

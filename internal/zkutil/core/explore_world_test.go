@@ -118,6 +118,7 @@ type client struct {
 	rate       rate
 	core       Session
 	hold       Hold
+	wakeAt     time.Time       // by the latest plan, as for the keeper
 	waits      int             // how many waits and requests use the session
 	told       connstate.State // the latest state that others were told
 	isOwner    bool            // hold was granted
@@ -548,6 +549,7 @@ func (w *world) tick(client int) (isDone bool) {
 	now := w.time(c)
 	c.core.lastAuditAt, c.core.lastReadAt = now, now
 	o, p := c.core.OnTick(w.facts(client))
+	c.wakeAt = p.NextAt
 	if w.act(c, o); o.End.Cause != nil && w.bounds.clients == 1 && !w.bounds.renews {
 		c.hasEnded = true
 		return true

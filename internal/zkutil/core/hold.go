@@ -54,9 +54,10 @@ func (c Claim) Decide(phase Phase, id int64, epoch uint64, isTrusted bool) Verdi
 	}
 }
 
-// Hold is a znode whose contender holds a lock, or held it and still works. Session alone changes a Hold.
+// Hold is a znode whose contender holds a lock, or held it and still works.
 type Hold struct {
 	// For the owner to read.
+	Owner     int64     // the session of the znode
 	Cause     error     // why the hold ended; nil while it stands
 	Until     time.Time // when trust ended; set when the hold ends
 	KeepsNode bool      // the znode stays until OnVacate, however the hold ends: of a leader
@@ -65,9 +66,8 @@ type Hold struct {
 	IsWriting bool      // the transaction that writes the end of the work deletes the znode: see BeginWriting
 	IsVacated bool      // the znode is being deleted, or is deleted
 
-	owner  int64 // the session of the znode
-	isKept bool  // the session is saved for the znode: see Session.kept
-	isPart bool  // the hold has no znode: see NewPart
+	isKept bool // the session is saved for the znode: see Session.kept
+	isPart bool // the hold has no znode: see NewPart
 }
 
 // IsLost reports whether a hold ended other than by its owner.
@@ -96,7 +96,7 @@ func (s *Session) OnGrant(c Claim, now time.Time) Hold {
 	if s.BeginUse() {
 		s.OnUse(now)
 	}
-	return Hold{owner: c.Owner, KeepsNode: c.KeepsNode}
+	return Hold{Owner: c.Owner, KeepsNode: c.KeepsNode}
 }
 
 // NewPart returns a hold for one of several successive owners of one znode. The whole has the znode.
@@ -111,9 +111,9 @@ func NewPart() Hold { return Hold{isPart: true} }
 //   - when the znode is deleted (ErrNodeDeleted);
 //   - at the end of the client: OnClose (ErrClosed).
 //
-// The znode stays while work runs under the hold, so that no other contender works beside it. A leader's znode stays after any end. That of a
-// lock does not stay after a loss, because the session can't hold back a successor anyway. While a znode stays, the session is saved as for a
-// hold, but not after a loss. Once trust has run out, the session is not saved until it is proven again.
+// A leader's znode stays after any end, so that no other candidate works beside it. That of a lock stays if the client closes while work runs
+// under the hold. It does not stay after a loss, because the session can't hold back a successor anyway. Unless the hold was lost, the session is
+// saved for a znode that stays as for a hold. Once trust has run out, the session is not saved until it is proven again.
 func (s *Session) OnEnd(h *Hold, e End) Fate {
 	if h.Cause != nil {
 		return None
@@ -149,10 +149,14 @@ func (s *Session) OnEnd(h *Hold, e End) Fate {
 
 // OnVacate records that the znode of an ended hold is being deleted, or is deleted.
 func (s *Session) OnVacate(h *Hold) {
-	if h.IsVacated = true; h.isKept {
-		h.isKept = false
+	h.IsVacated = true
+	if !h.isKept {
+		return
+	}
+	h.isKept = false
+	s.EndUse()
+	if h.Owner == s.ID {
 		s.kept--
-		s.EndUse()
 	}
 }
 
@@ -161,7 +165,7 @@ func (s *Session) IsExpired(h *Hold, now time.Time) bool { return h.Cause == nil
 
 // IsZnodeGone reports whether the znode of an ended hold is known to be deleted, although OnVacate was not called.
 func (s *Session) IsZnodeGone(h *Hold) bool {
-	return errors.Is(h.Cause, zkutil.ErrNodeDeleted) || h.Cause != nil && h.owner != s.ID
+	return errors.Is(h.Cause, zkutil.ErrNodeDeleted) || h.Cause != nil && h.Owner != s.ID
 }
 
 // MayWork reports whether a function of the user may begin.
@@ -180,6 +184,6 @@ func (h *Hold) EndWork() (isDue bool) {
 // left.
 func (h *Hold) ExpectDeletion() { h.IsGiven = true }
 
-// BeginWriting prepares a hold for the transaction that writes the end of its work. The znode stays until the work ends, because an answer may
-// be lost.
+// BeginWriting prepares a hold for the transaction that writes the end of its work and deletes the znode. Unless the answer says so, the znode
+// stays until the work ends, because an answer may be lost.
 func (h *Hold) BeginWriting() { h.IsWriting = true }

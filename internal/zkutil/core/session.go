@@ -11,7 +11,7 @@ import (
 // Session decides what a client may hold. It knows the connection, the evidence for the present session of the servers, and how many
 // holds stand. When the servers expire that session, the Session continues as the next one.
 //
-// Methods named On… are events. An event changes the Session, and its [Outcome] says what the owner has to do at once, under the lock under
+// Methods named On… are events, and change the Session. The [Outcome] of an event says what the owner has to do at once, under the lock under
 // which it calls every method.
 type Session struct {
 	Ledger
@@ -27,7 +27,7 @@ type Session struct {
 
 	suspendEnds bool // holds end with the connection
 	users       int  // holds, waits and requests
-	kept        int  // ended holds whose znodes stay for work that still runs, and may be lost with the session
+	kept        int  // ended holds of the present session whose znodes stay for work that still runs
 }
 
 // NewSession returns a Session that never was connected. With suspendEnds, a hold ends with the connection.
@@ -55,15 +55,16 @@ const (
 
 // Outcome is what an event means for others. The owner ends the holds first, and then publishes the states.
 type Outcome struct {
-	End           End // of all holds
-	IsSessionOver bool
+	End           End  // of all holds
+	IsSessionOver bool // also if that was known, or there was none
 	Enter         []Change
 }
 
 // Change is a change of the state as others see it.
 type Change struct {
-	From, To connstate.State
-	Why      error // of a Suspended or Lost
+	From, To    connstate.State
+	Why         error     // of a Suspended or Lost
+	ProofSentAt time.Time // when the latest write was sent that proved the session before the change; zero: none
 }
 
 // Reasons why a session is lost.
@@ -90,8 +91,8 @@ func (s *Session) OnGranted(id int64, granted time.Duration, beganAt time.Time) 
 	return id == s.ID && s.Ledger.OnGranted(granted, beganAt)
 }
 
-// OnHandshake records a completed handshake. If it made a session, the previous session is over, unless that was known. isBound says that the
-// servers resume no session.
+// OnHandshake records a completed handshake. If it made a session, the previous session is over. isBound says that the servers resume no
+// session.
 func (s *Session) OnHandshake(id int64, granted time.Duration, isBound bool, now time.Time) (o Outcome) {
 	isNew := id != s.ID
 	s.Ledger.OnHandshake(granted, isNew)
@@ -143,7 +144,7 @@ func (s *Session) OnSessionOver(why error, now time.Time) (o Outcome) {
 }
 
 func (s *Session) endSession(o *Outcome, why error, now time.Time) {
-	s.ID, o.IsSessionOver = 0, true
+	s.ID, s.kept, o.IsSessionOver = 0, 0, true
 	if o.End.Cause == nil {
 		o.End = s.EndNow(zkutil.ErrSessionLost, now)
 	}
@@ -168,7 +169,7 @@ func (s *Session) enter(o *Outcome, state connstate.State, why error) {
 	if s.State == connstate.Closed {
 		return
 	}
-	o.Enter = append(o.Enter, Change{s.State, state, why})
+	o.Enter = append(o.Enter, Change{s.State, state, why, s.ProofSentAt()})
 	if s.State = state; state == connstate.Reconnected {
 		s.State = connstate.Connected
 	}

@@ -45,29 +45,30 @@ func TestOutcomes(t *testing.T) {
 		isOver            bool
 		enter             changes
 		until             time.Duration
+		isAfter           bool // the session was over before the event
 	}{
 		"a disconnect": {
 			event: func(s *Session) Outcome { return s.OnDisconnected(errCut, at(1)) },
-			enter: changes{{connstate.Connected, connstate.Suspended, errCut}},
+			enter: changes{{From: connstate.Connected, To: connstate.Suspended, Why: errCut}},
 		},
 		"a second disconnect": {event: func(s *Session) Outcome { s.OnDisconnected(errCut, at(1)); return s.OnDisconnected(errCut, at(2)) }},
 		"a disconnect that ends holds": {
 			suspends: true,
 			event:    func(s *Session) Outcome { return s.OnDisconnected(errCut, at(1)) },
 			cause:    zkutil.ErrSuspended, until: 1,
-			enter: changes{{connstate.Connected, connstate.Suspended, errCut}},
+			enter: changes{{From: connstate.Connected, To: connstate.Suspended, Why: errCut}},
 		},
 		"a disconnect from servers that resume no session": {
 			isBound: true,
 			event:   func(s *Session) Outcome { return s.OnDisconnected(errCut, at(1)) },
 			cause:   zkutil.ErrSessionLost, until: 1, isOver: true,
-			enter: changes{{connstate.Connected, connstate.Suspended, errCut}, {connstate.Suspended, connstate.Lost, ErrBound}},
+			enter: changes{{From: connstate.Connected, To: connstate.Suspended, Why: errCut}, {From: connstate.Suspended, To: connstate.Lost, Why: ErrBound}},
 		},
 		"a disconnect that ends holds, from such servers": {
 			suspends: true, isBound: true,
 			event: func(s *Session) Outcome { return s.OnDisconnected(errCut, at(1)) },
 			cause: zkutil.ErrSuspended, until: 1, isOver: true,
-			enter: changes{{connstate.Connected, connstate.Suspended, errCut}, {connstate.Suspended, connstate.Lost, ErrBound}},
+			enter: changes{{From: connstate.Connected, To: connstate.Suspended, Why: errCut}, {From: connstate.Suspended, To: connstate.Lost, Why: ErrBound}},
 		},
 		"a reconnect of the session": {
 			event: func(s *Session) Outcome {
@@ -75,7 +76,7 @@ func TestOutcomes(t *testing.T) {
 				require.Zero(t, s.OnHandshake(7, timeout, false, at(2)))
 				return s.OnConnected(at(2))
 			},
-			enter: changes{{connstate.Suspended, connstate.Reconnected, nil}},
+			enter: changes{{From: connstate.Suspended, To: connstate.Reconnected}},
 		},
 		"a handshake of another session": {
 			event: func(s *Session) Outcome {
@@ -83,12 +84,12 @@ func TestOutcomes(t *testing.T) {
 				return s.OnHandshake(8, timeout, false, at(2))
 			},
 			cause: zkutil.ErrSessionLost, until: 2, isOver: true,
-			enter: changes{{connstate.Suspended, connstate.Lost, ErrExpired}},
+			enter: changes{{From: connstate.Suspended, To: connstate.Lost, Why: ErrExpired}},
 		},
 		"a handshake of another session, long after": {
 			event: func(s *Session) Outcome { return s.OnHandshake(8, timeout, false, at(timeout)) },
 			cause: zkutil.ErrSessionLost, until: horizon, isOver: true,
-			enter: changes{{connstate.Connected, connstate.Lost, ErrExpired}},
+			enter: changes{{From: connstate.Connected, To: connstate.Lost, Why: ErrExpired}},
 		},
 		"a handshake after the end of the session": {
 			event: func(s *Session) Outcome {
@@ -100,13 +101,31 @@ func TestOutcomes(t *testing.T) {
 		"the end of the session": {
 			event: func(s *Session) Outcome { return s.OnSessionOver(errCut, at(1)) },
 			cause: zkutil.ErrSessionLost, until: 1, isOver: true,
-			enter: changes{{connstate.Connected, connstate.Lost, errCut}},
+			enter: changes{{From: connstate.Connected, To: connstate.Lost, Why: errCut}},
 		},
 		"a tick in trust": {event: func(s *Session) Outcome { o, _ := s.OnTick(Facts{Now: at(horizon - 1)}); return o }},
 		"the end of trust": {
 			event: func(s *Session) Outcome { o, _ := s.OnTick(Facts{Now: at(horizon)}); return o },
 			cause: zkutil.ErrSessionLost, until: horizon,
-			enter: changes{{connstate.Connected, connstate.Lost, ErrUnproven}},
+			enter: changes{{From: connstate.Connected, To: connstate.Lost, Why: ErrUnproven}},
+		},
+		"a tick after the loss": {
+			event: func(s *Session) Outcome {
+				s.OnDisconnected(errCut, at(1))
+				s.OnEnd(new(Hold), s.OnSessionOver(errCut, at(2)).End)
+				o, _ := s.OnTick(Facts{Now: at(timeout)})
+				return o
+			},
+			isAfter: true,
+		},
+		"a handshake during a close": {
+			event: func(s *Session) Outcome {
+				s.OnClose(at(1))
+				o := s.OnHandshake(8, timeout, false, at(2))
+				require.EqualValues(t, 8, s.ID)
+				return o
+			},
+			cause: zkutil.ErrSessionLost, until: 2, isOver: true, // of holds, which ended before
 		},
 		"a proof in a lost session": {
 			event: func(s *Session) Outcome {
@@ -115,7 +134,7 @@ func TestOutcomes(t *testing.T) {
 				require.True(t, isProof)
 				return o
 			},
-			enter: changes{{connstate.Lost, connstate.Reconnected, nil}},
+			enter: changes{{From: connstate.Lost, To: connstate.Reconnected}},
 		},
 		"a proof in a lost session that is not connected": {
 			event: func(s *Session) Outcome {
@@ -137,7 +156,7 @@ func TestOutcomes(t *testing.T) {
 		"a close": {
 			event: func(s *Session) Outcome { return s.OnClose(at(1)) },
 			cause: zkutil.ErrClosed, until: 1,
-			enter: changes{{connstate.Connected, connstate.Closed, nil}},
+			enter: changes{{From: connstate.Connected, To: connstate.Closed}},
 		},
 		"a disconnect after a close": {event: func(s *Session) Outcome { s.OnClose(at(1)); return s.OnDisconnected(errCut, at(2)) }},
 	} {
@@ -147,15 +166,112 @@ func TestOutcomes(t *testing.T) {
 			require.ErrorIs(t, o.End.Cause, test.cause)
 			require.Equal(t, test.cause == nil, o.End.Cause == nil)
 			require.Equal(t, test.isOver, o.IsSessionOver)
+			for i := range o.Enter {
+				require.False(t, o.Enter[i].ProofSentAt.IsZero())
+				o.Enter[i].ProofSentAt = time.Time{}
+			}
 			require.Equal(t, test.enter, o.Enter)
 			if test.cause != nil {
 				require.Equal(t, at(test.until), o.End.Until)
 			}
-			if test.isOver {
-				require.NotEqual(t, int64(7), s.ID)
-			}
+			require.Equal(t, test.isOver || test.isAfter, s.ID != 7)
 		})
 	}
+}
+
+// What stays of the session before in the next one, and of one connection in the next.
+func TestNextSessionAndConnection(t *testing.T) {
+	s, h := held(false, false)
+	require.Equal(t, at(0), s.ChangedAt)
+	s.OnEnd(h, s.OnHandshake(8, timeout/2, false, at(1)).End)
+	require.Equal(t, timeout/2, s.Lifetime(), "the timeout of the new session counts")
+	require.Equal(t, timeout/2, s.LongestLifetime())
+	s.OnDisconnected(errCut, at(2))
+	s.OnHandshake(9, timeout, true, at(3))
+	s.OnConnected(at(3))
+	require.Equal(t, at(3), s.ChangedAt)
+	require.EqualValues(t, 2, s.Epoch)
+	require.Equal(t, timeout, s.Lifetime(), "it is longer than that of the session before")
+	require.True(t, s.IsBound())
+	require.Equal(t, Stale, s.Judge(Claim{Owner: 9, Epoch: 1}, at(3)))
+	require.Equal(t, Unproven, s.Judge(Claim{Owner: 9, Epoch: 2}, at(3)))
+}
+
+// A timeout counts for the session to which it was granted.
+func TestGrantedTimeout(t *testing.T) {
+	s, _ := held(false, false)
+	require.False(t, s.OnGranted(8, timeout/2, at(0)))
+	require.Equal(t, timeout, s.Lifetime())
+	require.True(t, s.OnGranted(7, timeout/2, at(0)))
+	require.Equal(t, timeout/2, s.Lifetime())
+}
+
+// The plan at the end of trust is that of a session without holds.
+func TestPlanAtTheEndOfTrust(t *testing.T) {
+	s, _ := held(false, false)
+	o, p := s.OnTick(Facts{Now: at(timeout * 2 / 3), Addresses: 3})
+	require.Equal(t, zkutil.ErrSessionLost, o.End.Cause)
+	require.Equal(t, at(0), o.End.ProofSentAt)
+	require.False(t, p.EndHolds, "again")
+	require.True(t, p.Beat, "because only a heartbeat can show that the session lives")
+	require.False(t, p.NextAt.IsZero())
+}
+
+// A holder leaves one silent server, and not a second one before a proof. A znode that stays counts as a hold.
+func TestServerIsLeftOnce(t *testing.T) {
+	for name, isKept := range map[string]bool{"a hold": false, "a znode that stays": true} {
+		t.Run(name, func(t *testing.T) {
+			s, h := held(false, false)
+			if isKept {
+				h.BeginWork()
+				s.OnEnd(h, s.OnClose(at(0)).End)
+			}
+			silent := Facts{Now: at(timeout / 2), Addresses: 3, WriteSentAt: at(timeout / 6)}
+			_, p := s.OnTick(silent)
+			require.True(t, p.LeaveServer)
+			_, p = s.OnTick(silent)
+			require.False(t, p.LeaveServer)
+		})
+	}
+}
+
+// The wire has facts while it can send something.
+func TestHasLineFacts(t *testing.T) {
+	s, h := held(false, false)
+	require.True(t, s.HasLineFacts())
+	s.OnEnd(h, s.EndNow(zkutil.ErrReleased, at(1)))
+	require.False(t, s.HasLineFacts(), "nothing is in use")
+	require.True(t, s.BeginUse())
+	require.False(t, s.BeginUse())
+	require.True(t, s.HasLineFacts())
+	s.OnDisconnected(errCut, at(1))
+	require.False(t, s.HasLineFacts(), "there is no connection")
+}
+
+// The phases follow each other.
+func TestPhases(t *testing.T) {
+	s, _ := held(false, false)
+	require.Equal(t, Running, s.Phase)
+	require.True(t, s.MayWork())
+	s.OnClose(at(1))
+	require.Equal(t, Closing, s.Phase)
+	s.Seal()
+	require.Equal(t, Sealed, s.Phase)
+	s.OnClose(at(2))
+	require.Equal(t, Sealed, s.Phase)
+}
+
+// The grant of a term keeps its znode, and a kept znode of a session that is over is not saved any more.
+func TestKeptZnodeIsLostWithItsSession(t *testing.T) {
+	s, _ := held(false, false)
+	term := s.OnGrant(Claim{Owner: 7, Epoch: 1, KeepsNode: true}, at(0))
+	require.Equal(t, Stays, s.OnEnd(&term, s.EndNow(zkutil.ErrReleased, at(1))))
+	require.Equal(t, 2, s.Saved())
+	s.OnSessionOver(errCut, at(2))
+	require.Equal(t, 1, s.Saved(), "the hold stands until the owner ends it")
+	s.OnVacate(&term)
+	require.Equal(t, 1, s.Saved())
+	require.True(t, s.IsInUse())
 }
 
 // The end of a session names its latest proof, although the next session has none yet.
@@ -171,7 +287,7 @@ func TestFirstConnection(t *testing.T) {
 	s := NewSession(NewLedger(timeout, 0), false)
 	require.Empty(t, s.OnSessionOver(errCut, at(0)).Enter)
 	require.Empty(t, s.OnHandshake(7, timeout, false, at(0)).Enter)
-	require.Equal(t, []Change{{connstate.Suspended, connstate.Connected, nil}}, s.OnConnected(at(0)).Enter)
+	require.Equal(t, []Change{{From: connstate.Suspended, To: connstate.Connected}}, s.OnConnected(at(0)).Enter)
 	require.EqualValues(t, 1, s.Epoch)
 }
 

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -59,5 +61,44 @@ func TestRefusedDeleteEndsWithTheSession(t *testing.T) {
 		over := time.Now()
 		bubble.Pass(10 * time.Minute)
 		require.Empty(t, fixture.Times(srv.Log.Requests(zktest.OpDelete, zktest.OpMulti), over))
+	})
+}
+
+// A handshake that names the session is answered with another one, by servers that took the place of the old. The deletion of the hold's
+// znode is refused there, and ends nevertheless, because the znode went with its session.
+func TestHandshakeOfAnotherSessionEndsDeletions(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		old, next := fixture.NewEnsemble(t), fixture.NewEnsemble(t, zktest.WithDialect(zktest.ClickHouseKeeper))
+		for range 50 { // so that the next servers are not behind the old
+			next.Put("/filler", nil)
+		}
+		for range 3 {
+			fixture.Connect(t, next.Config(6*time.Second))
+		}
+		var isReplaced atomic.Bool
+		cfg := old.Config(6 * time.Second)
+		cfg.Dialer = func(network, address string, timeout time.Duration) (net.Conn, error) {
+			if isReplaced.Load() {
+				return next.Dial(network, next.A, timeout)
+			}
+			return old.Dial(network, address, timeout)
+		}
+		s := fixture.Connect(t, cfg)
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		var refused atomic.Int32
+		next.OnRequest(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpDelete && r.Path == e.Path() {
+				refused.Add(1)
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			}
+			return zktest.Fault{}
+		})
+		isReplaced.Store(true)
+		old.Disconnect()
+		_, cause := bubble.Ended(t, e)
+		require.ErrorIs(t, cause, zkutil.ErrSessionLost)
+		bubble.Pass(10 * time.Minute)
+		require.Positive(t, refused.Load())
+		require.False(t, s.IsInUse(), "the deletion is repeated")
 	})
 }

@@ -44,6 +44,9 @@ func (s *Session) Search(ctx context.Context, dir, uuid string) error {
 
 func (s *Session) HandshakePatience() time.Duration { return wireOwner{s: s}.Patience() }
 
+// IsInUse reports whether a hold, a wait or a request needs the connection.
+func (s *Session) IsInUse() bool { return wireOwner{s: s}.IsInUse() }
+
 // Abort is the first step of Close.
 func (s *Session) Abort() { s.life.beginClosing() }
 

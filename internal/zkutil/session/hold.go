@@ -156,7 +156,7 @@ func (h *Hold) endAsLocked(end core.End, why error) {
 		h.endReads()
 	}
 	if fate != core.Stays {
-		h.removal = newRemovalLocked(s, h.path)
+		h.removal = newRemovalLocked(s, h.path, h.core.Owner)
 	}
 	switch fate {
 	case core.IsGone:
@@ -185,7 +185,7 @@ func (h *Hold) vacateLocked() *removal {
 	if h.core.IsVacated {
 		return nil
 	}
-	h.removal = newRemovalLocked(h.s, h.path)
+	h.removal = newRemovalLocked(h.s, h.path, h.core.Owner)
 	h.s.core.OnVacate(&h.core)
 	h.s.keeper.tellUseLocked()
 	return h.removal

@@ -28,7 +28,7 @@ type keeper struct {
 func newKeeper() keeper { return keeper{kick: make(chan struct{}, 1), nodes: map[string]struct{}{}} }
 
 // keep is the goroutine that watches the clock for the session, and carries out the plans of
-// core.Ledger.Decide.
+// core.Session.OnTick.
 func (k *keeper) keep(ctx context.Context) {
 	s := k.s
 	timer := time.NewTimer(0)

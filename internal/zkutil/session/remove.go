@@ -28,13 +28,13 @@ type removal struct {
 	failure error // of the latest attempt
 }
 
-// newRemovalLocked returns the guaranteed delete of a znode of this session; the caller has to begin the
+// newRemovalLocked returns the guaranteed delete of a znode that a session of this client owns; the caller has to begin the
 // removal. The session counts as in use until the removal ends. A delete by name can't hit the znode of
 // another, because the session's names have a uuid.
-func newRemovalLocked(s *Session, path string) *removal {
+func newRemovalLocked(s *Session, path string, owner int64) *removal {
 	delete(s.keeper.nodes, path)
 	s.keeper.retainLocked()
-	return &removal{s: s, path: path, owner: s.core.ID, done: make(chan struct{})}
+	return &removal{s: s, path: path, owner: owner, done: make(chan struct{})}
 }
 
 // begin sends the delete, and needs a goroutine only if the delete fails.
@@ -88,7 +88,7 @@ func (r *removal) goOnLocked(failure error) {
 // ctx. done is closed once the server confirms that the znode is deleted.
 func (s *Session) RemoveLater(ctx context.Context, path string) (done <-chan struct{}) {
 	s.mu.Lock()
-	r := newRemovalLocked(s, path)
+	r := newRemovalLocked(s, path, s.core.ID)
 	s.mu.Unlock()
 	leftovers.Track(ctx, r.done)
 	r.begin()

@@ -32,8 +32,8 @@ type report struct {
 
 var errDisconnected = errors.New("connection lost")
 
-// showStateLocked writes a state just entered to the log, and to the traces. lastProof is of the session that was lost.
-func (r *report) showStateLocked(c core.Change, lastProof time.Time) {
+// showStateLocked writes a state just entered to the log, and to the traces.
+func (r *report) showStateLocked(c core.Change) {
 	s, before, state, why := r.s, c.From, c.To, c.Why
 	now := time.Now()
 	e := trace.StateChange{From: before, To: state, Server: r.server, Err: why}
@@ -58,7 +58,7 @@ func (r *report) showStateLocked(c core.Change, lastProof time.Time) {
 			r.suspendedAt, r.lostServer = now, e.Server
 		}
 		r.failure = why
-		s.log.Log(slog.LevelWarn, "session lost", "server", e.Server, r.lastProofAttr(lastProof), "err", why)
+		s.log.Log(slog.LevelWarn, "session lost", "server", e.Server, r.lastProofAttr(c.ProofSentAt), "err", why)
 	case connstate.Closed:
 		e.Server = ""
 		s.log.Log(slog.LevelDebug, "closed")

@@ -36,7 +36,7 @@ func (s *Session) actLocked(o core.Outcome) (ended leavings) {
 		ended = s.holds.endAllLocked(o.End)
 	}
 	for _, change := range o.Enter {
-		s.report.showStateLocked(change, o.End.ProofSentAt)
+		s.report.showStateLocked(change)
 		s.link.states.Post(change.To)
 	}
 	return ended

@@ -269,7 +269,7 @@ func (s *Session) RemoveTogether(paths []string) (removed []Leaving) {
 	var batch leavings
 	s.mu.Lock()
 	for _, path := range paths {
-		r := newRemovalLocked(s, path)
+		r := newRemovalLocked(s, path, s.core.ID)
 		batch.removals = append(batch.removals, r)
 		removed = append(removed, Leaving{removal: r, beganAt: time.Now()})
 	}
