@@ -61,8 +61,28 @@ func TestLogOfAnIdleLoss(t *testing.T) {
 		lines := locks.TakeLog(log)
 		require.Len(f, lines, 3)
 		require.Regexp(f, `^level=INFO msg=suspended server=\S+ err=EOF$`, lines[0])
-		require.Regexp(f, `^level=WARN msg="session lost" server=\S+ last_proof=\d\S+ err="session lost: the servers ended it"$`, lines[1])
+		require.Regexp(f, `^level=WARN msg="session lost" server=\S+ last_proof=none err="session lost: the servers ended it"$`, lines[1])
 		require.Regexp(f, `^level=INFO msg=reconnected server=\S+ after=\S+ new_session=true leases_lost=0$`, lines[2])
+	})
+}
+
+// The session that is lost without a lease was proven by the lease before.
+func TestLogOfALossAfterALease(t *testing.T) {
+	locks.Run(t, func(f *locks.Fixture) {
+		log := &testkit.Log{}
+		client := f.Troubled(recipes.WithLogger(log.Logger(slog.LevelInfo)))
+		lease, err := f.Mutex(client).Acquire(f.Context())
+		require.NoError(f, err)
+		require.NoError(f, lease.Release())
+		proof := client.Health().LastProof
+		locks.TakeLog(log)
+		over := f.Outage()
+		bubble.Pass(time.Minute)
+		lines := locks.TakeLog(log)
+		require.Len(f, lines, 2)
+		require.Contains(f, lines[1], `msg="session lost"`)
+		require.Contains(f, lines[1], "last_proof="+locks.Stamp(proof))
+		over()
 	})
 }
 
