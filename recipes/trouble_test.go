@@ -100,11 +100,8 @@ func callsOfElections() map[string]troubledCall {
 			}
 			return nil
 		}},
-		"transfer beside rivals": {set: rivals, call: func(ctx context.Context, c *recipes.Client) error {
+		"transfer": {set: rivals, call: func(ctx context.Context, c *recipes.Client) error {
 			return election(c).TransferTo(ctx, "2")
-		}},
-		"transfer": {set: candidates, call: func(ctx context.Context, c *recipes.Client) error {
-			return election(c).TransferTo(ctx, "3")
 		}},
 	}
 }
@@ -300,10 +297,10 @@ func meetEachTrouble(t *testing.T, test troubledCall, fault zktest.Fault) (refus
 // meetTrouble makes a call whose n-th request meets a fault. isReached is false for a call with fewer requests.
 func meetTrouble(b *bubble.Bubble, test troubledCall, n int, fault zktest.Fault) (hit zktest.Request, isReached bool, err error) {
 	b.Helper()
-	other, client := b.Client(), b.Troubled()
 	if test.set != nil {
-		test.set(b, other)
+		test.set(b, b.Client())
 	}
+	client := b.Troubled()
 	session, count := client.Conn().SessionID(), 0
 	remove := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
 		if r.Session != session || slices.Contains([]zktest.Op{zktest.OpPing, zktest.OpConnect, zktest.OpSetWatches, zktest.OpClose}, r.Op) {
