@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -115,4 +116,15 @@ func TestAttemptsThatYield(t *testing.T) {
 			c.endAttempt() // there is none
 		})
 	}
+}
+
+// A candidate without a priority does not steer, and so reads nothing.
+func TestCandidateWithoutAPriorityDoesNotSteer(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c := &Candidate{queue: &queue.Queue{}} // without a session, so that a read panics
+		c.setPath("/a/latch-0000000001")
+		end := c.beginSteering(t.Context())
+		synctest.Wait()
+		end()
+	})
 }
