@@ -140,3 +140,24 @@ func TestWaitErrorText(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 }
+
+// A login that a server refuses with a null token names the likely reason: at first that the server has no such login, later the password.
+func TestNullTokensOfALogin(t *testing.T) {
+	for step, want := range map[int]string{1: "offers no SASL login", 2: "by the server: wrong user or password", 3: "by the server: wrong user or password"} {
+		login, err := DigestMD5("user", "secret").Begin(t.Context(), "a:1")
+		require.NoError(t, err)
+		response, isDone, err := login.Respond(t.Context(), nil)
+		require.NoError(t, err)
+		require.False(t, isDone)
+		require.Equal(t, []byte{}, response, "an empty message")
+		require.Contains(t, login.Explain(), "Kerberos alone")
+		for range step {
+			response, isDone, err = login.Respond(t.Context(), nil)
+		}
+		require.ErrorIs(t, err, ErrLoginRefused)
+		require.ErrorContains(t, err, want)
+		require.False(t, isDone)
+		require.Nil(t, response)
+		require.Equal(t, "wrong user or password", login.Explain())
+	}
+}

@@ -1,6 +1,7 @@
 package recipes_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,11 @@ func callsOfElections() map[string]troubledCall {
 			start(b, made(latch.New(other, "/election", latch.WithID(id), latch.WithPriority(0))))
 		}
 	}
+	rivals := func(b *bubble.Bubble, other *recipes.Client) {
+		start(b, made(latch.New(other, "/election", latch.WithID("1"), latch.WithPriority(5))))
+		start(b, made(latch.New(other, "/election", latch.WithID("2"), latch.WithPriority(0))))
+		start(b, made(latch.New(other, "/election", latch.WithID("3"), latch.WithPriority(5))))
+	}
 	election := func(c *recipes.Client) *latch.LeaderLatch { return made(latch.New(c, "/election")) }
 	return map[string]troubledCall{
 		"leader": {set: candidates, call: func(ctx context.Context, c *recipes.Client) error {
@@ -94,8 +100,8 @@ func callsOfElections() map[string]troubledCall {
 			}
 			return nil
 		}},
-		"transfer": {set: candidates, call: func(ctx context.Context, c *recipes.Client) error {
-			return election(c).TransferTo(ctx, "3")
+		"transfer": {set: rivals, call: func(ctx context.Context, c *recipes.Client) error {
+			return election(c).TransferTo(ctx, "2")
 		}},
 	}
 }
@@ -110,9 +116,23 @@ func callsOfGroups() map[string]troubledCall {
 			}
 			err := g.Await(ctx)
 			if err == nil {
+				err = g.Join([]byte("other data"))
+			}
+			if err == nil {
+				err = g.Await(ctx)
+			}
+			if err == nil {
 				_, err = g.Members(ctx)
 			}
 			return errors.Join(err, g.Leave())
+		}},
+		"watched members": {call: func(ctx context.Context, c *recipes.Client) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if members := <-made(group.New(c, "/group", group.WithID("a"))).Watch(ctx); len(members) > 0 {
+				return fmt.Errorf("%d members", len(members))
+			}
+			return nil
 		}},
 		"drain": {
 			set: func(b *bubble.Bubble, other *recipes.Client) {
@@ -139,7 +159,7 @@ func callsOfGroups() map[string]troubledCall {
 func troubledCalls() map[string]troubledCall {
 	seeded := func(b *bubble.Bubble, _ *recipes.Client) {
 		b.Srv.Put("/tree/lock/lock-0000000001", []byte("a"))
-		b.Srv.Put("/tree/permits/locks", nil)
+		b.Srv.Put("/tree/permits/locks/lock-0000000001", []byte("b"))
 		b.Srv.Put("/tree/permits/leases/lease-0000000001", []byte("a"))
 	}
 	calls := callsOfElections()
@@ -163,6 +183,29 @@ func troubledCalls() map[string]troubledCall {
 			}
 			return o.Forget(ctx)
 		}},
+		"skipped occurrence": {
+			set: func(b *bubble.Bubble, other *recipes.Client) {
+				release, done := make(chan struct{}), make(chan error, 1)
+				go func() { // ends with the test
+					done <- made(once.New(other, "/once")).Do(b.Context(), once.At(time.Now()), func(context.Context, *recipes.Lease) error {
+						<-release
+						return nil
+					})
+				}()
+				b.Cleanup(func() {
+					close(release)
+					require.NoError(b, <-done)
+				})
+				bubble.Pass(time.Second)
+			},
+			call: func(ctx context.Context, c *recipes.Client) error {
+				err := made(once.New(c, "/once", once.WithSkip())).Do(ctx, once.At(time.Now()), func(context.Context, *recipes.Lease) error { return nil })
+				if errors.Is(err, once.ErrRunning) {
+					return nil
+				}
+				return cmp.Or(err, errors.New("it is running"))
+			},
+		},
 		"revocation": {
 			set: func(b *bubble.Bubble, other *recipes.Client) {
 				b.Srv.Seed(zktest.Znode{Path: "/lock/_c_00000000-0000-0000-0000-000000000000-lock-0000000000", Data: []byte("a"), Session: other.Conn().SessionID()})
@@ -205,6 +248,7 @@ func refusedRequests() map[string]string {
 		"set the limit": "setData create",
 		"occurrence":    "getData create createContainer create getData create2 getData multi getData create2 getData multi",
 		"leader":        "getChildren2", "participants": "getChildren2", "membership": "getChildren2", "observation": "",
+		"watched members": "", "skipped occurrence": "getData create2 getData getChildren2",
 		"revocation": "setData",
 	}
 }
@@ -253,10 +297,10 @@ func meetEachTrouble(t *testing.T, test troubledCall, fault zktest.Fault) (refus
 // meetTrouble makes a call whose n-th request meets a fault. isReached is false for a call with fewer requests.
 func meetTrouble(b *bubble.Bubble, test troubledCall, n int, fault zktest.Fault) (hit zktest.Request, isReached bool, err error) {
 	b.Helper()
-	other, client := b.Client(), b.Troubled()
 	if test.set != nil {
-		test.set(b, other)
+		test.set(b, b.Client())
 	}
+	client := b.Troubled()
 	session, count := client.Conn().SessionID(), 0
 	remove := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
 		if r.Session != session || slices.Contains([]zktest.Op{zktest.OpPing, zktest.OpConnect, zktest.OpSetWatches, zktest.OpClose}, r.Op) {

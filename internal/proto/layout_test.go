@@ -74,3 +74,39 @@ func TestMultiOfAnUnknownKind(t *testing.T) {
 	body := NewEncoder().Int32(99).Bool(false).Int32(0).Int32(OpError).Bool(true).Int32(OpError).Body()
 	require.False(t, acceptsBody(OpMulti, body, len(body)))
 }
+
+// A list can't have more elements than the smallest ones that fit into the frame, so that a frame takes no more memory than its size.
+func TestLengthsOfLists(t *testing.T) {
+	acl := []part{partInt, partText, partText}
+	for _, test := range []struct {
+		bytes, times int
+		group        []part
+		want         bool
+	}{
+		{24, 6, []part{partText}, true},
+		{24, 7, []part{partText}, false},
+		{27, 6, []part{partText}, true},
+		{27, 7, []part{partText}, false},
+		{24, 2, acl, true},
+		{24, 3, acl, false},
+		{35, 2, acl, true},
+		{35, 3, acl, false},
+		{0, 0, acl, true},
+		{0, 1, acl, false},
+		{24, -1, acl, false},
+		{24, math.MaxInt32, acl, false},
+	} {
+		l := Layout{bodyLeft: test.bytes}
+		require.Equal(t, test.want, l.expectGroups(test.times, test.group...), "%+v", test)
+		if test.want {
+			require.Len(t, l.fields, test.times*len(test.group))
+		} else {
+			require.Empty(t, l.fields)
+		}
+	}
+	l := Layout{bodyLeft: 5}
+	require.False(t, l.skipBytes(6))
+	require.False(t, l.skipBytes(-1))
+	require.True(t, l.skipBytes(5))
+	require.Equal(t, Layout{skipLeft: 5}, l)
+}

@@ -91,6 +91,7 @@ func TestJoinAndSplit(t *testing.T) {
 func TestNumberOf(t *testing.T) {
 	for path, want := range map[string]int64{
 		"/d/_c_x-lock-0000000012": 12, "/d/2147483647": 2147483647, "0000000000": 0, "/d/lock--0000000001": 1,
+		"lock-9999999999": 9999999999, "1234567890": 1234567890, "lock-000000000/": -1, "lock-000000000:": -1, "/00000000": -1,
 		"": -1, "/d/lock": -1, "000000012": -1, "/d/lock-000000x012": -1, "/d/lock+000000012": -1, "/d/lock--000000012": -1,
 	} {
 		number, ok := NumberOf(path)
@@ -110,4 +111,15 @@ func TestNewUUID(t *testing.T) {
 	}
 	slices.Sort(all)
 	require.Len(t, slices.Compact(all), 1000)
+}
+
+// The protection is the text up to the dash behind the uuid, of protected names alone.
+func TestProtectionOf(t *testing.T) {
+	protection := Protection + NewUUID() + "-"
+	for name, want := range map[string]string{
+		protection + "lock-0000000001": protection, protection: protection, protection[:len(protection)-1]: "", "": "", "lock-0000000001": "",
+		"x" + protection + "lock-0000000001": "",
+	} {
+		require.Equal(t, want, ProtectionOf(name), name)
+	}
 }

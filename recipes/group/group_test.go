@@ -466,3 +466,23 @@ func TestWatchOfADirectoryThatIsCreatedMeanwhile(t *testing.T) {
 		require.True(b, isCreated)
 	})
 }
+
+// The lists of a client that is closed end at once, and no member joins there.
+func TestGroupOfAClosedClient(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Client()
+		g, err := group.New(client, "/group", group.WithID("a"))
+		require.NoError(b, err)
+		watched := g.Watch(b.Context())
+		require.Empty(b, <-watched)
+		require.NoError(b, client.Close())
+		for _, lists := range []<-chan []group.Member{watched, g.Watch(b.Context())} {
+			_, isOpen := <-lists
+			require.False(b, isOpen)
+		}
+		require.ErrorIs(b, g.Join(nil), recipes.ErrClosed)
+		require.ErrorIs(b, g.Await(b.Context()), recipes.ErrClosed)
+		_, err = g.Members(b.Context())
+		require.ErrorIs(b, err, recipes.ErrClosed)
+	})
+}

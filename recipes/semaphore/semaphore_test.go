@@ -212,6 +212,11 @@ func TestBadInput(t *testing.T) {
 		}
 		_, err := semaphore.NewMutex(client, locks.Semaphore, semaphore.WithSharedLimit(shared))
 		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+		require.ErrorContains(b, err, "a mutex has no shared limit")
+		m, err := semaphore.NewMutex(client, "relative")
+		require.ErrorIs(b, err, recipes.ErrInvalidArgument)
+		require.ErrorContains(b, err, "semaphore-mutex: new relative: ")
+		require.Nil(b, m)
 		s := locks.SemaphoreOf(b, client, 2)
 		for _, n := range []int{0, -1, 3} {
 			_, err := s.AcquireN(b.Context(), n)

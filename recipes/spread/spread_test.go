@@ -209,6 +209,16 @@ func TestInvalidArguments(t *testing.T) {
 			require.ErrorIs(t, err, recipes.ErrInvalidArgument)
 		}
 		require.NoError(t, s.Close())
+		require.ErrorIs(t, s.Start(), recipes.ErrClosed)
+		require.ErrorIs(t, s.Drain(t.Context()), recipes.ErrClosed)
+
+		late, err := spread.New(client, meeting, spread.WithID("a"))
+		require.NoError(t, err)
+		require.ErrorIs(t, late.Drain(t.Context()), recipes.ErrNotStarted)
+		require.NoError(t, client.Close())
+		require.ErrorIs(t, late.Start(), recipes.ErrClosed)
+		require.EqualError(t, late.Start(), "spread: start "+meeting+": closed")
+		require.NoError(t, late.Close())
 	})
 }
 

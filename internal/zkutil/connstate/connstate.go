@@ -50,8 +50,8 @@ func (f *Feed) Subscribers() int {
 }
 
 // Subscribe returns a channel of the states posted from now on, now first, and a function to end the subscription. The
-// channel is closed after Closed, by stop, and when ctx ends. States unread by then stay in the channel. start starts
-// the goroutine of the subscription, or reports false.
+// channel is closed after Closed, by stop, when ctx ends, and if start reports false instead of starting the goroutine of
+// the subscription. States unread by then stay in the channel.
 func Subscribe[S ~int](ctx context.Context, f *Feed, now State, start func(task func(context.Context)) bool) (states <-chan S, stop func()) {
 	out := make(chan S, maxUnread)
 	if now == Closed {
@@ -66,12 +66,14 @@ func Subscribe[S ~int](ctx context.Context, f *Feed, now State, start func(task 
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	if !start(func(context.Context) {
+	relayUntilEnd := func(context.Context) {
 		defer close(ended)
 		defer close(out)
 		relay(ctx, f, r, out)
-	}) {
-		close(ended)
+	}
+	if !start(relayUntilEnd) {
+		cancel()
+		relayUntilEnd(ctx) // which returns at once
 	}
 	return out, func() {
 		cancel()

@@ -1,8 +1,10 @@
 package connstate
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,5 +90,50 @@ func TestStatesBeyondTheRoomOfTheChannel(t *testing.T) {
 				require.Equal(t, want[max(0, len(want)-maxUnread):], got)
 			})
 		}
+	}
+}
+
+// A subscription that can't start, because the session is about to close, has the present state alone, and leaves no reader.
+func TestSubscriptionThatCantStart(t *testing.T) {
+	f := NewFeed()
+	states, stop := Subscribe[State](t.Context(), f, Suspended, func(func(context.Context)) bool { return false })
+	require.Equal(t, Suspended, <-states)
+	_, isOpen := <-states
+	require.False(t, isOpen)
+	require.Zero(t, f.Subscribers())
+	stop()
+	f.Post(Lost)
+
+	states, stop = Subscribe[State](t.Context(), f, Closed, nil)
+	require.Equal(t, Closed, <-states)
+	_, isOpen = <-states
+	require.False(t, isOpen)
+	stop()
+}
+
+// A subscription ends with its context, with stop and with Closed. Unread states stay in the channel.
+func TestEndsOfASubscription(t *testing.T) {
+	for name, end := range map[string]func(f *Feed, cancel, stop func()){
+		"context": func(_ *Feed, cancel, _ func()) { cancel() },
+		"stop":    func(_ *Feed, _, stop func()) { stop() },
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			f := NewFeed()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			states, stop := Subscribe[State](ctx, f, Connected, func(task func(context.Context)) bool { go task(ctx); return true })
+			f.Post(Suspended)
+			require.Equal(t, 1, f.Subscribers())
+			end(f, cancel, stop)
+			synctest.Wait()
+			require.Zero(t, f.Subscribers(), name)
+			f.Post(Reconnected)
+			var got []State
+			for state := range states {
+				got = append(got, state)
+			}
+			require.Equal(t, []State{Connected, Suspended}, got, name)
+			stop()
+		})
 	}
 }

@@ -118,3 +118,22 @@ func TestContenderDepartsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, mayListAgain, "no departure ended")
 }
+
+// Behind the limit nothing is listed any more, whatever ended meanwhile.
+func TestNoListingBehindTheLimit(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		set := departures.NewSet(limit, nil)
+		one, other := begin(set, first), begin(set, second)
+		defer other.End()
+		wait := set.NewWait()
+		time.AfterFunc(time.Second, one.End)
+		mayListAgain, err := wait.Await(t.Context(), refusedBy())
+		require.NoError(t, err)
+		require.True(t, mayListAgain)
+		time.Sleep(limit - time.Second) //nolint:forbidigo // virtual time
+		other.End()
+		mayListAgain, err = wait.Await(t.Context(), refusedBy())
+		require.NoError(t, err)
+		require.False(t, mayListAgain)
+	})
+}

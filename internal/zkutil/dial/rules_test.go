@@ -393,3 +393,54 @@ func TestWhoHasLeft(t *testing.T) {
 		}
 	})
 }
+
+// readResult is a connection whose reads have one result.
+type readResult struct {
+	net.Conn
+	n   int
+	err error
+}
+
+func (r readResult) Read([]byte) (int, error) { return r.n, r.err }
+
+// A hang-up is blamed on the missing client certificate before the server sent any data, an alert at any time, and nothing else is explained.
+func TestWhichReadsOverTLSAreExplained(t *testing.T) {
+	alert := &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}
+	own, _ := issue(t, "client")
+	for _, test := range []struct {
+		isMade, isShown, hasAnswer bool
+		err                        error
+		isExplained, isMissing     bool
+	}{
+		{isMade: true, err: io.EOF, isExplained: true, isMissing: true},
+		{isMade: true, hasAnswer: true, err: io.EOF},
+		{isMade: true, isShown: true, err: io.EOF},
+		{err: io.EOF},
+		{isMade: true, err: alert, isExplained: true, isMissing: true},
+		{isMade: true, hasAnswer: true, err: alert, isExplained: true, isMissing: true},
+		{isMade: true, isShown: true, err: alert, isExplained: true},
+		{err: alert, isExplained: true},
+		{isMade: true, err: os.ErrDeadlineExceeded},
+		{isMade: true},
+	} {
+		c := &tlsConn{server: "zk1:1", request: &certificateRequest{isMade: test.isMade}}
+		if test.isShown {
+			c.request.shown = &own
+		}
+		if test.hasAnswer {
+			c.Conn = readResult{n: 1}
+			n, err := c.Read(nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		}
+		c.Conn = readResult{err: test.err}
+		_, err := c.Read(nil)
+		require.ErrorIs(t, err, test.err)
+		require.Equal(t, test.isMissing, errors.Is(err, ErrNoCertificate), "%+v", test)
+		if test.isExplained {
+			require.ErrorContains(t, err, "TLS with zk1:1: ")
+		} else {
+			require.Equal(t, test.err, err, "%+v", test)
+		}
+	}
+}

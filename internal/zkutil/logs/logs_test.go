@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -224,4 +225,87 @@ func TestDefaultLogger(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, text.String(), `msg=later err=cause`)
 	})
+}
+
+// attributes returns the attributes of a record, as text.
+func attributes(record slog.Record) string {
+	var all []string
+	record.Attrs(func(a slog.Attr) bool {
+		all = append(all, a.String())
+		return true
+	})
+	return strings.Join(all, " ")
+}
+
+// A panic counts among the dropped records, too, and a warning tells how many calls were left out, once a minute.
+func TestWhatIsDroppedIsCounted(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		handler := &hangingHandler{hang: hang, level: slog.LevelWarn}
+		l, _ := newLog(t, handler)
+		for range callbacks.MaxQueued + 1 {
+			write(l, slog.LevelWarn, "event")
+			synctest.Wait()
+		}
+		l.LogPanic("odd", nil)
+		l.LogPanic("odd", nil)
+		close(hang)
+		records := handler.take()
+		require.Len(t, records, callbacks.MaxQueued+1)
+		require.EqualValues(t, 2, dropped(records[1]))
+
+		for range 3 {
+			l.NoteLeftOut("listener")
+		}
+		l.NoteLeftOut("error handler")
+		pass(time.Minute)
+		l.NoteLeftOut("listener")
+		var got []string
+		for _, record := range handler.take() {
+			require.Equal(t, "callback blocked; dropping calls", record.Message)
+			require.Equal(t, slog.LevelWarn, record.Level)
+			got = append(got, attributes(record))
+		}
+		require.Equal(t, []string{
+			"function=listener waiting=1024 dropped=1", "function=error handler waiting=1024 dropped=1", "function=listener waiting=1024 dropped=4",
+		}, got)
+	})
+}
+
+// Durations are readable, and the lines of zk.Conn are for debugging, without those about events that the session logs itself.
+func TestTextsOfRecords(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		handler := &hangingHandler{level: slog.LevelDebug}
+		l, _ := newLog(t, handler)
+		args := []any{"waited", 90 * time.Second, "n", 7}
+		write(l, slog.LevelInfo, "event", args...)
+		require.Equal(t, 90*time.Second, args[1], "the caller's")
+		l.LogPanic("odd", []byte("stack"))
+		l.OfConn().Printf("connected to %s", "a:1")
+		l.OfConn().Printf("recv loop terminated: %v", "x")
+		l.OfConn().Printf("odd thing: %v", "x")
+		records := handler.take()
+		require.Len(t, records, 3)
+		require.Equal(t, "waited=1m30s n=7", attributes(records[0]))
+		require.Equal(t, slog.LevelError, records[1].Level)
+		require.Equal(t, "panic in a callback", records[1].Message)
+		require.Equal(t, "err=odd stack=stack", attributes(records[1]))
+		require.Equal(t, slog.LevelDebug, records[2].Level)
+		require.Equal(t, "zk.Conn: odd thing: x", records[2].Message)
+
+		handler.setLevel(slog.LevelWarn)
+		asked := handler.count(slog.LevelDebug)
+		for range 3 {
+			l.OfConn().Printf("odd thing: %v", "x")
+			synctest.Wait()
+		}
+		require.Empty(t, handler.take())
+		require.Equal(t, asked+1, handler.count(slog.LevelDebug), "the logger is asked once")
+	})
+}
+
+func (h *hangingHandler) count(level slog.Level) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.asked[level]
 }

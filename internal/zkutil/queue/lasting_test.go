@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A lock named after a key that another party chooses must not block the lock above it.
@@ -137,4 +138,33 @@ func TestSlowWaitBehindARevokedHolder(t *testing.T) {
 			`level=WARN msg="slow wait" path=/locks/a waited=1m0s position=2 waiters=1 holder="" since=` + locks.Stamp(since),
 		}, locks.TakeLog(log))
 	})
+}
+
+// A client that is closed while it reads the holder for a warning ends all waits, and so writes none. If the holder is not read in time, the
+// warning has the position alone.
+func TestSlowWaitWithoutTheHolder(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		locks.Run(t, func(f *locks.Fixture) {
+			log := &testkit.Log{}
+			held := bubble.Acquire(f, f.Mutex(f.Client()).Acquire)
+			client := f.Client(recipes.WithLogger(log.Logger(slog.LevelWarn)))
+			waiting := f.Waiting(f.Context(), f.Mutex(client))
+			bubble.Pass(time.Minute - time.Second)
+			f.Srv.Delay(zktest.OpGetChildren2, 2*time.Second)
+			bubble.Pass(time.Second + 100*time.Millisecond)
+			require.Empty(f, locks.TakeLog(log))
+			if closes {
+				_ = client.Close() // the server answers late
+				require.ErrorIs(f, bubble.Receive(f, waiting).Err, recipes.ErrClosed)
+				require.NotContains(f, log.String(), "slow wait")
+				return
+			}
+			bubble.Pass(time.Second)
+			lines := locks.TakeLog(log)
+			require.Len(f, lines, 1)
+			require.Contains(f, lines[0], `msg="slow wait" path=/locks/a waited=1m0s position=2 err=`)
+			f.Release(held)
+			f.Release(bubble.Granted(f, waiting))
+		})
+	}
 }

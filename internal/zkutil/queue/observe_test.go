@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -77,6 +78,41 @@ func TestObserverSeesALeaderThatJoinsMeanwhile(t *testing.T) {
 				log := srv.Observe()
 				bubble.Pass(3 * testclient.SessionTimeout)
 				require.Zero(t, log.Count(zktest.OpExists, zktest.OpGetChildren2), "the directory is no longer watched")
+			})
+		})
+	}
+}
+
+// A leader that leaves between the list and the read is followed by the next one at once, for an observer and for Leader.
+func TestObserverOfALeaderThatLeavesMeanwhile(t *testing.T) {
+	for name, look := range map[string]func(ctx context.Context, l *latch.LeaderLatch) (recipes.Participant, error){
+		"Observe": func(ctx context.Context, l *latch.LeaderLatch) (recipes.Participant, error) {
+			return <-l.Observe(ctx), nil
+		},
+		"Leader": func(ctx context.Context, l *latch.LeaderLatch) (recipes.Participant, error) { return l.Leader(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				other := srv.OpenSession(time.Hour)
+				for i, id := range []string{"a", "b"} {
+					srv.Seed(zktest.Znode{Path: fmt.Sprintf("%s/latch-%010d", elections.Path, i), Data: []byte(id), Session: other})
+				}
+				client := testclient.Connect(t, srv, recipes.WithRetryPolicy(recipes.RetryPolicy{InitialInterval: time.Minute, MaxInterval: time.Minute}))
+				first := elections.Path + "/latch-0000000000"
+				isGone := false
+				srv.Inject(func(r zktest.Request) zktest.Fault {
+					if r.Path == first && !isGone {
+						isGone = true
+						srv.Delete(first)
+					}
+					return zktest.Fault{}
+				})
+				began := time.Now()
+				leader, err := look(t.Context(), elections.NewLatch(t, client))
+				require.NoError(t, err)
+				require.Equal(t, "b", leader.ID)
+				require.Equal(t, began, time.Now())
 			})
 		})
 	}

@@ -256,7 +256,7 @@ func (l *Line) readFrame(p []byte) (int, error) {
 	}
 	n, err := l.in.Read(p[:min(len(p), l.frameLeft)])
 	l.frameLeft -= n
-	if l.isAnswer && l.frameLeft > 0 {
+	if l.isAnswer {
 		l.extendReadDeadline()
 	}
 	if !l.layout.Accept(p[:n]) {

@@ -345,3 +345,85 @@ func TestWhatAnswersTell(t *testing.T) {
 		s.wire.Close()
 	})
 }
+
+// The first write of a resumed session follows a ping, and is no transaction if the server was behind the zxid of the handshake. A new session
+// needs neither.
+func TestFirstWriteOfASession(t *testing.T) {
+	for _, isResumed := range []bool{true, false} {
+		testkit.Bubble(t, func(t *testing.T) {
+			s := dialScript(t, &testOwner{period: time.Second, patience: time.Minute})
+			var id int64
+			if isResumed {
+				id = 7
+			}
+			go s.conn(connectFrame(50, id))
+			_, err := readWhole(s.server)
+			require.NoError(t, err)
+			go s.readAll()
+			s.deliver(handshakeFrame(7))
+			<-s.read
+			pass(settlingTime)
+			s.request(proto.OpDelete, "/1")
+			if isResumed {
+				_, op, _ := s.next()
+				require.EqualValues(t, proto.OpPing, op)
+				s.deliver(answerFrame(proto.XidPing, 50, proto.CodeOK))
+			}
+			xid, op, _ := s.next()
+			require.EqualValues(t, proto.OpDelete, op)
+			s.deliver(answerFrame(xid, 50, proto.CodeOK))
+			synctest.Wait()
+			require.Len(t, s.answer.all(), 1)
+			require.Equal(t, isResumed, s.answer.all()[0].IsUncommitted)
+			s.wire.Close()
+		})
+	}
+}
+
+// Connections that end soon are replaced more and more slowly, unless they served a write.
+func TestUsefulConnectionsAreReplacedAtOnce(t *testing.T) {
+	for op, isUseful := range map[int32]bool{proto.OpDelete: true, proto.OpSync: false} {
+		testkit.Bubble(t, func(t *testing.T) {
+			o := &testOwner{period: time.Second, patience: time.Minute}
+			w := newTestWire(t, o, nil)
+			hosts := w.Dialer.Provider()
+			require.NoError(t, hosts.Init([]string{"a:1"}))
+			start := time.Now()
+			for range 5 {
+				hosts.Next()
+				client, server := net.Pipe()
+				o.conn = client
+				s := dialAgain(t, w, o, server)
+				s.open()
+				hosts.Connected()
+				s.request(op, "/1")
+				xid, _, _ := s.next()
+				s.deliver(proto.NewEncoder().Raw(answerFrame(xid, 9, proto.CodeOK)[4:]).String("/1").Frame())
+				synctest.Wait()
+				require.Equal(t, []error{nil}, s.answer.errs())
+				_ = s.Close()
+			}
+			require.Equal(t, isUseful, time.Since(start) == 0, "%v", time.Since(start))
+			w.Close()
+		})
+	}
+}
+
+// A wire that is closed during a dial does not use the connection.
+func TestWireClosedDuringADial(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		t.Cleanup(func() { _ = server.Close() })
+		conn := &faultyConn{Conn: client}
+		var w *Wire
+		w = New(t.Context(), dial.Config{Dialer: func(string, string, time.Duration) (net.Conn, error) {
+			w.Close()
+			return conn, nil
+		}}, &testOwner{period: time.Second, patience: time.Minute})
+		l, err := w.Dial("tcp", "a:1", 0)
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.Nil(t, l)
+		require.EqualValues(t, 1, conn.closes.Load())
+		require.Nil(t, w.Line())
+	})
+}
