@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // silent returns a session that was not started, and its log.
@@ -99,9 +100,9 @@ func TestLogOfAnEndedHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				s, log := silent(t, Config{SessionTimeout: 10 * time.Second, ID: []byte("web-1")})
-				h := &Hold{s: s, userPath: "/a", token: 7, keepsNode: test.keepsNode, grantedAt: time.Now(), cause: test.cause, why: errors.New("why")}
+				h := &Hold{s: s, core: core.Hold{KeepsNode: test.keepsNode, Cause: test.cause}, userPath: "/a", token: 7, grantedAt: time.Now(), why: errors.New("why")}
 				h.endedAt = h.grantedAt.Add(time.Minute)
-				h.showEndLocked()
+				h.showEndLocked(time.Time{})
 				lines := take(log)
 				require.Equal(t, test.end != "", len(lines) == 1, "%v", lines)
 				if test.end != "" {
@@ -139,7 +140,7 @@ func TestSlowHolds(t *testing.T) {
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			s, log := silent(t, Config{SessionTimeout: 10 * time.Second, SlowHold: test.client, ID: []byte("web-1")})
-			h := &Hold{s: s, userPath: "/a", token: 7, keepsNode: test.keepsNode, grantedAt: time.Now()}
+			h := &Hold{s: s, core: core.Hold{KeepsNode: test.keepsNode}, userPath: "/a", token: 7, grantedAt: time.Now()}
 			h.expectSlowLocked(test.own)
 			if test.hasEnded {
 				h.stopSlowLocked()
@@ -152,7 +153,7 @@ func TestSlowHolds(t *testing.T) {
 			if test.after > 0 {
 				require.Contains(t, lines[0], `level=WARN msg="slow hold" path=/a token=7 id=web-1 held=`+test.after.String())
 			}
-			h.cause = zkutil.ErrReleased
+			h.core.Cause = zkutil.ErrReleased
 			h.warnIfSlow()
 			require.Empty(t, take(log))
 			(&Hold{}).stopSlowLocked()
@@ -177,12 +178,12 @@ func TestEarlierOfALimit(t *testing.T) {
 	}
 	require.NoError(t, (&holdLimit{}).errorLocked())
 	require.ErrorIs(t, (&holdLimit{isOver: true}).errorLocked(), zkutil.ErrMaxHold)
-	for _, h := range []*Hold{{cause: zkutil.ErrClosed}, {cause: zkutil.ErrClosed, limit: holdLimit{isOver: true}}, {}} {
+	for _, h := range []*Hold{{core: core.Hold{Cause: zkutil.ErrClosed}}, {core: core.Hold{Cause: zkutil.ErrClosed}, limit: holdLimit{isOver: true}}, {}} {
 		switch {
 		case h.limit.isOver:
 			require.Equal(t, zkutil.ErrMaxHold, h.endedLocked())
 		default:
-			require.Equal(t, h.cause, h.endedLocked())
+			require.Equal(t, h.core.Cause, h.endedLocked())
 		}
 	}
 }

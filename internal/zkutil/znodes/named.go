@@ -26,7 +26,10 @@ func CreateNamed(ctx context.Context, s *session.Session, path string, data []by
 		return false, err
 	}
 	defer reservation.End()
-	charge, _ := reservation.Begin(bytes) // all of the reservation, so that it lacks none
+	charge, err := reservation.Begin(bytes)
+	if err != nil {
+		return false, err
+	}
 	undo := func(ctx context.Context) {
 		_ = removeNamed(ctx, s, path)
 		charge.End()
