@@ -310,7 +310,7 @@ func (w *world) workViolation(i int) string {
 
 // violation returns which of a client's facts contradict each other, "" if none do.
 func (c *client) violation() string {
-	isKept := c.hold.isKept && c.hold.Owner == c.core.ID
+	isKept := c.hold.isKept && c.hold.session == c.core.sessionsOver
 	switch holds, kept := boolInt(c.isHolding()), boolInt(isKept); {
 	case c.core.Standing != holds || c.core.kept != kept:
 		return fmt.Sprintf("%d holds stand and %d znodes are kept, and %d and %d are counted", holds, kept, c.core.Standing, c.core.kept)

@@ -66,8 +66,9 @@ type Hold struct {
 	IsWriting bool      // the transaction that writes the end of the work deletes the znode: see BeginWriting
 	IsVacated bool      // the znode is being deleted, or is deleted
 
-	isKept bool // the session is saved for the znode: see Session.kept
-	isPart bool // the hold has no znode: see NewPart
+	session uint64 // of the hold: see Session.sessionsOver
+	isKept  bool   // the session is saved for the znode: see Session.kept
+	isPart  bool   // the hold has no znode: see NewPart
 }
 
 // IsLost reports whether a hold ended other than by its owner.
@@ -96,7 +97,7 @@ func (s *Session) OnGrant(c Claim, now time.Time) Hold {
 	if s.BeginUse() {
 		s.OnUse(now)
 	}
-	return Hold{Owner: c.Owner, KeepsNode: c.KeepsNode}
+	return Hold{Owner: c.Owner, KeepsNode: c.KeepsNode, session: s.sessionsOver}
 }
 
 // NewPart returns a hold for one of several successive owners of one znode. The whole has the znode.
@@ -155,7 +156,7 @@ func (s *Session) OnVacate(h *Hold) {
 	}
 	h.isKept = false
 	s.EndUse()
-	if h.Owner == s.ID {
+	if h.session == s.sessionsOver {
 		s.kept--
 	}
 }

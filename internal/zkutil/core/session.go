@@ -25,9 +25,10 @@ type Session struct {
 	State       connstate.State // as others see it
 	Standing    int             // holds
 
-	suspendEnds bool // holds end with the connection
-	users       int  // holds, waits and requests
-	kept        int  // ended holds of the present session whose znodes stay for work that still runs
+	suspendEnds  bool   // holds end with the connection
+	sessionsOver uint64 // how many sessions are over; unlike an id, it never returns
+	users        int    // holds, waits and requests
+	kept         int    // ended holds of the present session whose znodes stay for work that still runs
 }
 
 // NewSession returns a Session that never was connected. With suspendEnds, a hold ends with the connection.
@@ -145,6 +146,7 @@ func (s *Session) OnSessionOver(why error, now time.Time) (o Outcome) {
 
 func (s *Session) endSession(o *Outcome, why error, now time.Time) {
 	s.ID, s.kept, o.IsSessionOver = 0, 0, true
+	s.sessionsOver++
 	if o.End.Cause == nil {
 		o.End = s.EndNow(zkutil.ErrSessionLost, now)
 	}

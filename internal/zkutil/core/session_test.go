@@ -269,6 +269,7 @@ func TestKeptZnodeIsLostWithItsSession(t *testing.T) {
 	require.Equal(t, 2, s.Saved())
 	s.OnSessionOver(errCut, at(2))
 	require.Equal(t, 1, s.Saved(), "the hold stands until the owner ends it")
+	s.OnHandshake(7, timeout, false, at(3)) // the id returns
 	s.OnVacate(&term)
 	require.Equal(t, 1, s.Saved())
 	require.True(t, s.IsInUse())
