@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/group"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/once"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -99,6 +100,14 @@ func callsOfElections() map[string]troubledCall {
 				return errors.New("no leader")
 			}
 			return nil
+		}},
+		"leadership": {call: func(ctx context.Context, c *recipes.Client) error {
+			l := made(latch.New(c, "/lead"))
+			if err := l.Start(); err != nil {
+				return err
+			}
+			_, err := l.Await(ctx)
+			return errors.Join(err, l.Close())
 		}},
 		"transfer": {set: rivals, call: func(ctx context.Context, c *recipes.Client) error {
 			return election(c).TransferTo(ctx, "2")
@@ -254,7 +263,7 @@ func refusedRequests() map[string]string {
 }
 
 // Each request of each call may be refused or lost, or its answer. After a loss the call succeeds all the same. A refusal is the error of the
-// call, unless the client does without the request. Nothing is left in either case, and the same call succeeds afterwards.
+// call, unless the client does without the request. No znode, watch or reserved byte is left in either case, and the same call succeeds afterwards.
 func TestTroubleAtEachRequest(t *testing.T) {
 	troubles := map[string]zktest.Fault{
 		"refused":      {Refusal: zktest.RefuseNoAuth},
@@ -330,5 +339,8 @@ func meetTrouble(b *bubble.Bubble, test troubledCall, n int, fault zktest.Fault)
 	require.True(b, ok)
 	require.Empty(b, seen.Ephemerals, "%v", hit)
 	require.Zero(b, seen.Watches, "%v", hit)
+	s, _, failure := recipe.Attach(client, "/")
+	require.NoError(b, failure)
+	require.Zero(b, s.Budget().Usage(), "%v", hit)
 	return hit, isReached, err
 }
