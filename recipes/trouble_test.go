@@ -237,8 +237,32 @@ func troubledCalls() map[string]troubledCall {
 	})
 	for name, lock := range kindsOfLocks() {
 		calls[name] = troubledCall{call: acquireAndRelease(lock)}
+		calls["contended "+name] = contendedCall(name, lock)
 	}
 	return calls
+}
+
+// contendedCall is a call for a lock that another client holds, which ends in vain.
+func contendedCall(name string, lock func(c *recipes.Client) acquirer) troubledCall {
+	return troubledCall{
+		set: func(b *bubble.Bubble, other *recipes.Client) {
+			held, err := blocker(name, other)(b.Context())
+			require.NoError(b, err)
+			b.Cleanup(func() { b.Release(held...) })
+		},
+		call: func(ctx context.Context, c *recipes.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			held, err := lock(c)(ctx)
+			if errors.Is(err, recipes.ErrNotAcquired) {
+				return nil
+			}
+			for _, h := range held {
+				err = errors.Join(err, h.Release())
+			}
+			return cmp.Or(err, errors.New("another client holds it"))
+		},
+	}
 }
 
 // refusedRequests returns the requests of each call whose refusals are errors of the call, in their order. The client does without the others,
@@ -274,7 +298,11 @@ func TestTroubleAtEachRequest(t *testing.T) {
 	isLock := kindsOfLocks()
 	for name, test := range troubledCalls() {
 		for trouble, fault := range troubles {
+			lock, isContended := strings.CutPrefix(name, "contended ")
 			isShort := trouble == "refused" || trouble == "reply lost" && isLock[name] == nil
+			if isContended {
+				isShort = trouble == "refused" && slices.Contains([]string{"mutex", "read lock", "permits", "multilock"}, lock)
+			}
 			if testing.Short() && !isShort {
 				continue
 			}
@@ -334,7 +362,7 @@ func meetTrouble(b *bubble.Bubble, test troubledCall, n int, fault zktest.Fault)
 	}
 	bubble.Pass(time.Minute)
 	require.NoError(b, test.call(ctx, client), "after %v", hit)
-	bubble.Pass(time.Minute)
+	bubble.Pass(time.Minute) // unused watches are removed later
 	seen, ok := b.Srv.Session(client.Conn().SessionID())
 	require.True(b, ok)
 	require.Empty(b, seen.Ephemerals, "%v", hit)
