@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/group"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recipe"
 	"github.com/zkrecipes/zkrecipes/recipes/latch"
 	"github.com/zkrecipes/zkrecipes/recipes/once"
 	"github.com/zkrecipes/zkrecipes/recipes/revoke"
@@ -99,6 +100,14 @@ func callsOfElections() map[string]troubledCall {
 				return errors.New("no leader")
 			}
 			return nil
+		}},
+		"leadership": {call: func(ctx context.Context, c *recipes.Client) error {
+			l := made(latch.New(c, "/lead"))
+			if err := l.Start(); err != nil {
+				return err
+			}
+			_, err := l.Await(ctx)
+			return errors.Join(err, l.Close())
 		}},
 		"transfer": {set: rivals, call: func(ctx context.Context, c *recipes.Client) error {
 			return election(c).TransferTo(ctx, "2")
@@ -228,8 +237,32 @@ func troubledCalls() map[string]troubledCall {
 	})
 	for name, lock := range kindsOfLocks() {
 		calls[name] = troubledCall{call: acquireAndRelease(lock)}
+		calls["contended "+name] = contendedCall(name, lock)
 	}
 	return calls
+}
+
+// contendedCall is a call for a lock that another client holds, which ends in vain.
+func contendedCall(name string, lock func(c *recipes.Client) acquirer) troubledCall {
+	return troubledCall{
+		set: func(b *bubble.Bubble, other *recipes.Client) {
+			held, err := blocker(name, other)(b.Context())
+			require.NoError(b, err)
+			b.Cleanup(func() { b.Release(held...) })
+		},
+		call: func(ctx context.Context, c *recipes.Client) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			held, err := lock(c)(ctx)
+			if errors.Is(err, recipes.ErrNotAcquired) {
+				return nil
+			}
+			for _, h := range held {
+				err = errors.Join(err, h.Release())
+			}
+			return cmp.Or(err, errors.New("another client holds it"))
+		},
+	}
 }
 
 // refusedRequests returns the requests of each call whose refusals are errors of the call, in their order. The client does without the others,
@@ -254,7 +287,7 @@ func refusedRequests() map[string]string {
 }
 
 // Each request of each call may be refused or lost, or its answer. After a loss the call succeeds all the same. A refusal is the error of the
-// call, unless the client does without the request. Nothing is left in either case, and the same call succeeds afterwards.
+// call, unless the client does without the request. No znode, watch or reserved byte is left in either case, and the same call succeeds afterwards.
 func TestTroubleAtEachRequest(t *testing.T) {
 	troubles := map[string]zktest.Fault{
 		"refused":      {Refusal: zktest.RefuseNoAuth},
@@ -265,7 +298,11 @@ func TestTroubleAtEachRequest(t *testing.T) {
 	isLock := kindsOfLocks()
 	for name, test := range troubledCalls() {
 		for trouble, fault := range troubles {
+			lock, isContended := strings.CutPrefix(name, "contended ")
 			isShort := trouble == "refused" || trouble == "reply lost" && isLock[name] == nil
+			if isContended {
+				isShort = trouble == "refused" && slices.Contains([]string{"mutex", "read lock", "permits", "multilock"}, lock)
+			}
 			if testing.Short() && !isShort {
 				continue
 			}
@@ -325,10 +362,13 @@ func meetTrouble(b *bubble.Bubble, test troubledCall, n int, fault zktest.Fault)
 	}
 	bubble.Pass(time.Minute)
 	require.NoError(b, test.call(ctx, client), "after %v", hit)
-	bubble.Pass(time.Minute)
+	bubble.Pass(time.Minute) // unused watches are removed later
 	seen, ok := b.Srv.Session(client.Conn().SessionID())
 	require.True(b, ok)
 	require.Empty(b, seen.Ephemerals, "%v", hit)
 	require.Zero(b, seen.Watches, "%v", hit)
+	s, _, failure := recipe.Attach(client, "/")
+	require.NoError(b, failure)
+	require.Zero(b, s.Budget().Usage(), "%v", hit)
 	return hit, isReached, err
 }

@@ -53,8 +53,11 @@ func TestChangesWithoutAWaiter(t *testing.T) {
 // A group is idle once it was finished, and each of its functions ended. Then it runs none.
 func TestGroup(t *testing.T) {
 	var g Group
-	release := make(chan struct{})
-	require.True(t, g.Run(func() { <-release }))
+	release, hasRun := make(chan struct{}), false
+	require.True(t, g.Run(func() {
+		<-release
+		hasRun = true
+	}))
 	require.True(t, g.Enter())
 	g.Leave()
 	require.True(t, g.Enter(), "it was idle, but not finished")
@@ -67,6 +70,7 @@ func TestGroup(t *testing.T) {
 	require.False(t, IsClosed(idle))
 	close(release)
 	<-idle
+	require.True(t, hasRun)
 
 	var unused Group
 	require.True(t, IsClosed(unused.Finish()))

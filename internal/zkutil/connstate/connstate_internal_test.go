@@ -137,3 +137,25 @@ func TestEndsOfASubscription(t *testing.T) {
 		})
 	}
 }
+
+// A subscription whose channel is full ends as well, with as many states as there is room for.
+func TestEndOfAFullSubscription(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		f := NewFeed()
+		states, stop := Subscribe[State](t.Context(), f, Connected, func(task func(context.Context)) bool { go task(t.Context()); return true })
+		for range 2 * maxUnread {
+			f.Post(Lost)
+			f.Post(Reconnected)
+		}
+		synctest.Wait()
+		require.Len(t, states, maxUnread)
+		stop()
+		require.Zero(t, f.Subscribers())
+		n := 0
+		for range states {
+			n++
+		}
+		require.LessOrEqual(t, n, maxUnread)
+		require.Positive(t, n)
+	})
+}
