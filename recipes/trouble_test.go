@@ -280,7 +280,7 @@ func refusedRequests() map[string]string {
 		"shared limit":  "getChildren2 create2 createContainer createContainer createContainer create2 getData create getData getChildren2 multi createContainer multi",
 		"set the limit": "setData create",
 		"occurrence":    "getData create createContainer create getData create2 getData multi getData create2 getData multi",
-		"leader":        "getChildren2", "participants": "getChildren2", "membership": "getChildren2", "observation": "",
+		"leader":        "getChildren2", "participants": "getChildren2", "observation": "",
 		"watched members": "", "skipped occurrence": "getData create2 getData getChildren2",
 		"revocation": "setData",
 	}
