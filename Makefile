@@ -14,7 +14,6 @@ LINT := .bin/golangci-lint-2.15.0
 GO_VERSION ?= go1.25.5
 # The oldest and the newest go-zookeeper that the library supports; the word latest stands for the newest that is published.
 ZKCONN ?= v1.0.4 latest
-# The systems for which the library and contrib have to build, and zkr with the commands that need no Linux.
 # How many schedules of faults and minutes of chaos a night has. NIGHT=short is the part that runs for each commit.
 NIGHT ?= long
 ifeq ($(NIGHT),short)
@@ -26,6 +25,9 @@ SCHEDULES ?= 10000
 EXHAUSTIVE ?= -exhaustive
 NIGHT_MINUTES ?= 20
 endif
+# The folders of the integration tests: edges, whose many servers need the whole machine, the rest, or all.
+FOLDERS ?= all
+# The systems for which the library and contrib have to build, and zkr with the commands that need no Linux.
 PLATFORMS ?= linux/386 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 freebsd/amd64
 LIBRARY := . cmd/zkr contrib/certmagiczkrecipes contrib/fxzkrecipes contrib/gocronzkrecipes contrib/promzkrecipes contrib/saslkrb5 # contrib/otelzkrecipes needs what OpenTelemetry needs
 # The modules of contrib whose tests need Go alone.
@@ -108,10 +110,15 @@ endif
 
 integration: ## tests on real ZooKeeper servers, by default of Debian bookworm: make integration ZK=trixie; needs Docker, a JDK with Curator, kazoo, MIT Kerberos, Prometheus, and for the examples MariaDB and Chromium
 	cd integration && go build -race ./... # with all processors: -p 1 below is for building, too
-	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) $$(go list ./... | grep -v '/reliability$$')
+ifneq ($(FOLDERS),rest)
+	cd integration && $(TEST) -race -timeout 30m $(GOTESTFLAGS) ./edges
+endif
+ifneq ($(FOLDERS),edges)
+	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) $$(go list ./... | grep -vE '/(reliability|edges)$$')
 	go test -race -timeout 10m $(GOTESTFLAGS) ./contrib/saslkrb5/...
 	go run ./integration/cmd/withzk -- go run ./examples/cmd/withmariadb -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 	go run ./integration/cmd/withzk -- go test -timeout 10m -tags integration -run '^TestZooKeeper' $(GOTESTFLAGS) ./cmd/zkr
+endif
 
 reliability: ## what becomes of leases when servers stop, hang, restart or change their limits; needs Docker
 	cd integration && $(TEST) -race -timeout 30m $(GOTESTFLAGS) ./reliability
