@@ -25,11 +25,11 @@
 //	internal/zkutil/trace               the user's hooks for acquisitions, leases and states
 //	internal/zkutil/logs                the user's logger
 //	internal/zkutil/callbacks           functions of the user, one at a time
-//	internal/zkutil/connstate           the states of a connection, and subscriptions
 //	internal/zkutil/ops                 which operations the servers lack
 //	internal/zkutil/wire                a connection with the features that zk.Conn lacks
 //	internal/zkutil/core                what is granted and until when, and what is due: decisions alone
 //	internal/zkutil/dial                the next server, and a socket within the patience
+//	internal/zkutil/connstate           the states of a connection, and subscriptions
 //	internal/zkutil                     this package
 //	internal/proto                      ZooKeeper's messages as bytes, and whether a frame is whole
 //

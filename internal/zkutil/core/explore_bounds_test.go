@@ -18,8 +18,9 @@ type pinned struct {
 	isNight bool // with -exhaustive only
 }
 
-// No course of events within these bounds leaves a valid hold of a session that the leader may end. Unless a horizon is named, a course may last
-// for any time: every state is visited.
+// No course of events within these bounds leaves a valid hold of a session that the leader may end, or deletes the znode of work that goes on in
+// trust. The counts and the states that a client shows are right, too (see violation). Unless a horizon is named, a course may last for any
+// time, and every state is visited.
 func TestExclusionWithinBounds(t *testing.T) {
 	slow, fast := []rate{{8, 9}}, []rate{{10, 9}}
 	handshakes := []kind{reset, resetStuck, resetBehind, failLogin}

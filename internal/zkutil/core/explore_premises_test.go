@@ -36,11 +36,11 @@ const (
 	ownUntil          = "a lower timeout counts from the next write on"
 	lostForgotten     = "a handshake whose answer was lost is over once a later one is answered"
 
-	worksNot      = "a client that closes can delete its znodes at once"
-	holdsOutlive  = "a session outlives its connection"
-	anyOwner      = "whoever was let proceed may proceed"
-	suspendedTurn = "a claim needs no connection"
-	keptUnsaved   = "a client that closes needs no heartbeats"
+	worksNot        = "a client that closes can delete its znodes at once"
+	sessionOutlives = "a session outlives its connection"
+	anyOwner        = "whoever was let proceed may proceed"
+	suspendedTurn   = "a claim needs no connection"
+	keptUnsaved     = "a client that closes needs no heartbeats"
 )
 
 func (p *premise) has(name string) bool { return p != nil && p.name == name }
@@ -92,7 +92,7 @@ func (p *premise) judge(c *client, now time.Time) Verdict {
 }
 
 func (p *premise) onSession(c *client, id int64, granted time.Duration, isBound bool, now time.Time) Outcome {
-	return c.core.OnHandshake(id, granted, isBound && !p.has(holdsOutlive), now)
+	return c.core.OnHandshake(id, granted, isBound && !p.has(sessionOutlives), now)
 }
 
 func (p *premise) onHandshake(l *Ledger, granted time.Duration) {

@@ -23,11 +23,14 @@ func (b *bounds) header(phase int64, r rate) string {
 // parseHeader returns the world at the start of a scenario.
 func parseHeader(line string, p *premise) (*world, error) {
 	b, phase, r := bounds{faults: allFaults, writes: 99, most: 99}, int64(1), rate{1, 1}
+	flags := map[string]*bool{
+		"lone": &b.lone, "waits": &b.waits, "idles": &b.idles, "works": &b.works, "renews": &b.renews, "suspends": &b.suspends, "bound": &b.isBound,
+	}
 	for _, field := range strings.Fields(line)[1:] {
 		name, value, _ := strings.Cut(field, "=")
 		var numbers []int64
 		for _, text := range strings.FieldsFunc(value, func(c rune) bool { return c == ',' || c == '/' }) {
-			n, _ := strconv.ParseInt(text, 10, 64) // lone has none
+			n, _ := strconv.ParseInt(text, 10, 64) // a flag has none
 			numbers = append(numbers, n)
 		}
 		switch name {
@@ -45,22 +48,12 @@ func parseHeader(line string, p *premise) (*world, error) {
 			}
 		case "clients":
 			b.clients = int(numbers[0])
-		case "lone":
-			b.lone = value == "true"
-		case "waits":
-			b.waits = value == "true"
-		case "idles":
-			b.idles = value == "true"
-		case "works":
-			b.works = value == "true"
-		case "renews":
-			b.renews = value == "true"
-		case "suspends":
-			b.suspends = value == "true"
-		case "bound":
-			b.isBound = value == "true"
 		default:
-			return nil, fmt.Errorf("unknown field %q", field)
+			is := flags[name]
+			if is == nil {
+				return nil, fmt.Errorf("unknown field %q", field)
+			}
+			*is = value == "true"
 		}
 	}
 	return start(b.withDefaults(), p, phase, r), nil

@@ -277,8 +277,8 @@ func (w *world) stateViolation(i int) string {
 	c := &w.clients[i]
 	s := &c.core
 	switch {
-	case c.told != s.State:
-		return fmt.Sprintf("it is %v, and %v was told", s.State, c.told)
+	case c.shown != s.State:
+		return fmt.Sprintf("it is %v, and %v was published", s.State, c.shown)
 	case (s.State == connstate.Closed) != (s.Phase >= Closing):
 		return fmt.Sprintf("it is %v in phase %d", s.State, s.Phase)
 	case s.State == connstate.Connected && !s.IsConnected, s.State == connstate.Suspended && s.IsConnected:
@@ -288,7 +288,7 @@ func (w *world) stateViolation(i int) string {
 	case s.State == connstate.Connected && s.ID == 0:
 		return "connected without a session"
 	case s.State == connstate.Suspended && !c.isPaused && !c.hasEnded && !s.Stands(w.time(c)) && w.time(c).Sub(s.ChangedAt) >= s.Timeout()/3:
-		return "an outage outlasts trust, and no loss is told"
+		return "an outage outlasts trust, and the state is not Lost"
 	default:
 		return ""
 	}
@@ -393,7 +393,7 @@ func (w *world) addClient(k *keyWriter, i int) {
 	k.int(w.rank(w.leader[i].owner))
 	k.int(now*c.rate.den - w.now*c.rate.num)
 	k.bools(c.core.IsConnected, c.core.State == connstate.Lost, c.isPaused, c.isHolding(), c.hasEnded, c.core.IsInUse(), w.isTurn)
-	k.int(int64(c.told))
+	k.int(int64(c.shown))
 	k.bools(c.isClaiming, c.claim.Owner == c.core.ID, c.claim.Epoch == c.core.Epoch)
 	k.bools(c.deletes, c.isOver, c.hold.isKept, c.hold.IsVacated, c.core.Phase != Running, w.leader[i].id == c.core.ID, c.hold.IsLost())
 	k.int(int64(c.hold.Works))

@@ -55,7 +55,7 @@ func TestExplorerFindsWrongPremises(t *testing.T) {
 		lostForgotten:     {grants: half, lists: whole / 8, path: []int{0, 1, 0}, faults: []kind{resetStuck}, most: 1},
 		worksNot:          {works: true, clients: 2, explicit: true},
 		keptUnsaved:       {works: true, clients: 2, explicit: true},
-		holdsOutlive:      {isBound: true, renews: true, faults: []kind{resetStuck}, most: 1, horizon: whole},
+		sessionOutlives:   {isBound: true, renews: true, faults: []kind{resetStuck}, most: 1, horizon: whole},
 		anyOwner:          {renews: true, waits: true, faults: []kind{pauseClient, reset}, most: 2, horizon: 2 * whole},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ type client struct {
 	hold       Hold
 	wakeAt     time.Time       // by the latest plan, as for the keeper
 	waits      int             // how many waits and requests use the session
-	told       connstate.State // the latest state that others were told
+	shown      connstate.State // the latest state that was published
 	isOwner    bool            // hold was granted
 	deletes    bool            // the znode of the hold
 	isOver     bool            // the next handshake asks for another session
@@ -153,8 +153,8 @@ func (w *world) act(c *client, o Outcome) {
 		w.premise.afterEnd(c)
 	}
 	for _, change := range o.Enter {
-		if c.told = change.To; c.told == connstate.Reconnected {
-			c.told = connstate.Connected
+		if c.shown = change.To; c.shown == connstate.Reconnected {
+			c.shown = connstate.Connected
 		}
 	}
 }

@@ -35,8 +35,8 @@ func (s *Session) Judge(c Claim, now time.Time) Verdict {
 	return c.Decide(s.Phase, s.ID, s.Epoch, isTrusted)
 }
 
-// Decide is Session.Judge for a session. Only a claim about which everything is known, and that nothing speaks against, is granted. A proof
-// comes last, because the others need none.
+// Decide answers a claim of a client that is in a phase and has a session, a number of connections so far, and a proof or none. Only a claim about
+// which everything is known, and that nothing speaks against, is granted. A proof comes last, because the others need none.
 func (c Claim) Decide(phase Phase, id int64, epoch uint64, isTrusted bool) Verdict {
 	switch {
 	case phase >= Closing:

@@ -57,7 +57,7 @@ const (
 // Outcome is what an event means for others. The owner ends the holds first, and then publishes the states.
 type Outcome struct {
 	End           End  // of all holds
-	IsSessionOver bool // also if that was known, or there was none
+	IsSessionOver bool // the session before is over; at the first handshake there was none
 	Enter         []Change
 }
 

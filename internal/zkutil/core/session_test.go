@@ -283,7 +283,7 @@ func TestEndNamesTheLatestProof(t *testing.T) {
 	require.False(t, s.Stands(at(time.Second)), "no write proved the next session")
 }
 
-// What a first connection tells: an end of a session before it is told to nobody.
+// The first connection is Connected. An end of a session before it is no change of the state.
 func TestFirstConnection(t *testing.T) {
 	s := NewSession(NewLedger(timeout, 0), false)
 	require.Empty(t, s.OnSessionOver(errCut, at(0)).Enter)
@@ -384,7 +384,7 @@ func TestPart(t *testing.T) {
 	require.Equal(t, 1, s.Standing)
 }
 
-// A znode that stays is saved like a hold: with heartbeats while the session is proven, and otherwise by a proof that may come yet.
+// A znode that stays is saved like a hold, with heartbeats. They continue after the end of trust, because a proof may save it yet.
 func TestKeptZnodeIsSaved(t *testing.T) {
 	s, h := held(false, false)
 	h.BeginWork()

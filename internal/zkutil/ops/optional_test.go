@@ -34,7 +34,7 @@ func TestStandIns(t *testing.T) {
 	require.False(t, IsAnswered(zk.ErrConnectionClosed))
 }
 
-// What outcomes tell of an operation of a server.
+// What the outcomes of an operation show about a server.
 func TestKnowledgeOfAServer(t *testing.T) {
 	lost := zk.ErrConnectionClosed
 	for name, test := range map[string]struct {

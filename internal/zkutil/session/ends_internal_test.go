@@ -31,7 +31,7 @@ func TestWhatSetsAWatch(t *testing.T) {
 	}
 }
 
-// A waiter that asks whether the blocker became a hold of its own session may come before that, or later.
+// A waiter may ask before or after the blocker becomes a hold of its own session.
 func TestHoldsThatAreFirst(t *testing.T) {
 	s := &Session{}
 	for _, isEarly := range []bool{true, false} {

@@ -131,7 +131,7 @@ func (h *Hold) endAsLocked(end core.End, why error) {
 	defer s.keeper.releaseLocked()
 	fate := s.core.OnEnd(&h.core, end)
 	h.why, h.endedAt = why, time.Now()
-	if !errors.Is(h.core.Cause, end.Cause) {
+	if fate == core.IsGone { // by an Exchange, so that the deletion is no loss
 		h.why = h.core.Cause
 	}
 	h.limit.stopLocked()

@@ -176,14 +176,15 @@ func TestEarlierOfALimit(t *testing.T) {
 		require.Equal(t, test.want, l.earlierLocked(test.until))
 		l.stopLocked()
 	}
+}
+
+// A hold over its limit ended with ErrMaxHold, whatever ended it afterwards.
+func TestWhyAHoldEnded(t *testing.T) {
+	isOver, closed := holdLimit{isOver: true}, core.Hold{Cause: zkutil.ErrClosed}
+	require.NoError(t, (&Hold{}).endedLocked())
+	require.Equal(t, zkutil.ErrClosed, (&Hold{core: closed}).endedLocked())
+	require.Equal(t, zkutil.ErrMaxHold, (&Hold{limit: isOver}).endedLocked())
+	require.Equal(t, zkutil.ErrMaxHold, (&Hold{core: closed, limit: isOver}).endedLocked())
 	require.NoError(t, (&holdLimit{}).errorLocked())
-	require.ErrorIs(t, (&holdLimit{isOver: true}).errorLocked(), zkutil.ErrMaxHold)
-	for _, h := range []*Hold{{core: core.Hold{Cause: zkutil.ErrClosed}}, {core: core.Hold{Cause: zkutil.ErrClosed}, limit: holdLimit{isOver: true}}, {}} {
-		switch {
-		case h.limit.isOver:
-			require.Equal(t, zkutil.ErrMaxHold, h.endedLocked())
-		default:
-			require.Equal(t, h.core.Cause, h.endedLocked())
-		}
-	}
+	require.Equal(t, zkutil.ErrMaxHold, isOver.errorLocked())
 }

@@ -267,9 +267,7 @@ func TestHangUpAfterEveryByte(t *testing.T) {
 			}
 			l, o := newLineReading(t, slices.Concat(before, frame[:n]))
 			l.wire.watches[WatchKey{"/user", WatchData}] = struct{}{}
-			for xid, op := range []int32{5: proto.OpGetData} {
-				_ = l.contact.sendRequest(int32(xid), op, sendNothing)
-			}
+			_ = l.contact.sendRequest(5, proto.OpGetData, sendNothing)
 			given := &answers{}
 			_, _ = l.contact.sendInTurn([]sentFrame{ownFrame(firstXid, proto.OpGetData, receiver{given, "/1"})}, sendNothing)
 			_, err := io.ReadAll(l)
@@ -331,9 +329,12 @@ func TestDialRefusesConnectionsWithoutDeadlines(t *testing.T) {
 func TestClosedWireStartsNoTask(t *testing.T) {
 	w := newTestWire(t, &testOwner{}, nil)
 	w.Close()
+	isStarted := false
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.goLocked(func() { panic("a task") })
+	w.goLocked(func() { isStarted = true })
+	w.mu.Unlock()
+	w.tasks.Wait()
+	require.False(t, isStarted)
 }
 
 // The handshake has a deadline of its own. zk.Conn's deadlines replace it afterwards.
