@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -339,20 +340,27 @@ func meetTrouble(b *bubble.Bubble, test troubledCall, n int, fault zktest.Fault)
 	}
 	client := b.Troubled()
 	session, count := client.Conn().SessionID(), 0
+	var mu sync.Mutex // a request may follow the end of the call
+	var first zktest.Request
 	remove := b.Srv.Inject(func(r zktest.Request) zktest.Fault {
 		if r.Session != session || slices.Contains([]zktest.Op{zktest.OpPing, zktest.OpConnect, zktest.OpSetWatches, zktest.OpClose}, r.Op) {
 			return zktest.Fault{}
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if count++; count != n+1 {
 			return zktest.Fault{}
 		}
-		isReached, hit = true, r
+		first = r
 		return fault
 	})
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
 	err = test.call(ctx, client)
 	remove()
+	mu.Lock()
+	hit, isReached = first, count > n
+	mu.Unlock()
 	if fault.Refusal != 0 && err != nil {
 		require.ErrorIs(b, err, zk.ErrNoAuth, "%v", hit)
 		var op *recipes.OpError
