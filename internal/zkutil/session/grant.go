@@ -100,7 +100,7 @@ func (hs *holds) newHoldLocked(ctx context.Context, c Claim, granted core.Hold) 
 	h.entries = h.oneEntry[:0]
 	hs.byPath[h.path] = h
 	s.keeper.nodes[h.path] = struct{}{}
-	if w := s.watches.byKey[wire.WatchKey{Path: h.path, Kind: wire.WatchData}]; w != nil && h.isFirst {
+	if w := s.watches.byKey[wire.WatchKey{Path: h.path, Kind: core.WatchData}]; w != nil && h.isFirst {
 		w.noteFirstLocked()
 	}
 	s.keeper.tellUseLocked()

@@ -364,9 +364,7 @@ func (k *keeper) startReadsLocked(now time.Time) {
 	s.core.OnReadsSent(now)
 	reads, t := make([]*call, len(watches)), s.gate.admitLocked(len(watches)) // now: the reads are for this connection
 	for i, w := range watches {
-		if s.watches.mayRemoveLocked(w) {
-			reads[i] = w.removeCallLocked()
-		} else {
+		if reads[i] = s.watches.removeLocked(w); reads[i] == nil {
 			reads[i] = w.rereadCall()
 		}
 	}
@@ -393,9 +391,9 @@ func (k *keeper) startReadsLocked(now time.Time) {
 func (k *keeper) onReadAnswered(ctx context.Context, w *Watch, read *call, sentAt time.Time) {
 	s := k.s
 	a, err := read.wait(ctx)
-	isRead := err == nil || w.kind == wire.WatchExists && errors.Is(err, zk.ErrNoNode)
+	isRead := err == nil || w.kind == core.WatchExists && errors.Is(err, zk.ErrNoNode)
 	switch {
-	case isRead && w.latestChange(a) == w.changedBy:
+	case isRead && !w.core.HasMissed(w.latestChange(a)):
 		s.mu.Lock()
 		w.seenAt = sentAt
 		s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
 
@@ -75,10 +76,7 @@ func (r watchedRead) wait(ctx context.Context) (Node, *Watch, error) {
 	return Node{a.Data, a.Stat}, w, err
 }
 
-// waitAnswer returns the answer, and a watch effective from the answer on. The watch of another call is
-// effective from the read of the other call on, and the server may have executed the other read after this
-// read: then neither the answer nor the watch shows a change in between. So waitAnswer repeats a read whose
-// znode is older than the watch, and a read answered while the other call found nothing to watch.
+// waitAnswer returns the answer, and a watch effective from the answer on. It repeats a read that the watch of another call does not cover.
 func (r watchedRead) waitAnswer(ctx context.Context) (wire.Answer, *Watch, error) {
 	for {
 		a, err := r.call.wait(ctx)
@@ -89,7 +87,7 @@ func (r watchedRead) waitAnswer(ctx context.Context) (wire.Answer, *Watch, error
 		if !r.isShared {
 			return a, r.watch, nil
 		}
-		if w := r.watch; r.isUsable && r.flight.s.watches.await(ctx, w) == nil && w.latestChange(a) >= w.changedBy {
+		if w := r.watch; r.isUsable && r.flight.s.watches.await(ctx, w) == nil && w.core.Covers(w.latestChange(a)) {
 			return a, w, nil
 		}
 		r.abandon()
@@ -153,7 +151,7 @@ func (s *Session) ReadWatchPeer(ctx context.Context, path string) (Node, *Watch,
 // byClock returns a watch that fires after a pause.
 func (ws *watches) byClock() *Watch {
 	s := ws.s
-	w := &Watch{fired: make(chan struct{})}
+	w := &Watch{core: core.Watch{Users: 1, IsOver: true}, fired: make(chan struct{})}
 	s.Background(func(ctx context.Context) {
 		timer := time.NewTimer(unreadPause)
 		defer timer.Stop()

@@ -339,3 +339,42 @@ func TestAbandonedWatchIsUnused(t *testing.T) {
 		})
 	}
 }
+
+// A removal that the server executes behind the request for another watch on the same znode costs no event. The server has one table for both
+// watches.
+func TestWatchThatIsRemovedWithAnotherFires(t *testing.T) {
+	const timeout = 6 * time.Second
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(timeout))
+		arrival, err := s.WatchArrival(t.Context(), "/m")
+		require.NoError(t, err)
+		s.ReleaseWatch(arrival)
+		bubble.Pass(timeout - timeout/24) // it is removed soon
+		created := make(chan struct{})
+		srv.Inject(func(r zktest.Request) zktest.Fault {
+			if r.Op == zktest.OpGetData {
+				<-created
+			}
+			return zktest.Fault{}
+		})
+		var data *session.Watch
+		read := make(chan error, 1)
+		go func() {
+			_, w, err := s.ReadAndWatch(t.Context(), "/m")
+			data = w
+			read <- err
+		}()
+		bubble.Pass(timeout / 6) // the removal is on its way
+		require.False(t, arrival.HasFired())
+		srv.Put("/m", nil)
+		close(created)
+		require.NoError(t, <-read)
+		bubble.Pass(time.Second)
+		require.Len(t, srv.Log.Requests(zktest.OpRemoveWatches), 1)
+		srv.Put("/m", []byte("new"))
+		bubble.Pass(10 * time.Millisecond)
+		require.True(t, data.HasFired())
+		s.ReleaseWatch(data)
+	})
+}

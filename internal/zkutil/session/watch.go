@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/ops"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 )
@@ -26,7 +27,7 @@ type watches struct {
 // replaced, because the server of one connection keeps the watch.
 type Watch struct {
 	path  string
-	kind  wire.WatchKind
+	kind  core.WatchKind
 	fired chan struct{} // closed when the znode changes or is deleted, or the watch is lost
 	event zk.EventType  // the event; set before fired is closed
 	err   error         // of setting the watch; set before setDone is closed
@@ -35,12 +36,10 @@ type Watch struct {
 	data         []byte
 	czxid, ctime int64
 	owner        int64 // the session of an ephemeral znode, else 0
-	changedBy    int64 // zxid of the latest change of the kind for which the watch fires; zero: the watch waits for the creation
 
 	// Guarded by Session.mu.
-	users      int  // number of users until ReleaseWatch
-	isRemoving bool // the server was asked to remove the watch
-	isRetained bool // the session counts as in use until the watch is removed
+	core       core.Watch
+	isRetained bool // the session counts as in use until the watch is removed: see settleLocked
 
 	seenAt    time.Time     // when the watch was set, or a read last showed no change since
 	checkedAt time.Time     // when the watch was set, or the leader last confirmed the znode
@@ -53,7 +52,7 @@ func (w *Watch) lastSeenAt() time.Time { return w.seenAt }
 
 // lastCheckedAt returns checkedAt, zero for a watch that no audit can check.
 func (w *Watch) lastCheckedAt() time.Time {
-	if w.kind != wire.WatchData {
+	if w.kind != core.WatchData {
 		return time.Time{}
 	}
 	return w.checkedAt
@@ -87,7 +86,7 @@ type PendingWatch struct {
 // StartWatch begins to watch the data of path. It sends a request only if the session has no such watch yet. The caller has to call
 // Wait, WaitPeer or Abandon.
 func (s *Session) StartWatch(ctx context.Context, path string) (PendingWatch, error) {
-	if w := s.watches.find(wire.WatchKey{Path: path, Kind: wire.WatchData}); w != nil {
+	if w := s.watches.find(wire.WatchKey{Path: path, Kind: core.WatchData}); w != nil {
 		return PendingWatch{s: s, found: w}, nil
 	}
 	read, err := s.watches.start(ctx, readCall(path))
@@ -117,11 +116,11 @@ func (p PendingWatch) Abandon() {
 func (s *Session) StandingWatch(path string) *Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.watches.byKey[wire.WatchKey{Path: path, Kind: wire.WatchData}]
+	w := s.watches.byKey[wire.WatchKey{Path: path, Kind: core.WatchData}]
 	if w == nil || w.setDone != nil { // or the server did not answer yet
 		return nil
 	}
-	if !s.watches.useLocked(w) {
+	if !s.watches.joinLocked(w) {
 		return nil
 	}
 	s.keeper.nodes[path] = struct{}{}
@@ -133,7 +132,7 @@ func (ws *watches) find(key wire.WatchKey) *Watch {
 	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := ws.byKey[key]; w != nil && ws.useLocked(w) {
+	if w := ws.byKey[key]; w != nil && ws.joinLocked(w) {
 		return w
 	}
 	return nil
@@ -170,11 +169,11 @@ func (ws *watches) await(ctx context.Context, w *Watch) error {
 func (c *call) watchKey() wire.WatchKey {
 	switch c.Op {
 	case proto.OpGetChildren2:
-		return wire.WatchKey{Path: c.Path, Kind: wire.WatchChildren}
+		return wire.WatchKey{Path: c.Path, Kind: core.WatchChildren}
 	case proto.OpExists:
-		return wire.WatchKey{Path: c.Path, Kind: wire.WatchExists}
+		return wire.WatchKey{Path: c.Path, Kind: core.WatchExists}
 	default:
-		return wire.WatchKey{Path: c.Path, Kind: wire.WatchData}
+		return wire.WatchKey{Path: c.Path, Kind: core.WatchData}
 	}
 }
 
@@ -186,9 +185,9 @@ func (ws *watches) attach(c *call) (w *Watch, isShared, isUsable bool) {
 	defer s.mu.Unlock()
 	key := c.watchKey()
 	if shared, isShared := ws.byKey[key]; isShared {
-		return shared, true, ws.useLocked(shared)
+		return shared, true, ws.joinLocked(shared)
 	}
-	w = &Watch{path: key.Path, kind: key.Kind, users: 1, fired: make(chan struct{}), setDone: make(chan struct{})}
+	w = &Watch{path: key.Path, kind: key.Kind, core: core.NewWatch(), fired: make(chan struct{}), setDone: make(chan struct{})}
 	c.taker, c.IsWatch = w, true
 	if hold := s.holds.byPath[key.Path]; hold != nil && hold.isFirst {
 		w.noteFirstLocked()
@@ -254,20 +253,19 @@ func (c *call) watchError(err error) error {
 
 // takeLocked records the server's answer to the request that sets the watch.
 func (w *Watch) takeLocked(c *call, a wire.Answer) {
-	ws, key := &c.flight.s.watches, w.key()
+	ws := &c.flight.s.watches
 	w.err, w.data, w.seenAt = c.watchError(a.Err), a.Data, ws.s.clock.Now()
 	w.checkedAt = w.seenAt
-	w.czxid, w.ctime, w.owner, w.changedBy = a.Stat.Czxid, a.Stat.Ctime, a.Stat.EphemeralOwner, w.latestChange(a)
+	w.czxid, w.ctime, w.owner = a.Stat.Czxid, a.Stat.Ctime, a.Stat.EphemeralOwner
 	close(w.setDone)
 	w.setDone = nil
-	if w.err != nil && ws.byKey[key] == w {
-		ws.dropLocked(key, w)
-	}
+	w.core.OnAnswer(w.err == nil, w.latestChange(a))
+	ws.settleLocked(w)
 }
 
 // rereadCall returns a read, without a watch, whose answer shows whether the watch fired.
 func (w *Watch) rereadCall() *call {
-	if w.kind == wire.WatchData {
+	if w.kind == core.WatchData {
 		return readCall(w.path)
 	}
 	return &call{Request: wire.Request{Op: proto.OpExists, Path: w.path}} // for children as well: no list, and no permission to list
@@ -277,9 +275,9 @@ func (w *Watch) rereadCall() *call {
 // watch fires.
 func (w *Watch) latestChange(a wire.Answer) int64 {
 	switch w.kind {
-	case wire.WatchData:
+	case core.WatchData:
 		return a.Stat.Mzxid
-	case wire.WatchChildren:
+	case core.WatchChildren:
 		return a.Stat.Pzxid
 	default:
 		return a.Stat.Czxid
@@ -291,9 +289,9 @@ func (w *Watch) latestChange(a wire.Answer) int64 {
 // connection, partly from zk.Conn's event callback, and by tasks of the session.
 func (ws *watches) fire(path string, event zk.EventType) {
 	s := ws.s
-	kinds := wire.FiredBy(int32(event))
+	kinds := core.FiredBy(int32(event))
 	if event == zk.EventNotWatching {
-		kinds = wire.FiredBy(proto.EventDeleted)
+		kinds = core.FiredBy(proto.EventDeleted)
 	}
 	isDeleted := event == zk.EventNodeDeleted
 	s.mu.Lock()
@@ -305,21 +303,38 @@ func (ws *watches) fire(path string, event zk.EventType) {
 		hold.endAsDeletedLocked()
 	}
 	for _, kind := range kinds {
-		key := wire.WatchKey{Path: path, Kind: kind}
-		if w, ok := ws.byKey[key]; ok {
-			ws.dropLocked(key, w)
-			w.event = event
-			close(w.fired)
+		if w := ws.byKey[wire.WatchKey{Path: path, Kind: kind}]; w != nil {
+			ws.fireLocked(w, event)
+		}
+	}
+}
+
+func (ws *watches) fireLocked(w *Watch, event zk.EventType) {
+	w.core.OnEvent()
+	ws.settleLocked(w)
+	w.event = event
+	close(w.fired)
+}
+
+// settleLocked acts on what core.Watch decided: a watch that is over is forgotten, and an unused watch retains the session.
+func (ws *watches) settleLocked(w *Watch) {
+	if w.core.IsOver && ws.byKey[w.key()] == w {
+		delete(ws.byKey, w.key())
+	}
+	if isUnused := w.core.IsUnused(); isUnused != w.isRetained {
+		w.isRetained = isUnused
+		if isUnused {
+			ws.s.keeper.retainLocked()
+		} else {
+			ws.s.keeper.releaseLocked()
 		}
 	}
 }
 
 // loseLocked fires all watches. The server of the previous connection had them.
 func (ws *watches) loseLocked() {
-	for key, w := range ws.byKey {
-		ws.dropLocked(key, w)
-		w.event = zk.EventNotWatching
-		close(w.fired)
+	for _, w := range ws.byKey {
+		ws.fireLocked(w, zk.EventNotWatching)
 	}
 }
 
@@ -340,7 +355,7 @@ func (s *Session) Doubt(w *Watch) {
 func (ws *watches) doubtedAtLocked() (earliest time.Time) {
 	for w, at := range ws.doubted {
 		switch {
-		case w.HasFired(), w.users == 0:
+		case w.HasFired(), w.core.Users == 0:
 			delete(ws.doubted, w)
 		case earliest.IsZero(), at.Before(earliest):
 			earliest = at
@@ -389,9 +404,6 @@ func (w *Watch) noteFirstLocked() {
 	w.isFirst = true
 }
 
-// A watch belongs to its users, until each calls ReleaseWatch. The watch then stays at the server until
-// the session next re-reads all watches. A caller that returns sooner finds the watch in place. At the re-read,
-// the session has the server remove the watch instead. The session counts as in use until the removal is done.
 // Watches on contenders' own znodes are not released, because they fire when the znode is deleted.
 //
 // Some unused watches stay until they fire: watches on servers before 3.5; watches also set by a user of zk.Conn, because the server does not
@@ -405,56 +417,29 @@ func (s *Session) ReleaseWatch(w *Watch) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.users--
-	if w.users == 0 && s.watches.byKey[w.key()] == w && !s.gate.optional.Of(proto.OpRemoveWatches).IsLacking {
-		w.isRetained = true
-		s.keeper.retainLocked()
-	}
+	w.core.Leave(!s.gate.optional.Of(proto.OpRemoveWatches).IsLacking)
+	s.watches.settleLocked(w)
 }
 
-// useLocked gives a watch to another user, and fails for a watch being removed.
-func (ws *watches) useLocked(w *Watch) bool {
-	if w.isRemoving {
-		return false
-	}
-	w.users++
-	ws.endRetentionLocked(w)
-	return true
-}
-
-func (ws *watches) endRetentionLocked(w *Watch) {
-	if w.isRetained {
-		w.isRetained = false
-		ws.s.keeper.releaseLocked()
-	}
-}
-
-// dropLocked forgets a watch that no longer stands.
-func (ws *watches) dropLocked(key wire.WatchKey, w *Watch) {
-	delete(ws.byKey, key)
-	ws.endRetentionLocked(w)
+// joinLocked gives a watch to another user, and fails for a watch being removed.
+func (ws *watches) joinLocked(w *Watch) bool {
+	defer ws.settleLocked(w)
+	return w.core.Join()
 }
 
 func (w *Watch) key() wire.WatchKey { return wire.WatchKey{Path: w.path, Kind: w.kind} }
 
-// mayRemoveLocked reports whether to have the server remove a watch. A server without removeWatches may end the
+// removeLocked returns a request to remove a watch from the server, nil for a watch that stays for now. A server without removeWatches may end the
 // connection, which must not cost holds.
-func (ws *watches) mayRemoveLocked(w *Watch) bool {
+func (ws *watches) removeLocked(w *Watch) *call {
 	s := ws.s
-	if w.users > 0 {
-		return false
+	state := s.gate.optional.Of(proto.OpRemoveWatches)
+	canRemove := !state.IsLacking && !s.wire.Line().HasConnWatch(w.key())
+	isAsked := w.core.BeginRemoval(canRemove, state.IsKnown || !s.cfg.SuspendEnds || s.core.Standing == 0)
+	ws.settleLocked(w)
+	if !isAsked {
+		return nil
 	}
-	state, line := s.gate.optional.Of(proto.OpRemoveWatches), s.wire.Line()
-	if state.IsLacking || line.HasConnWatch(w.key()) {
-		ws.endRetentionLocked(w)
-		return false
-	}
-	return state.IsKnown || !s.cfg.SuspendEnds || s.core.Standing == 0
-}
-
-// removeCallLocked returns a request to remove a watch from the server.
-func (w *Watch) removeCallLocked() *call {
-	w.isRemoving = true
 	return &call{Request: wire.Request{Op: proto.OpRemoveWatches, Path: w.path, Kind: w.kind}}
 }
 
@@ -462,25 +447,39 @@ func (w *Watch) removeCallLocked() *call {
 func (ws *watches) onRemoveAnswered(ctx context.Context, w *Watch, removal *call) {
 	s := ws.s
 	_, err := removal.wait(ctx)
-	isRemoved := err == nil || zkutil.IsNoWatcher(err)
 	if !errors.Is(err, zk.ErrConnectionClosed) || removal.support.isEnd { // a silence says nothing, and a wrong guess would leave watches
 		s.gate.optional.NoteOutcome(proto.OpRemoveWatches, removal.support.before, err)
 	}
 	if errors.Is(err, zk.ErrBadArguments) {
 		s.gate.optional.NoteLacking(proto.OpRemoveWatches, removal.support.before)
 	}
+	result := removalOf(err)
 	s.mu.Lock()
-	w.isRemoving = false
-	switch {
-	case ws.byKey[w.key()] != w: // the watch fired
-	case isRemoved:
-		ws.dropLocked(w.key(), w)
-	case ops.IsAnswered(err): // the watch stays
-		ws.endRetentionLocked(w)
+	if w.core.EndRemoval(result) {
+		for _, kind := range w.kind.RemovedWith() {
+			if other := ws.byKey[wire.WatchKey{Path: w.path, Kind: kind}]; other != nil && other != w && other.core.IsSet {
+				ws.fireLocked(other, zk.EventNotWatching)
+			}
+		}
 	}
+	ws.settleLocked(w)
 	s.mu.Unlock()
-	if line := removal.flight.ticket.line; isRemoved && line.HasConnWatch(w.key()) {
+	if line := removal.flight.ticket.line; result >= core.WasNone && line.HasConnWatch(w.key()) {
 		s.log.Log(slog.LevelWarn, "a user's watch may be missing on the server; closing the connection to set it again", "path", w.path)
 		_ = line.Close()
+	}
+}
+
+// removalOf returns the result of a request with an error.
+func removalOf(err error) core.Removal {
+	switch {
+	case err == nil:
+		return core.Removed
+	case zkutil.IsNoWatcher(err):
+		return core.WasNone
+	case ops.IsAnswered(err):
+		return core.Refused
+	default:
+		return core.Unanswered
 	}
 }

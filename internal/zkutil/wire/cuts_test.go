@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // faultyConn is a connection with some faults, which counts what the wire asks of the connection.
@@ -134,7 +135,7 @@ func TestAbandonAfterEveryByte(t *testing.T) {
 	for n := range stream {
 		testkit.Bubble(t, func(t *testing.T) {
 			s := openScript(t)
-			s.wire.watches[WatchKey{"/user", WatchData}] = struct{}{}
+			s.wire.watches[WatchKey{"/user", core.WatchData}] = struct{}{}
 			pass(settlingTime)
 			go func() {
 				s.conn(requestFrame(5, proto.OpGetData, "/user", false))
@@ -266,7 +267,7 @@ func TestHangUpAfterEveryByte(t *testing.T) {
 				before = nil
 			}
 			l, o := newLineReading(t, slices.Concat(before, frame[:n]))
-			l.wire.watches[WatchKey{"/user", WatchData}] = struct{}{}
+			l.wire.watches[WatchKey{"/user", core.WatchData}] = struct{}{}
 			_ = l.contact.sendRequest(5, proto.OpGetData, sendNothing)
 			given := &answers{}
 			_, _ = l.contact.sendInTurn([]sentFrame{ownFrame(firstXid, proto.OpGetData, receiver{given, "/1"})}, sendNothing)

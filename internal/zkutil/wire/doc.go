@@ -106,7 +106,7 @@
 //   - An answer registers a watch as registerWatch does. After a reconnect, a setWatches names all watches and the zxid of the handshake,
 //     and there is none without a watch: TestConnRegistersWatches.
 //   - If the watches need several setWatches, all name that zxid: TestConnBuildsAllSetWatchesAtOnce.
-//   - An event uses up the watches of FiredBy: TestConnForgetsWatchesThatFired.
+//   - An event uses up the watches of core.FiredBy: TestConnForgetsWatchesThatFired.
 //   - A setWatches may stay in the queue for the next connection: TestConnMayLeaveSetWatchesInItsQueue.
 //
 // # Limits of a Wire

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // scriptedConn is a connection that delivers some bytes and then ends.
@@ -85,7 +86,7 @@ func TestLineReadsTheTimeout(t *testing.T) {
 
 // The wire keeps the same list of watches as zk.Conn does.
 func TestLineKeepsTheWatches(t *testing.T) {
-	all := []WatchKey{{"/d", WatchData}, {"/e", WatchData}, {"/n", WatchExists}, {"/c", WatchChildren}}
+	all := []WatchKey{{"/d", core.WatchData}, {"/e", core.WatchData}, {"/n", core.WatchExists}, {"/c", core.WatchChildren}}
 	for _, test := range []struct {
 		name  string
 		event []byte
@@ -169,7 +170,7 @@ func withoutOwnFrames(in []byte) (kept []byte) {
 func isWatchEvent(frame []byte) bool {
 	d := proto.NewDecoder(frame[4:])
 	xid, _, _, event, _, _ := d.Int32(), d.Int64(), d.Int32(), d.Int32(), d.Int32(), d.String()
-	return xid == proto.XidEvent && d.Err() == nil && d.Len() == 0 && len(FiredBy(event)) > 0
+	return xid == proto.XidEvent && d.Err() == nil && d.Len() == 0 && len(core.FiredBy(event)) > 0
 }
 
 // A server may send any bytes: nothing panics, and zk.Conn gets the bytes unchanged, except for answers to own

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 const (
@@ -429,11 +430,11 @@ func watchesOf(w *Wire) watchRequest {
 	want := watchRequest{50, []string{}, []string{}, []string{}}
 	for key := range w.watches {
 		switch key.Kind {
-		case WatchData:
+		case core.WatchData:
 			want.Data = append(want.Data, key.Path)
-		case WatchExists:
+		case core.WatchExists:
 			want.Exist = append(want.Exist, key.Path)
-		case WatchChildren, setWatchesKind:
+		case core.WatchChildren, setWatchesKind:
 			want.Children = append(want.Children, key.Path)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // The tests in this file need no Wire. Each shows one habit of zk.Conn on which the engine rests, listed in the package
@@ -446,17 +447,17 @@ func TestConnRegistersWatches(t *testing.T) {
 	}
 }
 
-// An event uses up the watches that FiredBy says, and no others.
+// An event uses up the watches that core.FiredBy says, and no others.
 func TestConnForgetsWatchesThatFired(t *testing.T) {
 	for _, kind := range []int32{proto.EventCreated, proto.EventDeleted, proto.EventDataChanged, proto.EventChildrenChanged} {
 		habit(t, func(p *peer, s *socket) {
 			w := newTestWire(p.t, &testOwner{period: time.Second, patience: time.Minute}, s.Conn)
-			for table, fired := range map[WatchKind]<-chan zk.Event{
-				WatchData:     p.watch(s, proto.OpGetData, proto.CodeOK),
-				WatchExists:   p.watch(s, proto.OpExists, proto.CodeNoNode),
-				WatchChildren: p.watch(s, proto.OpGetChildren2, proto.CodeOK),
+			for table, fired := range map[core.WatchKind]<-chan zk.Event{
+				core.WatchData:     p.watch(s, proto.OpGetData, proto.CodeOK),
+				core.WatchExists:   p.watch(s, proto.OpExists, proto.CodeNoNode),
+				core.WatchChildren: p.watch(s, proto.OpGetChildren2, proto.CodeOK),
 			} {
-				if isFired := slices.Contains(FiredBy(kind), table); isFired {
+				if isFired := slices.Contains(core.FiredBy(kind), table); isFired {
 					defer func() { require.Len(p.t, fired, 1, "%s, %d", proto.EventName(kind), table) }()
 				} else {
 					w.watches[WatchKey{"/w", table}] = struct{}{}

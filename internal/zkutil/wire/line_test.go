@@ -21,7 +21,7 @@ import (
 // distinguish from it.
 func TestWhichWatchesAreShared(t *testing.T) {
 	data, exists, children := proto.OpGetData, proto.OpExists, proto.OpGetChildren2
-	for own, shared := range map[WatchKind][]int{WatchData: {data, exists}, WatchExists: {data, exists}, WatchChildren: {children}} {
+	for own, shared := range map[core.WatchKind][]int{core.WatchData: {data, exists}, core.WatchExists: {data, exists}, core.WatchChildren: {children}} {
 		for _, op := range []int{data, exists, children} {
 			want := op == shared[0] || op == shared[len(shared)-1]
 			l, _ := newLineReading(t, nil)

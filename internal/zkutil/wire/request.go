@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // Request is a request of the engine's own. Op decides which fields count.
@@ -16,13 +17,13 @@ type Request struct {
 	Data    []byte
 	ACL     []zk.ACL
 	Flags   int32
-	Version int32      // −1: any
-	IsWatch bool       // a read that also sets a watch
-	Checks  []string   // paths to check in a Multi; Path, if set, is then written with Data at Version, or deleted
-	Deletes bool       // a Multi deletes Path at Version
-	Creates []Creation // by a Multi, with ACL and Flags
-	Removes []string   // paths of znodes that a Multi deletes at any version
-	Kind    WatchKind  // of the watch to remove with RemoveWatches
+	Version int32          // −1: any
+	IsWatch bool           // a read that also sets a watch
+	Checks  []string       // paths to check in a Multi; Path, if set, is then written with Data at Version, or deleted
+	Deletes bool           // a Multi deletes Path at Version
+	Creates []Creation     // by a Multi, with ACL and Flags
+	Removes []string       // paths of znodes that a Multi deletes at any version
+	Kind    core.WatchKind // of the watch to remove with RemoveWatches
 
 	To Receiver
 }
@@ -100,7 +101,7 @@ func appendFields(e *proto.Encoder, r *Request) {
 	case proto.OpGetData, proto.OpExists, proto.OpGetChildren2:
 		e.Bool(r.IsWatch)
 	case proto.OpRemoveWatches:
-		e.Int32(r.Kind.watchers())
+		e.Int32(r.Kind.Watchers())
 	case proto.OpSync: // the path alone
 	}
 }

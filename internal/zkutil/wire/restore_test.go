@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // openLine returns a line after the handshake, while zk.Conn has to set some watches again. One answer arrived, which
@@ -22,7 +23,7 @@ func openLine(t *testing.T, watches int) *Line {
 	t.Helper()
 	l, o := newLineReading(t, slices.Concat(handshakeFrame(7), answerFrame(5, 99, proto.CodeOK)))
 	if watches > 0 {
-		l.wire.watches[WatchKey{"/a", WatchData}] = struct{}{}
+		l.wire.watches[WatchKey{"/a", core.WatchData}] = struct{}{}
 	}
 	o.period = time.Second
 	_, err := io.ReadFull(l, make([]byte, len(handshakeFrame(7))))
@@ -172,7 +173,7 @@ func TestLargeFramesPass(t *testing.T) {
 func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		l, o := newLineReading(t, slices.Concat(handshakeFrame(7), answerFrame(7, 99, proto.CodeOperationTimeout), answerFrame(8, 100, proto.CodeOK)))
-		l.wire.watches[WatchKey{"/a", WatchData}] = struct{}{}
+		l.wire.watches[WatchKey{"/a", core.WatchData}] = struct{}{}
 		o.patience = time.Second
 		_, err := io.ReadFull(l, make([]byte, len(handshakeFrame(7))))
 		require.NoError(t, err)
@@ -194,7 +195,7 @@ func TestRefusedWatchesDoNotEndALineThatCloses(t *testing.T) {
 func TestRefusedWatchesEndTheLine(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := openScript(t)
-		s.wire.watches[WatchKey{"/a", WatchData}] = struct{}{}
+		s.wire.watches[WatchKey{"/a", core.WatchData}] = struct{}{}
 		next := s.reconnect()
 		go func() { _, _ = next.Write(setWatches) }()
 		_, op, _ := next.next()

@@ -1,38 +1,23 @@
 package wire
 
 import (
+	"math"
 	"slices"
 
 	"github.com/zkrecipes/zkrecipes/internal/proto"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
 )
 
 // The wire mirrors zk.Conn's list of watches, because zk.Conn does not expose whether any watches have to be
 // set again after a reconnect.
 
-// WatchKind is a table of watches in zk.Conn.
-type WatchKind uint8
-
-// The tables of zk.Conn.
-const (
-	WatchData WatchKind = iota
-	WatchExists
-	WatchChildren
-	setWatchesKind // no table for a setWatches, which has no path
-)
-
-// watchers returns the type that RemoveWatches uses for watches of a kind. The server keeps data and existence
-// watches together.
-func (k WatchKind) watchers() int32 {
-	if k == WatchChildren {
-		return proto.WatchersOfChildren
-	}
-	return proto.WatchersOfData
-}
+// setWatchesKind stands for no kind: a setWatches has no path.
+const setWatchesKind = core.WatchKind(math.MaxUint8)
 
 // WatchKey identifies a watch in zk.Conn's tables.
 type WatchKey struct {
 	Path string
-	Kind WatchKind
+	Kind core.WatchKind
 }
 
 // noteRequest records the effect that a request has once answered. The request may ask for a watch, present a
@@ -42,14 +27,14 @@ func (l *Line) noteRequest(frame []byte) (xid, op int32) {
 	defer l.wire.mu.Unlock()
 	d := proto.NewDecoder(frame)
 	_, xid, op = d.Int32(), d.Int32(), d.Int32() // the length first
-	var kind WatchKind
+	var kind core.WatchKind
 	switch op {
 	case proto.OpGetData:
-		kind = WatchData
+		kind = core.WatchData
 	case proto.OpExists:
-		kind = WatchExists
+		kind = core.WatchExists
 	case proto.OpGetChildren, proto.OpGetChildren2:
-		kind = WatchChildren
+		kind = core.WatchChildren
 	case proto.OpSetWatches, proto.OpSetWatches2:
 		l.watchRequests[xid] = WatchKey{Kind: setWatchesKind}
 		return xid, op
@@ -94,36 +79,20 @@ func (l *Line) registerWatch(xid, code int32) {
 	if key.Kind == setWatchesKind {
 		return
 	}
-	if code == proto.CodeOK && key.Kind == WatchExists {
-		key.Kind = WatchData // as zk.Conn does for an existing znode
+	if code == proto.CodeOK && key.Kind == core.WatchExists {
+		key.Kind = core.WatchData // as zk.Conn does for an existing znode
 	}
-	if code == proto.CodeOK || code == proto.CodeNoNode && key.Kind == WatchExists {
+	if code == proto.CodeOK || code == proto.CodeNoNode && key.Kind == core.WatchExists {
 		l.wire.watches[key] = struct{}{}
-	}
-}
-
-// FiredBy returns the kinds of watches that an event consumes, as in zk.Conn.
-func FiredBy(event int32) []WatchKind {
-	switch event {
-	case proto.EventCreated:
-		return []WatchKind{WatchExists}
-	case proto.EventDataChanged:
-		return []WatchKind{WatchExists, WatchData}
-	case proto.EventChildrenChanged:
-		return []WatchKind{WatchChildren}
-	case proto.EventDeleted:
-		return []WatchKind{WatchExists, WatchData, WatchChildren}
-	default:
-		return nil
 	}
 }
 
 // hasConnWatch reports whether zk.Conn has a watch for an event.
 func (l *Line) hasConnWatch(event int32, path string) bool {
-	kinds := FiredBy(event)
+	kinds := core.FiredBy(event)
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
-	return l.wire.passEvents || len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind WatchKind) bool {
+	return l.wire.passEvents || len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind core.WatchKind) bool {
 		_, isWatched := l.wire.watches[WatchKey{path, kind}]
 		return isWatched
 	})
@@ -133,7 +102,7 @@ func (l *Line) hasConnWatch(event int32, path string) bool {
 func (l *Line) forgetFired(event int32, path string) {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
-	for _, kind := range FiredBy(event) {
+	for _, kind := range core.FiredBy(event) {
 		delete(l.wire.watches, WatchKey{path, kind})
 	}
 }
@@ -144,7 +113,7 @@ func (l *Line) HasConnWatch(key WatchKey) bool {
 	l.wire.mu.Lock()
 	defer l.wire.mu.Unlock()
 	isSame := func(other WatchKey) bool {
-		return other.Path == key.Path && other.Kind.watchers() == key.Kind.watchers()
+		return other.Path == key.Path && other.Kind.Watchers() == key.Kind.Watchers()
 	}
 	for other := range l.wire.watches {
 		if isSame(other) {
