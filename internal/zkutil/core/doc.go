@@ -14,8 +14,11 @@
 // [Ledger.Decide] makes the [Plan] of a moment from [Facts]: end the holds, send a heartbeat, an audit or
 // reads, or leave a silent server. The times are in timing.go. [Clock] is the clock by which all times are taken.
 //
+// [Watch] decides what the users of a shared watch are told.
+//
 // explore_test.go and the files beside it run a Session, a Hold and the Contacts of each client against a model of ZooKeeper, through every
-// course of events within bounds. The scenarios in testdata show courses, with what holds in each.
+// course of events within bounds. explore_watch_test.go does the same for the users of a Watch. The scenarios in testdata show courses, with what
+// holds in each.
 //
 // The package only decides. It does no I/O, starts no goroutine, and has no lock except in Clock, which asks the system
 // for how long the machine was suspended.
