@@ -66,13 +66,9 @@ func (o *Once) acquireEntry(
 		o.awaitRefusal(waiting, occurrence, refuse, changed, cancel)
 	}()
 	entry, err := o.base.Queue.Acquire(waiting, mayWait, acquisition)
-	refusal, isRefused := context.Cause(waiting).(*refused) //nolint:errorlint // the watcher's own, not one that the caller's context has
 	cancel(nil)
 	<-watcherDone
-	switch {
-	case err != nil && isRefused:
-		return nil, refusal
-	case err != nil:
+	if err != nil { // which has the *refused of the watcher, if that ended the wait
 		return nil, err
 	}
 	return []*session.Entry{entry}, nil

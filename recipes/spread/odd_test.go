@@ -221,3 +221,39 @@ func TestCloseInsideAMethod(t *testing.T) {
 		require.Zero(t, late.Load())
 	})
 }
+
+// Close reports a member that may still be listed, beside a method that still runs.
+func TestCloseWithoutAnAnswer(t *testing.T) {
+	for name, hangs := range map[string]bool{"alone": false, "and a method that hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := zktest.NewServer(t)
+				client, err := recipes.Connect(t.Context(), srv.Addrs(), recipes.WithDialer(srv.Dialer()))
+				require.NoError(t, err)
+				s, err := spread.New(client, meeting, spread.WithID("a"))
+				require.NoError(t, err)
+				goOn := make(chan bool)
+				_, err = s.Add(odd{id: "a", leads: func() bool { return hangs && <-goOn }})
+				require.NoError(t, err)
+				require.NoError(t, s.Start())
+				pass(2 * time.Minute)
+				remove := srv.Inject(func(r zktest.Request) zktest.Fault {
+					if r.Op == zktest.OpDelete {
+						return zktest.Fault{Refusal: zktest.RefuseTimeout}
+					}
+					return zktest.Fault{}
+				})
+				err = s.Close()
+				require.ErrorIs(t, err, recipes.ErrNodeNotDeleted)
+				require.ErrorContains(t, err, "spread: close "+meeting+": ")
+				require.Equal(t, hangs, strings.Contains(err.Error(), "a method of a candidate is still running after 10s"), "%v", err)
+				remove()
+				close(goOn)
+				pass(time.Minute)
+				require.NoError(t, s.Close())
+				require.Empty(t, srv.Children(meeting))
+				require.NoError(t, client.Close())
+			})
+		})
+	}
+}

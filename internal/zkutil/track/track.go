@@ -41,9 +41,7 @@ func (f *follower) follow(ctx context.Context) {
 		node, w, err := s.ReadAndWatch(ctx, dial.ConfigPath)
 		switch {
 		case ctx.Err() != nil:
-			if err == nil {
-				s.ReleaseWatch(w)
-			}
+			s.ReleaseWatch(w)
 			return
 		case zkutil.IsRefused(err):
 			f.warn(f.tracker.Refused(err))
