@@ -5,7 +5,9 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/judge"
@@ -13,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/locks"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/mutex"
+	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
 
 // A try at a held lock fails at once, and its znode is deleted when it returns.
@@ -57,6 +60,42 @@ func TestTryBehindAWaiter(t *testing.T) {
 		require.NoError(f, bubble.Granted(f, waiter).Release())
 		require.Empty(f, f.Contenders())
 	})
+}
+
+// Only a try that is not granted waits for the deletion of its znode. A failure is reported at once.
+func TestWhoWaitsForTheDeletion(t *testing.T) {
+	for name, isRefused := range map[string]bool{"a try that is not granted": false, "a list that is refused": true} {
+		t.Run(name, func(t *testing.T) {
+			locks.Run(t, func(f *locks.Fixture) {
+				const late = time.Second
+				bubble.Acquire(f.T, f.Mutex(f.Client()).Acquire)
+				client := f.Troubled()
+				session := client.Conn().SessionID()
+				f.Srv.Inject(func(r zktest.Request) zktest.Fault {
+					switch {
+					case r.Session != session:
+					case r.Op == zktest.OpGetChildren2 && isRefused:
+						return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+					case r.Op == zktest.OpDelete:
+						return zktest.Fault{Delay: late}
+					}
+					return zktest.Fault{}
+				})
+				began := time.Now()
+				_, err := f.Mutex(client).TryAcquire(f.Context())
+				took := time.Since(began)
+				if isRefused {
+					require.ErrorIs(f, err, zk.ErrNoAuth)
+					require.Zero(f, took)
+				} else {
+					require.ErrorIs(f, err, recipes.ErrNotAcquired)
+					require.Equal(f, late, took)
+				}
+				bubble.Pass(2 * late)
+				require.Len(f, f.Contenders(), 1)
+			})
+		})
+	}
 }
 
 // A try whose context is over does not try.
