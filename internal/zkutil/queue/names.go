@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -33,21 +32,12 @@ var ReadWriteMarkers = []string{ReadMarker, WriteMarker} //nolint:gochecknogloba
 type Contender struct {
 	Name     string // of the child, without the directory
 	sequence string // the number that the server appended: ten digits, or a minus and digits
-	number   int64  // sequence as a number, if sequence is ten digits; else -1
 }
 
 // newContender returns the contender with a name, and reports whether the name is that of a contender.
 func newContender(name string, markers []string) (Contender, bool) {
-	if number, ok := zkutil.NumberOf(name); ok {
-		before := name[:len(name)-zkutil.NumberDigits]
-		for _, marker := range markers {
-			if strings.HasSuffix(before, marker) && isMarkerAt(name, len(before)-len(marker)) { // as nearly always
-				return Contender{name, name[len(before):], number}, true
-			}
-		}
-	}
 	sequence, ok := sequenceOf(name, markers)
-	return Contender{name, sequence, -1}, ok
+	return Contender{name, sequence}, ok
 }
 
 // HasMarker reports whether marker stands before the number in the name.
@@ -134,10 +124,10 @@ func parseContenders(children, markers []string) []Contender {
 }
 
 func (c Contender) compare(other Contender) int {
-	if c.number != other.number && c.number >= 0 && other.number >= 0 {
-		return cmp.Compare(c.number, other.number) // the same as by ten digits
+	if c.sequence != other.sequence {
+		return strings.Compare(c.sequence, other.sequence)
 	}
-	return cmp.Or(cmp.Compare(c.sequence, other.sequence), cmp.Compare(c.Name, other.Name))
+	return strings.Compare(c.Name, other.Name)
 }
 
 // checkSequence reports whether the counter of the parent is exhausted, so that every create gets the same number and the order

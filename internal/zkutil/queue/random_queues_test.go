@@ -102,7 +102,7 @@ func TestPositionsInRandomQueues(t *testing.T) {
 			left, at := d.without(func(i int) bool { return i <= blocker || i < own && set>>(i-blocker-1)&1 > 0 }, own)
 			isEnough = isEnough && d.Rule(left, at) < 0
 		}
-		isOrdered := d.contenders[0].number < 1<<31-1 && !d.AlwaysList
+		isOrdered := d.contenders[0].sequence < "2147483647" && !d.AlwaysList
 		want := turnAtListing
 		switch {
 		case isEnough && isOrdered && blocker == 0:

@@ -84,9 +84,6 @@ func (r watchedRead) waitAnswer(ctx context.Context) (wire.Answer, *Watch, error
 			r.abandon()
 			return a, nil, err
 		}
-		if !r.isShared {
-			return a, r.watch, nil
-		}
 		if w := r.watch; r.isUsable && r.flight.s.watches.await(ctx, w) == nil && w.core.Covers(w.latestChange(a)) {
 			return a, w, nil
 		}
