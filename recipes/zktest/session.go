@@ -23,11 +23,18 @@ type session struct {
 // firstID is the number before the first session's id.
 const firstID = 1 << 56
 
-// open creates a session.
+// open creates a session. That is a transaction, at which each server notes the session for its next report
+// (LearnerSessionTracker.commitSession).
 func (s *Server) open(timeout time.Duration) *session {
 	s.nextZxid()
 	s.lastID++
-	return s.addSession(s.lastID, timeout)
+	n := s.addSession(s.lastID, timeout)
+	for _, m := range s.members {
+		if !m.stopped && !m.frozen && !m.isolated() {
+			m.hear(n, timeout)
+		}
+	}
+	return n
 }
 
 // addSession adds a session, which lives for its timeout from now.

@@ -261,7 +261,7 @@ func (w *world) touch(l *line) {
 }
 
 // executeHandshake renews the session at the leader alone, and in no follower's table (ZooKeeperServer.reopenSession, Learner.validateSession,
-// Leader.revalidateSession). A handshake that makes a session is a transaction, for which the server notes the session.
+// Leader.revalidateSession). A handshake that makes a session is a transaction, for which every server notes the session (LearnerSessionTracker.commitSession).
 func (w *world) executeHandshake(l *line) {
 	if l.isExecuted || w.servers[l.server].isCut || w.isPaused {
 		return
@@ -271,9 +271,10 @@ func (w *world) executeHandshake(l *line) {
 	if l.isNew && l.session > w.leader[l.client].id { // otherwise the client has another session by now
 		w.leader[l.client] = atLeader{id: l.session, expiry: w.now + granted, created: granted}
 		for i := range w.servers {
-			w.servers[i].touched[l.client] = 0
+			if !w.servers[i].isCut {
+				w.servers[i].touched[l.client] = granted
+			}
 		}
-		w.touch(l)
 	}
 	if l.session == w.leader[l.client].id {
 		w.leader[l.client].owner = l.id
