@@ -33,17 +33,15 @@ func Transfer(ctx context.Context, q *queue.Queue, id string) error {
 		switch {
 		case err == nil:
 			seenAt = time.Now()
+			if isFirst, err := tr.advance(ctx, target); isFirst || err != nil {
+				return err
+			}
 		case errors.Is(err, zkutil.ErrNoCandidate) && time.Since(seenAt) < rejoinTime:
 			zkutil.Pause(ctx, rejoinTime/10)
 			if ctx.Err() != nil {
 				return zkutil.EndOf(ctx)
 			}
-			continue
 		default:
-			return err
-		}
-		isFirst, err := tr.advance(ctx, target)
-		if isFirst || err != nil {
 			return err
 		}
 	}
