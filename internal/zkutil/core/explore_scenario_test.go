@@ -16,15 +16,15 @@ import (
 
 // header returns the line "world" of a course.
 func (b *bounds) header(phase int64, r rate) string {
-	return fmt.Sprintf("world lists=%d phase=%d clock=%d/%d grants=%d,%d path=%s clients=%d lone=%v waits=%v idles=%v works=%v renews=%v suspends=%v bound=%v",
-		b.lists, phase, r.num, r.den, b.grants[0], b.grants[1], strings.Trim(strings.ReplaceAll(fmt.Sprint(b.servers()), " ", ","), "[]"), b.clients, b.lone, b.waits, b.idles, b.works, b.renews, b.suspends, b.isBound)
+	return fmt.Sprintf("world lists=%d phase=%d clock=%d/%d grants=%d,%d path=%s clients=%d lone=%v waits=%v idles=%v works=%v leaves=%v renews=%v suspends=%v bound=%v",
+		b.lists, phase, r.num, r.den, b.grants[0], b.grants[1], strings.Trim(strings.ReplaceAll(fmt.Sprint(b.servers()), " ", ","), "[]"), b.clients, b.lone, b.waits, b.idles, b.works, b.leaves, b.renews, b.suspends, b.isBound)
 }
 
 // parseHeader returns the world at the start of a scenario.
 func parseHeader(line string, p *premise) (*world, error) {
 	b, phase, r := bounds{faults: allFaults, writes: 99, most: 99}, int64(1), rate{1, 1}
 	flags := map[string]*bool{
-		"lone": &b.lone, "waits": &b.waits, "idles": &b.idles, "works": &b.works, "renews": &b.renews, "suspends": &b.suspends, "bound": &b.isBound,
+		"lone": &b.lone, "waits": &b.waits, "idles": &b.idles, "works": &b.works, "leaves": &b.leaves, "renews": &b.renews, "suspends": &b.suspends, "bound": &b.isBound,
 	}
 	for _, field := range strings.Fields(line)[1:] {
 		name, value, _ := strings.Cut(field, "=")

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 )
 
@@ -24,7 +26,8 @@ const (
 	turn  kind = "turn"  // the lock is free
 
 	closeClient kind = "close"  // the client closes while a function runs under the hold
-	endWork     kind = "return" // that function returns
+	leaveLock   kind = "leave"  // that function releases the lock
+	endWork     kind = "return" // it returns
 
 	stall          kind = "stall"          // nothing passes on the line
 	deafen         kind = "deafen"         // no answer passes on the line
@@ -71,6 +74,7 @@ func (w *world) acts() (acts []kind) {
 	may(pass, !w.mustResumeLeader())
 	may(write, isOpen && w.writes > 0)
 	may(closeClient, w.bounds.works && c.core.Phase == Running && !c.isPaused)
+	may(leaveLock, w.bounds.leaves && c.isHolding() && !c.isPaused)
 	may(endWork, w.bounds.works && c.hold.Works > 0 && !c.isPaused)
 	may(turn, isOpen && (w.bounds.waits || w.bounds.idles || w.bounds.renews) && !w.isTurn && !c.isHolding())
 	may(stall, isOpen && !l.isStuck && !l.isDeaf)
@@ -133,6 +137,8 @@ func (w *world) apply(k kind) *world {
 		}
 	case closeClient:
 		w.act(c, c.core.OnClose(w.time(c)))
+	case leaveLock:
+		w.end(c, End{Cause: zkutil.ErrReleased})
 	case endWork:
 		if c.hold.EndWork() {
 			c.core.OnVacate(&c.hold)
@@ -297,7 +303,7 @@ func (w *world) stateViolation(i int) string {
 // workViolation returns what is wrong while a function runs under a hold, which may have ended.
 func (w *world) workViolation(i int) string {
 	c := &w.clients[i]
-	isWorking, stands := c.isOwner && c.hold.Works > 0, c.core.Stands(w.time(c))
+	isWorking, stands := c.isOwner && c.hold.Works > 0 && !errors.Is(c.hold.Cause, zkutil.ErrReleased), c.core.Stands(w.time(c))
 	switch {
 	case isWorking && stands && !c.hold.IsLost() && (w.isFree || !w.isAlive(i)):
 		return "work goes on in trust, and its znode is gone"
@@ -397,6 +403,9 @@ func (w *world) addClient(k *keyWriter, i int) {
 	k.bools(c.isClaiming, c.claim.Owner == c.core.ID, c.claim.Epoch == c.core.Epoch)
 	k.bools(c.deletes, c.isOver, c.hold.isKept, c.hold.IsVacated, c.core.Phase != Running, w.leader[i].id == c.core.ID, c.hold.IsLost())
 	k.int(int64(c.hold.Works))
+	if w.bounds.leaves {
+		k.bools(errors.Is(c.hold.Cause, zkutil.ErrReleased))
+	}
 	if !c.core.IsConnected {
 		k.time(now, c.core.ChangedAt)
 	} else {

@@ -28,6 +28,7 @@ type bounds struct {
 	waits    bool     // client 0 waits at first, and has its turn at any time
 	idles    bool     // client 0 is idle at first, and acquires the lock at any time
 	works    bool     // a function of the user runs under the hold; the client may close, and the function may return
+	leaves   bool     // that function may release the lock
 	renews   bool     // after the end of a session the client goes on with another, and may acquire the lock again
 	suspends bool     // holds end with the connection
 	isBound  bool     // the servers end a session with its connection, as ClickHouse Keeper does
@@ -147,16 +148,21 @@ func (c *client) use(now time.Time) {
 // act carries out an outcome (see Session.actLocked of package session).
 func (w *world) act(c *client, o Outcome) {
 	if o.End.Cause != nil && c.isHolding() {
-		w.premise.onEnd(c)
-		fate := c.core.OnEnd(&c.hold, o.End)
-		c.deletes = w.bounds.works && fate != Stays
-		w.premise.afterEnd(c)
+		w.end(c, o.End)
 	}
 	for _, change := range o.Enter {
 		if c.shown = change.To; c.shown == connstate.Reconnected {
 			c.shown = connstate.Connected
 		}
 	}
+}
+
+// end ends the hold of a client (see Session.endAsLocked of package session).
+func (w *world) end(c *client, e End) {
+	w.premise.onEnd(c)
+	fate := c.core.OnEnd(&c.hold, e)
+	c.deletes = w.bounds.works && fate != Stays
+	w.premise.afterEnd(c)
 }
 
 func (w *world) clone() *world {
