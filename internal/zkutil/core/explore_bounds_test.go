@@ -1,12 +1,15 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/connstate"
 )
 
 // pinned is an exploration of the shipping code with the number of states that it visits. A change that adds or removes behaviour shows in
@@ -25,7 +28,8 @@ func TestExclusionWithinBounds(t *testing.T) {
 	slow, fast := []rate{{8, 9}}, []rate{{10, 9}}
 	handshakes := []kind{reset, resetStuck, resetBehind, failLogin}
 	threeQuarters, half := [2]int64{whole, whole * 3 / 4}, [2]int64{whole, whole / 2}
-	for name, e := range map[string]pinned{
+	met, ran := newMet(), 0
+	casts := map[string]pinned{
 		"a stall":                                    {bounds: bounds{faults: []kind{stall}, most: 1}, states: 2748},
 		"a stall, and a write":                       {bounds: bounds{faults: []kind{stall}, most: 1, writes: 1}, states: 96164, isLong: true},
 		"a stall on a slow clock, and a write":       {bounds: bounds{faults: []kind{stall}, most: 1, writes: 1, rates: slow}, states: 539980, isLong: true},
@@ -82,11 +86,14 @@ func TestExclusionWithinBounds(t *testing.T) {
 		"holds that end with the connection":         {bounds: bounds{suspends: true, renews: true, faults: []kind{reset, resetStuck, stall}, most: 1, horizon: whole}, states: 127823, isLong: true},
 		"an idle client on a slow clock":             {bounds: bounds{idles: true, rates: slow, horizon: whole}, states: 1027},
 		"an idle client on a fast clock":             {bounds: bounds{idles: true, rates: fast, horizon: whole}, states: 1460},
-	} {
+	}
+	for name, e := range casts {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && e.isLong || testkit.IsRaced && e.isLong || e.isNight && !*testkit.Exhaustive {
+				ran += boolInt(e.isNight)
 				return
 			}
+			e.met, ran = met, ran+1
 			began := time.Now()
 			states, s := exploreAll(t, e.withDefaults(), nil)
 			if s != nil {
@@ -96,4 +103,17 @@ func TestExclusionWithinBounds(t *testing.T) {
 			require.Equal(t, e.states, states, "states")
 		})
 	}
+	if ran < len(casts) {
+		return
+	}
+	for _, k := range append(slices.Clone(allFaults), pass, write, turn, closeClient, leaveLock, endWork, free, resume, resumeOnTimers, quick, executeLost, resumeLeader) {
+		require.True(t, met.steps[k], k)
+	}
+	require.Equal(t, map[Verdict]bool{Granted: true, Unproven: true, Stale: true, Over: true}, met.verdicts) // nothing deletes the znode of a claim
+	require.Equal(t, map[error]bool{zkutil.ErrReleased: true, zkutil.ErrClosed: true, zkutil.ErrSessionLost: true, zkutil.ErrSuspended: true}, met.causes)
+	require.Equal(t, map[Fate]bool{Stays: true, GoesLater: true, GoesAtOnce: true}, met.fates)
+	for state := connstate.Suspended; state <= connstate.Closed; state++ {
+		require.True(t, met.states[state], state)
+	}
+	require.True(t, met.leaves, "a silent server is left")
 }

@@ -118,6 +118,7 @@ func (w *world) lostHandshake() *line {
 
 // apply returns the state after a step.
 func (w *world) apply(k kind) *world {
+	w.bounds.met.steps[k] = true
 	w = w.clone()
 	if k.isFault() {
 		w.faults++

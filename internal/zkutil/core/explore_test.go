@@ -21,6 +21,9 @@ func (b bounds) withDefaults() *bounds {
 	if b.rates == nil {
 		b.rates = []rate{{1, 1}}
 	}
+	if b.met == nil {
+		b.met = newMet()
+	}
 	b.clients, b.grid = max(b.clients, 1), whole/24
 	return &b
 }

@@ -38,6 +38,21 @@ type bounds struct {
 	grid     int64 // the application and the faults act at multiples, and right before and after each report
 	horizon  int64 // the length of a course; 0: none
 	explicit bool  // a server is cut off as a fault only. Otherwise every state may be the last before the cut
+	met      *met
+}
+
+// met has what happened in explorations, so that no cast is there in vain.
+type met struct {
+	steps    map[kind]bool
+	verdicts map[Verdict]bool
+	causes   map[error]bool // of ends of holds
+	fates    map[Fate]bool
+	states   map[connstate.State]bool
+	leaves   bool // a silent server
+}
+
+func newMet() *met {
+	return &met{map[kind]bool{}, map[Verdict]bool{}, map[error]bool{}, map[Fate]bool{}, map[connstate.State]bool{}, false}
 }
 
 // rate is how many units pass on a client's clock in how many units of the servers'.
@@ -151,6 +166,7 @@ func (w *world) act(c *client, o Outcome) {
 		w.end(c, o.End)
 	}
 	for _, change := range o.Enter {
+		w.bounds.met.states[change.To] = true
 		if c.shown = change.To; c.shown == connstate.Reconnected {
 			c.shown = connstate.Connected
 		}
@@ -161,6 +177,7 @@ func (w *world) act(c *client, o Outcome) {
 func (w *world) end(c *client, e End) {
 	w.premise.onEnd(c)
 	fate := c.core.OnEnd(&c.hold, e)
+	w.bounds.met.causes[e.Cause], w.bounds.met.fates[fate] = true, true
 	c.deletes = w.bounds.works && fate != Stays
 	w.premise.afterEnd(c)
 }
@@ -438,6 +455,7 @@ func (w *world) onDisconnected(client int) {
 
 // leave leaves a silent server (see Line.Abandon).
 func (w *world) leave(client int) {
+	w.bounds.met.leaves = true
 	l, c := w.line(client), &w.clients[client]
 	if l.contact.HasProofInFlightAfter(time.Time{}) || len(l.up) > 0 {
 		l.contact.OnGivenUp()
@@ -631,7 +649,9 @@ func (w *world) grant(client int) (isDone bool) {
 		}
 		c.claim, c.isClaiming = Claim{Owner: c.core.ID, Epoch: c.core.Epoch}, true
 	}
-	switch w.premise.judge(c, w.time(c)) {
+	verdict := w.premise.judge(c, w.time(c))
+	w.bounds.met.verdicts[verdict] = true
+	switch verdict {
 	case Granted:
 		c.hold, c.isOwner = c.core.OnGrant(c.claim, w.time(c)), true
 		w.holder, w.isTurn, c.isClaiming = client, false, false
