@@ -42,6 +42,19 @@ func numberOf(f *locks.Fixture, lease *recipes.Lease) int32 {
 	return int32(number)
 }
 
+// The servers remove the directories that a lock made, once they are empty. Servers before 3.5 have no containers, and keep them.
+func TestDirectoriesAreContainers(t *testing.T) {
+	for dialect, left := range map[zktest.Dialect][]string{zktest.ZooKeeper39: nil, zktest.ZooKeeper34: {"a"}} {
+		locks.Run(t, func(f *locks.Fixture) {
+			acquireAndRelease(f, f.Client())
+			for range 3 { // a directory at a time
+				f.Srv.Reap()
+			}
+			require.Equal(f, left, f.Srv.Children("/locks"))
+		}, zktest.WithDialect(dialect))
+	}
+}
+
 // A client that lost the permission to read the directory does not get the lock that another client holds, for any number of
 // attempts, and although its znode has the number after its latest one, because the directory may be replaced without an
 // event.
