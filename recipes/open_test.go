@@ -274,6 +274,11 @@ func TestConnOfOpenWithoutServers(t *testing.T) {
 				require.ErrorIs(t, <-failed, recipes.ErrClosed)
 				require.LessOrEqual(t, time.Since(beganAt), 24*time.Second)
 				require.Equal(t, recipes.Closed, client.State())
+
+				time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+				beganAt = time.Now()
+				require.NoError(t, client.Close())
+				require.Zero(t, time.Since(beganAt))
 			})
 		})
 	}
