@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/testkit/fixture"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/core"
+	"github.com/zkrecipes/zkrecipes/internal/zkutil/session"
 	"github.com/zkrecipes/zkrecipes/internal/zkutil/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -166,17 +167,32 @@ func TestReadProvesNothing(t *testing.T) {
 
 // The znode that the heartbeat checks may be deleted. Then its hold ends, and the next heartbeat checks another.
 func TestHeartbeatMissesOurZnode(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		srv := fixture.NewEnsemble(t)
-		s := fixture.Connect(t, srv.Config(6*time.Second))
-		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
-		bubble.Pass(10 * time.Millisecond)
-		srv.DropEvent(1, fixture.SessionID(s)) // as if the server lost the watch
-		srv.Delete(e.Path())
-		start := time.Now()
-		at, cause := bubble.Ended(t, e)
-		require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
-		require.InDelta(t, time.Second, at.Sub(start), float64(20*time.Millisecond))
-		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
-	})
+	const timeout = 6 * time.Second
+	for name, upset := range map[string]func(srv *fixture.Ensemble, s *session.Session, e *session.Entry){
+		"":                       func(*fixture.Ensemble, *session.Session, *session.Entry) {},
+		"after a new connection": func(srv *fixture.Ensemble, _ *session.Session, _ *session.Entry) { srv.Disconnect() },
+		"after another lost event": func(srv *fixture.Ensemble, s *session.Session, e *session.Entry) {
+			srv.DropEvent(1, fixture.SessionID(s))
+			srv.Put(e.Path(), []byte("new"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for phase := range 6 {
+				testkit.Bubble(t, func(t *testing.T) {
+					srv := fixture.NewEnsemble(t)
+					s := fixture.Connect(t, srv.Config(timeout))
+					e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+					upset(srv, s, e)
+					bubble.Pass(2*timeout + time.Duration(phase)*timeout/12 + 10*time.Millisecond)
+					srv.DropEvent(1, fixture.SessionID(s)) // as if the server lost the watch
+					srv.Delete(e.Path())
+					start := time.Now()
+					at, cause := bubble.Ended(t, e)
+					require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
+					require.LessOrEqual(t, at.Sub(start), timeout/6+20*time.Millisecond)
+					require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
+				})
+			}
+		})
+	}
 }

@@ -589,9 +589,6 @@ func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 			return
 		}
 		s.mu.Lock()
-		if h.core.Cause == nil && !h.core.IsGiven {
-			s.keeper.nodes[h.path] = struct{}{}
-		}
 		if string(n.Data) == Revocation {
 			h.noteRevocationLocked()
 		}

@@ -53,6 +53,7 @@ func newDuel(t *testing.T, timeout time.Duration, opts ...zktest.Option) *duel {
 	d.begin(func(server string) *recipes.Client {
 		return zkclient.ConnectTo(t, srv, []string{server}, recipes.WithSessionTimeout(timeout))
 	})
+	bubble.Pass(timeout) // each server has reported the new sessions
 	return d
 }
 
