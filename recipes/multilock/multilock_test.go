@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -300,31 +299,34 @@ func TestBadInput(t *testing.T) {
 		client := b.Client()
 		log := b.Srv.Observe()
 		one, two := mutexOn(b, client, all[0]), mutexOn(b, client, all[1])
-		for name, make := range map[string]func() (*multilock.InterProcessMultiLock, error){
-			"no locks": func() (*multilock.InterProcessMultiLock, error) { return multilock.New() },
-			"nil lock": func() (*multilock.InterProcessMultiLock, error) { return multilock.New(one, nil) },
-			"nil mutex": func() (*multilock.InterProcessMultiLock, error) {
+		for _, test := range []struct {
+			want string
+			make func() (*multilock.InterProcessMultiLock, error)
+		}{
+			{"no locks given", func() (*multilock.InterProcessMultiLock, error) { return multilock.New() }},
+			{"no locks given", func() (*multilock.InterProcessMultiLock, error) { return multilock.NewMutexes(client, nil) }},
+			{"lock 2 of 2 is nil", func() (*multilock.InterProcessMultiLock, error) { return multilock.New(one, nil) }},
+			{"lock 1 of 1 is nil", func() (*multilock.InterProcessMultiLock, error) {
 				return multilock.New((*mutex.InterProcessMutex)(nil))
-			},
-			"nil semaphore": func() (*multilock.InterProcessMultiLock, error) {
+			}},
+			{"lock 1 of 1 is nil", func() (*multilock.InterProcessMultiLock, error) {
 				return multilock.New((*semaphore.InterProcessSemaphore)(nil))
-			},
-			"nil read lock":  func() (*multilock.InterProcessMultiLock, error) { return multilock.New((*rwlock.Lock)(nil), one) },
-			"one lock twice": func() (*multilock.InterProcessMultiLock, error) { return multilock.New(one, two, one) },
-			"no paths":       func() (*multilock.InterProcessMultiLock, error) { return multilock.NewMutexes(client, nil) },
-			"one path twice": func() (*multilock.InterProcessMultiLock, error) {
+			}},
+			{"lock 1 of 2 is nil", func() (*multilock.InterProcessMultiLock, error) { return multilock.New((*rwlock.Lock)(nil), one) }},
+			{"lock 3 of 3 is the same as lock 1", func() (*multilock.InterProcessMultiLock, error) { return multilock.New(one, two, one) }},
+			{`path "/locks/b" is given twice`, func() (*multilock.InterProcessMultiLock, error) {
 				return multilock.NewMutexes(client, []string{all[1], all[0], all[1]})
-			},
-			"a relative path": func() (*multilock.InterProcessMultiLock, error) {
+			}},
+			{`mutex: new a: invalid path "a": not absolute`, func() (*multilock.InterProcessMultiLock, error) {
 				return multilock.NewMutexes(client, []string{all[1], "a"})
-			},
-			"no client":         func() (*multilock.InterProcessMultiLock, error) { return multilock.NewMutexes(nil, all) },
-			"an invalid option": func() (*multilock.InterProcessMultiLock, error) { return multilock.NewMutexes(client, all, nil) },
+			}},
+			{"mutex: new /locks/a: the client is nil", func() (*multilock.InterProcessMultiLock, error) { return multilock.NewMutexes(nil, all) }},
+			{"mutex: new /locks/a: nil option", func() (*multilock.InterProcessMultiLock, error) { return multilock.NewMutexes(client, all, nil) }},
 		} {
-			m, err := make()
-			require.ErrorIs(b, err, recipes.ErrInvalidArgument, name)
-			require.True(b, strings.HasPrefix(err.Error(), "multilock: new: "), err)
-			require.Nil(b, m, name)
+			m, err := test.make()
+			require.ErrorIs(b, err, recipes.ErrInvalidArgument, test.want)
+			require.EqualError(b, err, "multilock: new: "+test.want)
+			require.Nil(b, m, test.want)
 		}
 		m, err := multilock.New(one, two)
 		require.NoError(b, err)

@@ -21,6 +21,19 @@ func TestLongFailuresAreCut(t *testing.T) {
 	require.Equal(t, "ab", shortened("a\xffb"))
 }
 
+func TestRecordInWords(t *testing.T) {
+	at := time.Date(2026, 11, 26, 3, 0, 7, 0, time.FixedZone("", 3600))
+	for text, r := range map[string]Record{
+		"none": {},
+		"a by web-1: failed at 2026-11-26T02:00:07Z: disk full":                   {Occurrence: "a", ID: "web-1", FinishedAt: at, Failure: "disk full"},
+		"a by web-1: finished at 2026-11-26T02:00:07Z":                            {Occurrence: "a", ID: "web-1", FinishedAt: at, Finished: true},
+		"a by web-1: started at 2026-11-26T02:00:07Z, not known to have finished": {Occurrence: "a", ID: "web-1", StartedAt: at},
+		`"a\n" by "\u202e": failed at 2026-11-26T02:00:07Z: "\x1b"`:               {Occurrence: "a\n", ID: "\u202e", FinishedAt: at, Failure: "\x1b"},
+	} {
+		require.Equal(t, text, r.String())
+	}
+}
+
 // A record is JSON without the fields that it lacks, and a record without a number of runs is of one.
 func TestTextOfARecord(t *testing.T) {
 	at := time.Date(2026, 11, 26, 2, 0, 0, 0, time.FixedZone("", 3600))
