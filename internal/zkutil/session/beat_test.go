@@ -196,3 +196,18 @@ func TestHeartbeatMissesOurZnode(t *testing.T) {
 		})
 	}
 }
+
+// A refusal without a result for each check is that of a heartbeat's only znode.
+func TestHeartbeatRefusedAsAWhole(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		e := bubble.Acquire(t, fixture.MutexOn(s, "/m").Acquire)
+		start := time.Now()
+		srv.Once(zktest.OpMulti, zktest.Fault{Refusal: zktest.RefuseNoNode})
+		at, cause := bubble.Ended(t, e)
+		require.ErrorIs(t, cause, zkutil.ErrNodeDeleted)
+		require.Equal(t, time.Second, at.Sub(start))
+		require.ErrorIs(t, e.Leave(), zkutil.ErrNodeDeleted)
+	})
+}

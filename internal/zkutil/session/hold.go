@@ -451,7 +451,6 @@ func (e *Entry) Part(ctx context.Context, maxHold time.Duration, noWait bool, on
 	h.part = &Hold{
 		s: s, core: core.NewPart(), path: h.path, token: h.token, key: h.key, userPath: h.userPath, data: h.data, grantedAt: time.Now(), whole: h, onLeft: onLeft, noWait: noWait,
 	}
-	h.part.entries = h.part.oneEntry[:0]
 	h.part.limitLocked(maxHold)
 	h.stopSlowLocked() // its owners are those of the parts
 	h.part.expectSlowLocked(0)
