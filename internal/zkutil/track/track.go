@@ -22,7 +22,7 @@ func Start(s *session.Session) (hasRead <-chan struct{}) {
 	return first
 }
 
-// follower follows the configuration for one session, in one goroutine.
+// follower follows the configuration for one session, in one goroutine. Its watch is not released, because it fires, or ends with the session.
 type follower struct {
 	s        *session.Session
 	tracker  *dial.Tracker
@@ -41,7 +41,6 @@ func (f *follower) follow(ctx context.Context) {
 		node, w, err := s.ReadAndWatch(ctx, dial.ConfigPath)
 		switch {
 		case ctx.Err() != nil:
-			s.ReleaseWatch(w)
 			return
 		case zkutil.IsRefused(err):
 			f.warn(f.tracker.Refused(err))
@@ -59,7 +58,6 @@ func (f *follower) follow(ctx context.Context) {
 			}
 			f.noteRead()
 			f.awaitChange(ctx, w)
-			s.ReleaseWatch(w)
 		}
 	}
 }
