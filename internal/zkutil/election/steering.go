@@ -95,6 +95,10 @@ func (st *steering) step(ctx context.Context) {
 		return
 	}
 	node, own, err := znodes.ReadAndWatch(ctx, st.s, path)
+	if errors.Is(err, zk.ErrNoNode) { // the candidate joins again, but a leader only once its work ended
+		awaitAny(ctx, 0, changed)
+		return
+	}
 	if err != nil {
 		awaitAny(ctx, st.pauseAfter(err), changed)
 		return
