@@ -303,12 +303,13 @@ func (g *Group) remove(ctx context.Context, m *membership, undos *leftovers.List
 	s := g.base.Queue.Session
 	deleted, done := znodes.RemoveNamed(ctx, s, g.path), make(chan struct{})
 	s.Background(func(ctx context.Context) { // ends with the deletion, or with the session
-		select {
-		case <-deleted:
-		case <-ctx.Done():
-			return
+		for _, ended := range append(undos.Pending(), deleted) { // a later undo would delete the znode of the next member
+			select {
+			case <-ended:
+			case <-ctx.Done():
+				return
+			}
 		}
-		_ = s.AwaitLeftovers(undos) // otherwise an undo would delete the znode of the next member
 		g.seat.leave(m)
 		close(done)
 	})

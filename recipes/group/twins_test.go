@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/internal/testkit/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/group"
 	"github.com/zkrecipes/zkrecipes/recipes/zktest"
 )
@@ -110,4 +111,40 @@ func TestLeaveOnAServerThatIsBehind(t *testing.T) {
 		require.NoError(b, <-left)
 		require.Empty(b, b.Srv.Children(path))
 	})
+}
+
+// The server answers a create after its member left, and refuses both deletions that follow for a while: that of the member, and that of
+// the abandoned create. The second deletion may be minutes behind the first, and does not hit the znode of the next member.
+func TestNextMemberKeepsItsZnode(t *testing.T) {
+	for range testkit.Shorter(30, 10) { // the pauses between the attempts are random
+		bubble.Run(t, func(b *bubble.Bubble) {
+			b.Srv.Put(path, nil)
+			client := b.Client()
+			undelay := b.Srv.Inject(func(r zktest.Request) (f zktest.Fault) {
+				if r.Op == zktest.OpCreate {
+					f.Delay = time.Second
+				}
+				return f
+			})
+			allow := b.Srv.Inject(func(r zktest.Request) (f zktest.Fault) {
+				if r.Op == zktest.OpDelete {
+					f.Refusal = zktest.RefuseNoAuth
+				}
+				return f
+			})
+			former, next := newGroup(b, client, "one"), newGroup(b, client, "one")
+			require.NoError(b, former.Join(nil))
+			bubble.Pass(time.Second / 2)
+			undelay()
+			require.ErrorIs(b, former.Leave(), recipes.ErrNodeNotDeleted)
+			require.NoError(b, next.Join(nil))
+			bubble.Pass(2 * time.Minute)
+			allow()
+			require.NoError(b, next.Await(b.T.Context()))
+			_, registered, _ := b.Srv.Get(path + "/one")
+			bubble.Pass(2 * time.Minute)
+			_, stat, _ := b.Srv.Get(path + "/one")
+			require.Equal(b, registered.Czxid, stat.Czxid)
+		})
+	}
 }
