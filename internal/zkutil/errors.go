@@ -55,8 +55,8 @@ var (
 	ErrYielded = errors.New("yielded to another candidate")
 	// ErrHungUp means that a server ended the connection without an answer, so that the cause is a guess.
 	ErrHungUp = errors.New("the server closed the connection without an answer")
-	// ErrStale means that the queue may have changed since the last read.
-	ErrStale = errors.New("queue must be read again")
+	// ErrStale means that the queue, or a znode, may have changed since the last read.
+	ErrStale = errors.New("must be read again")
 )
 
 // Invalid returns an error with the text of err, which also matches ErrInvalidArgument.

@@ -357,7 +357,7 @@ func (g *Group) register(ctx context.Context, m *membership, data []byte, versio
 		case string(node.Data) != string(data):
 			m.hasZnode = true
 			s.ReleaseWatch(own)
-			if err := znodes.WriteIf(ctx, s, g.path, data, node.Stat.Version); err != nil && !zkutil.IsAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			if err := znodes.WriteNamed(ctx, s, g.path, data); err != nil {
 				return nil, err
 			}
 		default:

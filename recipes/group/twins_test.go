@@ -148,3 +148,33 @@ func TestNextMemberKeepsItsZnode(t *testing.T) {
 		})
 	}
 }
+
+// The session of a member ends while the member changes its data, and a member of another client takes its place. The change does not hit
+// the znode of the successor, which has the same version.
+func TestChangeOfDataDoesNotHitTheSuccessor(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		client := b.Troubled()
+		former := joined(b, client, "one", "old")
+		next := newGroup(b, b.Client(), "one")
+		require.NoError(b, next.Join([]byte("next")))
+		bubble.Pass(bubble.Moment)
+		require.ErrorIs(b, next.Err(), group.ErrTaken)
+		id := client.Conn().SessionID()
+		b.Srv.Inject(func(r zktest.Request) (f zktest.Fault) {
+			if r.Op == zktest.OpSetData && r.Session == id {
+				b.Srv.Partition(id)
+			}
+			return f
+		})
+		require.NoError(b, former.Join([]byte("new")))
+		bubble.Pass(bubble.Moment)
+		b.Srv.Expire(id)
+		require.NoError(b, next.Await(b.Context()))
+		log := b.Srv.Observe()
+		b.Srv.Heal()
+		bubble.Pass(time.Minute)
+		require.ErrorIs(b, former.Err(), group.ErrTaken)
+		require.Equal(b, []string{"one=next"}, members(b, next))
+		require.Empty(b, log.Requests(zktest.OpSetData))
+	})
+}

@@ -96,6 +96,22 @@ func (s *Session) Request(ctx context.Context, r wire.Request) (wire.Answer, err
 	return s.gate.run(ctx, &call{Request: r})
 }
 
+// RequestOn is Request over the connection of an epoch. If that connection is lost, nothing is sent, and the error is ErrStale: what the caller
+// read on it may be out of date.
+func (s *Session) RequestOn(ctx context.Context, epoch uint64, r wire.Request) (wire.Answer, error) {
+	c := &call{Request: r, isCleanUp: isFinishing(ctx)}
+	t, err := s.gate.admit(ctx, c)
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	if t.epoch != epoch {
+		s.gate.giveBack()
+		return wire.Answer{}, zkutil.ErrStale
+	}
+	s.gate.sendAdmitted(t, c)
+	return c.wait(ctx)
+}
+
 // send waits at the gate, within the bounds of enter, and then sends requests together.
 func (g *gate) send(ctx context.Context, calls ...*call) error {
 	t, err := g.admit(ctx, calls...)

@@ -80,6 +80,24 @@ func TestAnswersOfEachRequest(t *testing.T) {
 	})
 }
 
+// A request for one connection is not sent over a later one.
+func TestRequestOnALostConnectionIsNotSent(t *testing.T) {
+	withNode(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {
+		t.Helper()
+		for range 2 {
+			now := s.Snapshot()
+			_, err := s.RequestOn(t.Context(), now.Epoch, setRequest())
+			require.NoError(t, err)
+			srv.Disconnect(fixture.SessionID(s))
+			bubble.Pass(time.Second)
+			log := srv.Observe()
+			_, err = s.RequestOn(t.Context(), now.Epoch, setRequest())
+			require.ErrorIs(t, err, zkutil.ErrStale)
+			require.Empty(t, log.Requests(zktest.OpSetData))
+		}
+	})
+}
+
 // The end of a context ends the wait at once, and Close does. The connection serves on.
 func TestRequestWaitsNoLongerThanTheContext(t *testing.T) {
 	withNode(t, func(t *testing.T, srv *fixture.Ensemble, s *session.Session) {

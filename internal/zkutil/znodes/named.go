@@ -73,6 +73,23 @@ func ReadNamed(ctx context.Context, s *session.Session, path string) (n session.
 // the owner 0.
 func belongsTo(n session.Node, id int64) bool { return id != 0 && n.Stat.EphemeralOwner == id }
 
+// WriteNamed sets the data of the named znode at path, unless the znode is missing, belongs to another session, or is changed meanwhile. Each
+// attempt reads the owner on the connection of the write, because the session may end, and a successor take its place, between two attempts.
+func WriteNamed(ctx context.Context, s *session.Session, path string, data []byte) error {
+	_, err := session.Repeat(ctx, s, func() (struct{}, error) {
+		now := s.Snapshot()
+		n, err := read(ctx, s, path)
+		if err == nil && belongsTo(n, now.ID) {
+			_, err = s.RequestOn(ctx, now.Epoch, wire.Request{Op: proto.OpSetData, Path: path, Data: data, Version: n.Stat.Version})
+		}
+		return struct{}{}, err
+	})
+	if zkutil.IsAny(err, zk.ErrNoNode, zk.ErrBadVersion) {
+		return nil
+	}
+	return err
+}
+
 // RemoveNamed begins to delete the znode of CreateNamed, unless it belongs to another session. done is closed once the znode is
 // deleted.
 func RemoveNamed(ctx context.Context, s *session.Session, path string) (done <-chan struct{}) {
@@ -85,9 +102,9 @@ func RemoveNamed(ctx context.Context, s *session.Session, path string) (done <-c
 	return deleted
 }
 
-// removeNamed deletes the znode at path if it belongs to this session, and repeats that until it is certain or ctx ends. If another
-// session replaces the znode between the read and the delete, the delete hits the new znode, because its name has no uuid. Then its
-// owner creates it again.
+// removeNamed deletes the znode at path if it belongs to this session, and repeats that until it is certain or ctx ends. The read and the delete
+// use one connection. If another client deletes the znode between the two, and another session creates it, the delete hits the new znode, because
+// its name has no uuid. Then its owner creates it again.
 func removeNamed(ctx context.Context, s *session.Session, path string) error {
 	owner := s.Snapshot().ID
 	_, err := session.RepeatCleanUp(ctx, s, owner, func(err error) { s.LogDeleteFailure(path, err) }, func(ctx context.Context) (struct{}, error) {
@@ -95,9 +112,10 @@ func removeNamed(ctx context.Context, s *session.Session, path string) error {
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return struct{}{}, err
 		}
+		now := s.Snapshot()
 		n, err := read(ctx, s, path)
 		if err == nil && belongsTo(n, owner) {
-			_, err = s.Request(ctx, wire.Request{Op: proto.OpDelete, Path: path, Version: -1})
+			_, err = s.RequestOn(ctx, now.Epoch, wire.Request{Op: proto.OpDelete, Path: path, Version: -1})
 		}
 		if errors.Is(err, zk.ErrNoNode) {
 			return struct{}{}, nil
