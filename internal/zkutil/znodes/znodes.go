@@ -69,14 +69,13 @@ func create(ctx context.Context, s *session.Session, path string, data []byte) (
 	}
 }
 
-// WriteIf sets the data of a znode of the given version. zk.ErrBadVersion may be the answer to the write's own repetition.
+// WriteIf sets the data of a znode of the given version. No other znode may ever have the path. zk.ErrBadVersion may be the answer to the
+// write's own repetition.
 func WriteIf(ctx context.Context, s *session.Session, path string, data []byte, version int32) error {
-	_, err := session.Repeat(ctx, s, func() (wire.Answer, error) { return writeIf(ctx, s, path, data, version) })
+	_, err := session.Repeat(ctx, s, func() (wire.Answer, error) {
+		return s.Request(ctx, wire.Request{Op: proto.OpSetData, Path: path, Data: data, Version: version})
+	})
 	return err
-}
-
-func writeIf(ctx context.Context, s *session.Session, path string, data []byte, version int32) (wire.Answer, error) {
-	return s.Request(ctx, wire.Request{Op: proto.OpSetData, Path: path, Data: data, Version: version})
 }
 
 // Guarded is a write to a znode, or its deletion. It takes effect only while the znode of a hold exists, and only on one
@@ -145,8 +144,10 @@ func UndoLater(ctx context.Context, s *session.Session, u Undo) {
 	}
 }
 
-// undo makes one attempt. It fails with zk.ErrBadVersion if the znode changed after it was read.
+// undo makes one attempt, on one connection. It fails with zk.ErrBadVersion if the znode changed after it was read, and with ErrStale if the
+// connection was lost in between, because the znode may be deleted and created again by then, and have the version once more.
 func undo(ctx context.Context, s *session.Session, u Undo) error {
+	now := s.Snapshot()
 	n, err := read(ctx, s, u.Write.Path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -158,6 +159,6 @@ func undo(ctx context.Context, s *session.Session, u Undo) error {
 	if !isPending && !u.IsOwn(n.Data) {
 		return nil
 	}
-	_, err = writeIf(ctx, s, u.Write.Path, u.Before, n.Stat.Version)
+	_, err = s.RequestOn(ctx, now.Epoch, wire.Request{Op: proto.OpSetData, Path: u.Write.Path, Data: u.Before, Version: n.Stat.Version})
 	return err
 }
