@@ -332,7 +332,7 @@ func TestDrainThatFails(t *testing.T) {
 		require.NoError(t, other.spread.Drain(t.Context()), "it leads nothing")
 		require.ErrorIs(t, other.spread.Start(), recipes.ErrAlreadyStarted)
 		err := p.spread.Drain(t.Context())
-		require.ErrorIs(t, err, recipes.ErrNoCandidate, "the other drains as well, which p did not see")
+		require.ErrorIs(t, err, recipes.ErrNoCandidate, "the other drains as well")
 		require.ErrorContains(t, err, "spread: drain "+meeting)
 		require.ErrorContains(t, err, "latch /shards/")
 		require.NoError(t, p.spread.Close())
@@ -341,6 +341,35 @@ func TestDrainThatFails(t *testing.T) {
 		unstarted, err := spread.New(p.client, meeting, spread.WithID("p2"))
 		require.NoError(t, err)
 		require.ErrorIs(t, unstarted.Drain(t.Context()), recipes.ErrNotStarted)
+	})
+}
+
+// A Drain that found no process to take over finds one that joined since.
+func TestDrainAfterAnotherProcessJoined(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		p := start(t, srv, "p0", 3, true)
+		pass(time.Minute)
+		require.ErrorIs(t, p.spread.Drain(t.Context()), recipes.ErrNoCandidate)
+		other := start(t, srv, "p1", 3, true)
+		pass(time.Second)
+		require.NoError(t, p.spread.Drain(t.Context()))
+		pass(time.Second)
+		require.Equal(t, 3, other.leads())
+	})
+}
+
+// A Drain without a server ends soon if the process leads nothing.
+func TestDrainWithoutAServer(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := zktest.NewServer(t)
+		_, p := start(t, srv, "p0", 3, true), start(t, srv, "p1", 3, true)
+		pass(time.Second)
+		srv.Stop()
+		pass(testclient.SessionTimeout)
+		began := time.Now()
+		require.NoError(t, p.spread.Drain(t.Context()))
+		require.LessOrEqual(t, time.Since(began), testclient.SessionTimeout/6)
 	})
 }
 

@@ -54,7 +54,7 @@ type Spread struct {
 	path    string // as passed by the user
 	group   *group.Group
 	scope   zkutil.Scope // of the candidates' methods
-	members []*member    // used by run, and later by Drain
+	members []*member    // used by run, and only read after its end
 
 	mu        sync.Mutex // protects the fields below
 	elections []*entry
@@ -384,7 +384,7 @@ func (s *Spread) Drain(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(life, cancel)() //nolint:contextcheck // ends with both
 
-	others := slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool { return m.id == s.group.ID() })
+	others := slices.DeleteFunc(s.latestMembers(ctx), func(m *member) bool { return m.id == s.group.ID() })
 	owner := owners(olderThan(2*s.session.Timeout(), others, time.Now()))
 	elections := s.present()
 	failures := make([]error, len(elections))
@@ -404,6 +404,18 @@ func (s *Spread) Drain(ctx context.Context) error {
 		return s.opError("drain", err)
 	}
 	return nil
+}
+
+// latestMembers returns the members for Drain, because others may have joined since the end of run. While the servers are silent, these are the
+// members that run saw last.
+func (s *Spread) latestMembers(ctx context.Context) []*member {
+	ctx, cancel := context.WithTimeout(ctx, s.session.Timeout()/6)
+	defer cancel()
+	list, err := s.group.Members(ctx)
+	if err != nil {
+		return slices.Clone(s.members)
+	}
+	return update(s.members, list, time.Now())
 }
 
 // handOver makes another process the leader, if this one leads.
