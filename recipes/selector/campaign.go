@@ -122,14 +122,15 @@ func (s *LeaderSelector) serveAndVacate(ctx context.Context, term *session.Entry
 
 // serveTerm calls the function, and ends the term in the order that keeps a successor from leading meanwhile:
 // first the term's context, then the function, then the znode, which is left to the caller. A term that was
-// lost before the function could begin is not served.
+// lost before the function could begin is not served. A term over its limit counts as served, so that a pause follows.
 func (s *LeaderSelector) serveTerm(term *session.Entry) (isServed bool, o outcome) {
 	s.mu.Lock()
 	s.term = term
 	s.mu.Unlock()
 	ctx := term.Context()
 	if !term.Stands() {
-		return term.Loss() == nil, o
+		o.loss = term.Loss()
+		return o.loss == nil || errors.Is(o.loss, recipes.ErrMaxHold), o
 	}
 	beganAt := time.Now()
 	endWatch := session.WatchWork(ctx, func() *session.Entry { return term }, s.onOverrun)

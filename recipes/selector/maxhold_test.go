@@ -55,3 +55,16 @@ func TestMaxHoldOfStubbornWork(t *testing.T) {
 		require.NoError(t, next.Close())
 	})
 }
+
+// A bound without a unit, such as WithMaxHold(30), is over before the function begins. Run returns, and takes part once.
+func TestMaxHoldThatIsOverAtOnce(t *testing.T) {
+	srv := zktest.NewServer(t)
+	client := testclient.Connect(t, srv)
+	log := srv.Observe()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := elections.NewSelector(t, client, elections.Idle, selector.WithMaxHold(30)).Run(ctx)
+	require.ErrorIs(t, err, recipes.ErrMaxHold)
+	require.NoError(t, ctx.Err())
+	require.LessOrEqual(t, len(log.Requests(zktest.OpCreate)), 2, "the first one may find no directory")
+}
