@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,7 +24,8 @@ func (q *Queue) Exchange(ctx context.Context, held *session.Entry, reservation *
 	for err == nil && len(e.waiters) > 0 {
 		err = e.takeNext(ctx)
 	}
-	if i := slices.IndexFunc(e.entries, func(entry *session.Entry) bool { return !entry.Stands() }); i >= 0 && err == nil {
+	isLost := func(entry *session.Entry) bool { return !entry.Stands() && !errors.Is(entry.Loss(), zkutil.ErrMaxHold) }
+	if i := slices.IndexFunc(e.entries, isLost); i >= 0 && err == nil {
 		err = zkutil.ContenderLost(context.Cause(e.entries[i].Context())) //nolint:contextcheck // a hold has a context of its own
 	}
 	if err != nil {
