@@ -193,8 +193,8 @@ func WatchWork(ctx context.Context, entry func() *Entry, report func(error)) (st
 	stopped, ended := make(chan struct{}), make(chan struct{})
 	unbind := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		began, due := time.Now(), firstOverrun
-		timer := time.NewTimer(due)
+		began := time.Now()
+		timer := time.NewTimer(firstOverrun)
 		defer timer.Stop()
 		for {
 			select {
@@ -206,8 +206,7 @@ func WatchWork(ctx context.Context, entry func() *Entry, report func(error)) (st
 			if report != nil {
 				report(err)
 			}
-			due += overrunPause
-			timer.Reset(time.Until(began.Add(due)))
+			timer.Reset(overrunPause)
 		}
 	})
 	return func() {
