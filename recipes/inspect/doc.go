@@ -17,8 +17,8 @@
 // The names of the znodes decide the kind. On the wire, Curator's LeaderSelector and kazoo's Lock are mutexes. The
 // limit of a semaphore is not known. A contender that created its permit's znode, but waits because too many permits
 // are held, differs from the holders in still holding the semaphore's own lock, which it releases when its permit is
-// granted. While one session has several contenders in a semaphore, a contender may appear to wait for a moment after
-// its grant.
+// granted. While one session has several contenders in a semaphore, its newest permit may appear to wait, in place of its
+// contender that is first in line, until another contender is first.
 //
 // # Failures
 //
