@@ -289,7 +289,7 @@ func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun *Record) (
 		return err == nil && last.Token == begun.Token && last.Occurrence == begun.Occurrence
 	}
 	var pending *znodes.Guarded // the latest write whose outcome is not known
-	var before []byte           // the data that it replaces
+	var before session.Node     // the record that it replaces
 	for {
 		node, last, err := o.read(ctx, begun.Token)
 		refusal, isRefused := o.refusal(last, begun.Occurrence).(*refused) //nolint:errorlint // never wrapped
@@ -312,7 +312,7 @@ func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun *Record) (
 			isUncertain, err = znodes.WriteGuarded(ctx, s, write)
 			version = write.Version + 1
 			if err == nil || isUncertain {
-				pending, before = &write, node.Data
+				pending, before = &write, node
 			}
 			if errors.Is(err, zk.ErrNoNode) { // another client deleted the record since the wait began
 				if err = znodes.Create(ctx, s, o.record, []byte{}); err == nil {
@@ -327,7 +327,7 @@ func (o *Once) start(ctx context.Context, lease *recipes.Lease, begun *Record) (
 			err = zkutil.EndOf(ctx)
 		}
 		if err != nil && pending != nil {
-			o.takeBack(ctx, *begun, znodes.Undo{Write: *pending, Before: before, IsOwn: isOwn}, settle)
+			o.takeBack(ctx, *begun, znodes.Undo{Write: *pending, Czxid: before.Stat.Czxid, Before: before.Data, IsOwn: isOwn}, settle)
 		} else {
 			settle(false)
 		}

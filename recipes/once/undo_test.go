@@ -223,3 +223,32 @@ func TestRecordWithUnprintableText(t *testing.T) {
 		require.Contains(f, err.Error(), `2026-11-26T03:00 can't be ordered after "2026-11-26T03:00\u202e1" by "web\u202e2": failed at 2026-11-26T03:00:07Z: "a\r\nb"`)
 	})
 }
+
+// A client that gave up a start has no connection while another client erases the record, and a host runs the occurrence. The new record gets to
+// the version at which the start was written, and the undo does not overwrite it.
+func TestUndoDoesNotHitARecordAfterForget(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		client, o := f.host("web-1", 0)
+		require.NoError(f, o.Do(f.Context(), "2026-11-25T03:00", (&counter{}).run))
+		id := client.Conn().SessionID()
+		f.srv.Inject(func(r zktest.Request) (fault zktest.Fault) {
+			if r.Op == zktest.OpSetData && r.Session == id {
+				fault.Refusal = zktest.RefuseTimeout
+			}
+			return fault
+		})
+		f.giveUpStart(client, o)
+		f.srv.Partition(id)
+		f.srv.Expire(id)
+		_, other := f.host("web-2", 0)
+		require.NoError(f, other.Forget(f.Context()))
+		var c counter
+		require.NoError(f, other.Do(f.Context(), tick, c.run))
+		f.srv.Heal()
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+		synctest.Wait()
+		require.ErrorIs(f, other.Do(f.Context(), tick, c.run), once.ErrDone)
+		require.EqualValues(f, 1, c.calls.Load())
+		require.Equal(f, "web-2", f.last(other).ID)
+	})
+}

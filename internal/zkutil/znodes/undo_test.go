@@ -74,14 +74,23 @@ func TestUndo(t *testing.T) {
 			srv.Put(path, []byte("own"))
 			srv.Put(path, []byte("other"))
 		}, "other", 2},
+		"created again": {func(srv *fixture.Ensemble) {
+			srv.Delete(path)
+			srv.Put(path, []byte("other"))
+		}, "other", 0},
+		"created again, and executed": {func(srv *fixture.Ensemble) {
+			srv.Delete(path)
+			srv.Put(path, []byte("own"))
+		}, "before", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				srv := fixture.NewEnsemble(t)
 				srv.Put(path, []byte("before"))
 				s := fixture.Connect(t, srv.Config(6*time.Second))
+				_, before, _ := srv.Get(path)
 				test.meanwhile(srv)
-				require.NoError(t, undo(t, s, path))
+				require.NoError(t, undo(t, s, path, before.Czxid))
 				data, version := stat(srv, path)
 				require.Equal(t, test.want, data)
 				require.Equal(t, test.version, version)
@@ -91,11 +100,11 @@ func TestUndo(t *testing.T) {
 }
 
 // undo undoes a write of version 0, and returns the result.
-func undo(t *testing.T, s *session.Session, path string) error {
+func undo(t *testing.T, s *session.Session, path string, czxid int64) error {
 	t.Helper()
 	over := make(chan error, 2)
 	znodes.UndoLater(t.Context(), s, znodes.Undo{
-		Write: znodes.Guarded{Path: path, Data: []byte("own")}, Before: []byte("before"),
+		Write: znodes.Guarded{Path: path, Data: []byte("own")}, Czxid: czxid, Before: []byte("before"),
 		IsOwn:     func(data []byte) bool { return string(data) == "own" },
 		OnRefused: func(err error) { t.Errorf("refused: %v", err) },
 		OnOver:    func(err error) { over <- err },
@@ -112,7 +121,7 @@ func TestUndoThatFails(t *testing.T) {
 		srv := fixture.NewEnsemble(t)
 		srv.Put("/a", []byte("own"))
 		s := fixture.Connect(t, srv.Config(6*time.Second))
-		require.NoError(t, undo(t, s, "/missing"))
+		require.NoError(t, undo(t, s, "/missing", 0))
 
 		var isUnknown atomic.Bool // the refusal
 		allow := srv.Inject(func(r zktest.Request) zktest.Fault {
@@ -151,6 +160,6 @@ func TestUndoThatFails(t *testing.T) {
 		require.Equal(t, "before", data)
 
 		require.NoError(t, s.Close())
-		require.ErrorIs(t, undo(t, s, "/a"), zkutil.ErrClosed)
+		require.ErrorIs(t, undo(t, s, "/a", 0), zkutil.ErrClosed)
 	})
 }
