@@ -299,3 +299,27 @@ func TestRequests(t *testing.T) {
 		b.Release(lease)
 	})
 }
+
+// A request for the lease of a waiter is seen by its permits, whether the waiter had its turn at that moment or not.
+func TestRevokedWaiter(t *testing.T) {
+	bubble.Run(t, func(b *bubble.Bubble) {
+		s := locks.SemaphoreOf(b, b.Client(), 1)
+		holder := bubble.Acquire(b, s.Acquire)
+		next := bubble.Waiting(b, b.Context(), s.Acquire)
+		last := bubble.Waiting(b, b.Context(), s.Acquire)
+		bubble.Pass(time.Second)
+		waiters := b.Queue(locks.Turns)
+		require.Len(b, waiters, 2)
+		for _, path := range waiters {
+			require.NoError(b, revoke.New(b.Client()).AttemptRevoke(b.Context(), path))
+		}
+		bubble.Pass(time.Second)
+		b.Release(holder)
+		for _, waiting := range []<-chan bubble.Outcome[*recipes.Lease]{next, last} {
+			lease := bubble.Granted(b, waiting)
+			bubble.Pass(time.Second)
+			require.True(b, bubble.IsClosed(lease.Revoked()))
+			b.Release(lease)
+		}
+	})
+}

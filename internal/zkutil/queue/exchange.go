@@ -12,9 +12,9 @@ import (
 )
 
 // Exchange acquires n holds in exchange for a hold of another queue of the same session, by one transaction, which also deletes the znode of
-// held. Exchange waits for no other contender. If the rule makes one of the new contenders wait, the error is ErrNotAcquired. After an error
-// the caller has none of the n holds, their znodes are deleted or being deleted, and the caller has to leave held, which may have ended. An
-// error that matches ErrContenderLost means that held or a new znode was lost.
+// held. If held is revoked, so are the new holds. Exchange waits for no other contender. If the rule makes one of the new contenders wait, the
+// error is ErrNotAcquired. After an error the caller has none of the n holds, their znodes are deleted or being deleted, and the caller has to
+// leave held, which may have ended. An error that matches ErrContenderLost means that held or a new znode was lost.
 //
 // More contenders than fit into one transaction are created by several, the last of which deletes the znode of held.
 func (q *Queue) Exchange(ctx context.Context, held *session.Entry, reservation *budget.Reservation, n int) ([]*session.Entry, error) {
@@ -57,7 +57,7 @@ func (e *exchange) create(ctx context.Context, held *session.Entry, plan session
 			created, err = session.Exchange(ctx, s, held, plans)
 		}
 		for _, made := range created {
-			w := &waiter{q: e.q, s: s, departures: departures}
+			w := &waiter{q: e.q, s: s, departures: departures, isRevoked: zkutil.IsClosed(held.Revoked())}
 			if w.setCreated(made) {
 				err = zkutil.ErrSequenceExhausted
 			}
