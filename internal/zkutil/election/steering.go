@@ -122,7 +122,7 @@ func (st *steering) step(ctx context.Context) {
 	}
 	defer st.s.ReleaseWatch(blocker)
 	_, hasRequest := queue.ParseYield(node.Data)
-	if next.isAsked && !hasRequest && string(node.Data) != session.Revocation { // it took the request back before the watch was set
+	if next.isAsked && !hasRequest { // it took the request back before the watch was set
 		next.pause = askPause
 	}
 	awaitAny(ctx, next.pause, changed, own.Fired(), blocker.Fired())
@@ -358,8 +358,6 @@ func request(ctx context.Context, q *queue.Queue, contenders []queue.Contender, 
 			return nil
 		}
 		request.ID = earlier.ID
-	} else if string(n.Data) == session.Revocation {
-		return nil
 	}
 	return ignoreGone(write(ctx, q, contenders, asked, request.Encode(), n.Stat.Version))
 }

@@ -42,7 +42,7 @@ func (w *waiter) watchOwnNode(ctx context.Context) error {
 	}
 	// If a successor in the same session already watches the znode, the znode is unchanged since that read.
 	if watch := w.s.StandingWatch(w.path); watch != nil && w.owner != 0 {
-		w.ownWatch, w.isRevoked = watch, w.isRevoked || string(watch.Node().Data) == session.Revocation
+		w.ownWatch, w.isRevoked = watch, w.isRevoked || session.IsRevocation(watch.Node().Data)
 		return nil
 	}
 	_, err := session.Repeat(ctx, w.s, func() (struct{}, error) { return struct{}{}, w.readOwnNode(ctx) })

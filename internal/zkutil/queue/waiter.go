@@ -314,7 +314,7 @@ func (w *waiter) recordOwnNode(ctx context.Context, ownRead *session.OwnRead) er
 	if w.outer != nil {
 		w.token = w.outer.Token()
 	}
-	w.isRevoked = w.isRevoked || string(n.Data) == session.Revocation
+	w.isRevoked = w.isRevoked || session.IsRevocation(n.Data)
 	return nil
 }
 

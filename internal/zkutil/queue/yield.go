@@ -49,7 +49,7 @@ const (
 type Yield struct {
 	Kind   YieldKind
 	Target string // name of the other contender's znode
-	ID     []byte // of the asked contender, as it was in the znode
+	ID     []byte // of the asked contender, or a revocation, as it was in the znode
 }
 
 const yieldMark = "__YIELD__ "

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -484,6 +485,12 @@ func (h *Hold) ofZnode() *Hold {
 // Curator's.
 const Revocation = "__REVOKE__"
 
+// IsRevocation reports whether the data of a contender's znode asks for the lease. A request to yield keeps the data from before behind a line
+// of its own (see queue.Yield).
+func IsRevocation(data []byte) bool {
+	return string(data) == Revocation || bytes.HasSuffix(data, []byte("\n"+Revocation))
+}
+
 // WatchOwnAfter is how long a new hold is not followed, and mostly has no watch on its own znode: most holds
 // end sooner. A deletion or a revocation is noticed within 10 ms on a quick line.
 const WatchOwnAfter = 6 * time.Millisecond
@@ -588,7 +595,7 @@ func (h *Hold) followOwnNode(ctx context.Context, own *Watch, epoch uint64) {
 			return
 		}
 		s.mu.Lock()
-		if string(n.Data) == Revocation {
+		if IsRevocation(n.Data) {
 			h.noteRevocationLocked()
 		}
 		s.mu.Unlock()

@@ -35,7 +35,7 @@ func SetID(target *[]byte, id string) error {
 
 // CheckID returns an error if an ID is too long, or has the text of a request to a contender.
 func CheckID(id string) error {
-	if _, isYield := queue.ParseYield([]byte(id)); id == session.Revocation || isYield {
+	if _, isYield := queue.ParseYield([]byte(id)); session.IsRevocation([]byte(id)) || isYield {
 		return fmt.Errorf("id %q: this text is reserved: in a znode, it asks the owner to release the lease", id)
 	}
 	if len(id) > maxID {

@@ -32,6 +32,7 @@ func TestChecks(t *testing.T) {
 	require.Len(t, id, maxID)
 	require.EqualError(t, SetID(&id, strings.Repeat("x", maxID+1)), "id of 65537 bytes: more than 65536")
 	require.NoError(t, SetID(&id, ""))
+	require.Error(t, SetID(&id, "web-1\n__REVOKE__"))
 	require.NotNil(t, id, "an empty id is not the default")
 
 	var name string
