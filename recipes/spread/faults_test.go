@@ -330,6 +330,7 @@ func TestDrainThatFails(t *testing.T) {
 		other := start(t, srv, "p1", 3, true)
 		pass(time.Second)
 		require.NoError(t, other.spread.Drain(t.Context()), "it leads nothing")
+		pass(time.Second) // the others know
 		require.ErrorIs(t, other.spread.Start(), recipes.ErrAlreadyStarted)
 		err := p.spread.Drain(t.Context())
 		require.ErrorIs(t, err, recipes.ErrNoCandidate, "the other drains as well")
