@@ -37,7 +37,7 @@ type Watch struct {
 	czxid, ctime int64
 	owner        int64 // the session of an ephemeral znode, else 0
 
-	// Guarded by Session.mu.
+	// Guarded by Session.mu. IsSet and Zxid of core are set before setDone is closed, and do not change afterwards.
 	core       core.Watch
 	isRetained bool // the session counts as in use until the watch is removed: see settleLocked
 
@@ -257,10 +257,10 @@ func (w *Watch) takeLocked(c *call, a wire.Answer) {
 	w.err, w.data, w.seenAt = c.watchError(a.Err), a.Data, ws.s.clock.Now()
 	w.checkedAt = w.seenAt
 	w.czxid, w.ctime, w.owner = a.Stat.Czxid, a.Stat.Ctime, a.Stat.EphemeralOwner
-	close(w.setDone)
-	w.setDone = nil
 	w.core.OnAnswer(w.err == nil, w.latestChange(a))
 	ws.settleLocked(w)
+	close(w.setDone)
+	w.setDone = nil
 }
 
 // rereadCall returns a read, without a watch, whose answer shows whether the watch fired.
