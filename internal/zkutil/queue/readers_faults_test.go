@@ -55,6 +55,43 @@ func TestDowngradeIsRefusedAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// The create of a downgrade fails, and a server executes its lost request later. The znode is deleted all the same.
+func TestLateCreateOfAFailedDowngrade(t *testing.T) {
+	lost := zktest.Fault{Lost: zktest.RequestLost}
+	for name, isAbandoned := range map[string]bool{"refused when sent again": false, "abandoned before its answer was lost": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(b *bubble.Bubble) {
+				read, write := locks.ReadWrite(b, b.Client())
+				writer := bubble.Acquire(b, write.Acquire)
+				ctx, cancel := context.WithCancel(writer.Context())
+				defer cancel()
+				late := ""
+				b.Srv.Inject(func(r zktest.Request) zktest.Fault {
+					switch {
+					case r.Op != zktest.OpCreate:
+						return zktest.Fault{}
+					case isAbandoned:
+						cancel()
+						time.Sleep(time.Second)
+					case late != "":
+						return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+					}
+					late = r.Path
+					return lost
+				})
+				_, err := read.Acquire(ctx)
+				require.Error(b, err)
+				bubble.Pass(4 * time.Second)
+				require.Equal(b, []string{writer.Path()}, b.Queue(locks.Path))
+				b.Srv.Put(late, nil)
+				bubble.Pass(time.Minute)
+				require.Equal(b, []string{writer.Path()}, b.Queue(locks.Path))
+				b.Release(writer)
+			})
+		})
+	}
+}
+
 // The answer about the new znode is lost, and the next attempt finds it; then the list is refused.
 func TestDowngradeMayNotListAfterALostAnswer(t *testing.T) {
 	bubble.Run(t, func(b *bubble.Bubble) {

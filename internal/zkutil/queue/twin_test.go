@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"strings"
@@ -136,4 +137,75 @@ func TestLateTwinsTakeNoGoroutine(t *testing.T) {
 		fixture.Settle()
 		require.LessOrEqual(t, runtime.NumGoroutine(), before+5)
 	})
+}
+
+// A create that failed after a lost answer leaves no znode that would block the others for the life of the session, even if a server
+// executes it after the search for its znode.
+func TestLateZnodeOfAFailedCreateIsRemoved(t *testing.T) {
+	const timeout = 6 * time.Second
+	for name, fail := range map[string]func(srv *fixture.Ensemble, cancel func()){
+		"abandoned before its answer was lost": func(srv *fixture.Ensemble, cancel func()) {
+			srv.OnRequest(func(r zktest.Request) zktest.Fault {
+				if r.Op != zktest.OpCreate2 {
+					return zktest.Fault{}
+				}
+				cancel()
+				time.Sleep(time.Second)
+				return zktest.Fault{Lost: zktest.RequestLost}
+			})
+		},
+		"refused when sent again": func(srv *fixture.Ensemble, _ func()) {
+			creates := 0
+			srv.OnRequest(func(r zktest.Request) zktest.Fault {
+				if r.Op != zktest.OpCreate2 {
+					return zktest.Fault{}
+				}
+				if creates++; creates == 1 {
+					return zktest.Fault{Lost: zktest.RequestLost}
+				}
+				return zktest.Fault{Refusal: zktest.RefuseNoAuth}
+			})
+		},
+		"not sent again": func(srv *fixture.Ensemble, cancel func()) {
+			srv.OnRequest(func(r zktest.Request) zktest.Fault {
+				switch r.Op {
+				case zktest.OpCreate2:
+					return zktest.Fault{Lost: zktest.RequestLost}
+				case zktest.OpGetChildren2: // of the search
+					cancel()
+				}
+				return zktest.Fault{}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				srv := fixture.NewEnsemble(t)
+				s := fixture.Connect(t, srv.Config(timeout))
+				srv.Put("/m", nil)
+				var mu sync.Mutex // protects created
+				created := ""
+				srv.OnRequest(func(r zktest.Request) zktest.Fault {
+					if r.Op == zktest.OpCreate2 {
+						mu.Lock()
+						defer mu.Unlock()
+						created = r.Path
+					}
+					return zktest.Fault{}
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				fail(srv, cancel)
+				_, err := fixture.MutexOn(s, "/m").Acquire(ctx)
+				require.Error(t, err)
+				bubble.Pass(4 * time.Second)
+				require.Empty(t, srv.Children("/m"))
+				mu.Lock()
+				srv.Put(created+"0000000007", nil)
+				mu.Unlock()
+				bubble.Pass(2 * timeout)
+				require.Empty(t, srv.Children("/m"))
+			})
+		})
+	}
 }

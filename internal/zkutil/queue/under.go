@@ -84,9 +84,10 @@ func (q *Queue) createNumbered(ctx context.Context, reservation *budget.Reservat
 	if err != nil {
 		return "", err
 	}
-	undo := func(ctx context.Context) { // the server may have executed an earlier attempt
+	undo := func(ctx context.Context) { // the server may have executed any of the attempts
 		s.RemoveInTask(ctx, path)
 		charge.End()
+		s.RemoveLateCreate(path)
 	}
 	isUncertain := false // the server may have executed a create
 	var latest session.Attempt
@@ -101,13 +102,12 @@ func (q *Queue) createNumbered(ctx context.Context, reservation *budget.Reservat
 	})
 	switch {
 	case latest.IsAbandoned: // its undo ends the charge
-	case err != nil && !isUncertain:
-		charge.End()
-	default:
+	case err == nil:
 		charge.Bind(path)
-		if err != nil {
-			s.RemoveLater(ctx, path)
-		}
+	case isUncertain:
+		s.CleanUp(ctx, undo)
+	default:
+		charge.End()
 	}
 	return path, err
 }

@@ -121,7 +121,7 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	parents := &parents{s: s}
 	var latest *call
 	isUncertain := false // a create may have taken effect
-	isRepeated := false  // it was sent again, as no znode was found
+	isUnseen := false    // a search did not find the znode of an unanswered create
 	var extras []string  // other znodes of this create
 	created, err := Repeat(ctx, s, func() (wire.Answer, error) {
 		if isUncertain {
@@ -137,7 +137,7 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 				extras = found[1:]
 				return wire.Answer{Path: found[0]}, nil
 			}
-			isRepeated = true
+			isUnseen = true
 		}
 		created, err := parents.createIn(ctx, dir, send, func() *call {
 			latest = p.call(prefix, data)
@@ -155,16 +155,19 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	switch {
 	case err == nil:
 		p.bindCharge(created)
-		p.removeTwins(ctx, created.Path, extras, isRepeated)
+		for _, twin := range extras {
+			s.RemoveTwin(ctx, created.Path, twin)
+		}
 	case isUncertain:
 		p.departure.Begin()
 		s.CleanUp(ctx, p.removeAll)
-		p.removeTwins(ctx, "", nil, true)
 	case latest != nil && latest.isAbandoned: // the call's undo ends the charge
 		p.departure.Begin()
-		p.removeTwins(ctx, "", nil, isRepeated)
 	default:
 		charge.End()
+	}
+	if isUnseen {
+		p.expectLateTwins(created.Path)
 	}
 	return created, err
 }
@@ -253,22 +256,20 @@ func (s *Session) listSynced(ctx context.Context, dir string) ([]string, error) 
 	return a.Children, err
 }
 
-// removeTwins removes the other znodes of the create that made the znode at path. If the create was sent again, removeTwins also looks for them
-// once a session timeout later, because the first request may be executed after the last look at the queue. By then the server of the first
-// request has either executed it or lost the session to another.
-func (p *protected) removeTwins(ctx context.Context, path string, twins []string, isRepeated bool) {
-	for _, twin := range twins {
-		p.s.RemoveTwin(ctx, path, twin)
-	}
-	if isRepeated { // a timer instead of a goroutine, because a cut may repeat the creates of thousands of waiters
-		time.AfterFunc(p.s.Timeout(), func() {
-			p.s.Background(func(ctx context.Context) { p.removeLateTwins(ctx, path) })
-		})
-	}
+// expectLateTwins looks once for other znodes of the create that made the znode at path, a session timeout from now. It follows each search
+// for the znode of an unanswered create, because the server may execute the create after the search. By the time of the second look, that server
+// has either executed the create or lost the session to another. path is empty if the create failed.
+func (p *protected) expectLateTwins(path string) {
+	p.s.afterTimeout(func(ctx context.Context) { p.removeLateTwins(ctx, path) })
 }
 
-// removeLateTwins looks once for other znodes of the create that made the znode at path, and removes them. path is empty if the create was
-// abandoned.
+// afterTimeout runs a task of the session a session timeout from now. Meanwhile it takes a timer instead of a goroutine, because a cut may repeat
+// the creates of thousands of waiters.
+func (s *Session) afterTimeout(task func(ctx context.Context)) {
+	time.AfterFunc(s.Timeout(), func() { s.Background(task) })
+}
+
+// removeLateTwins is the second look of expectLateTwins.
 func (p *protected) removeLateTwins(ctx context.Context, path string) {
 	s := p.s
 	found, err := Repeat(ctx, s, func() ([]string, error) {
@@ -303,6 +304,7 @@ func (p *protected) removeAll(ctx context.Context) {
 	if err != nil {
 		return // the session is closed
 	}
+	p.expectLateTwins("")
 	for _, path := range found {
 		s.RemoveInTask(ctx, path)
 	}

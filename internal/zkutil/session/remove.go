@@ -101,6 +101,12 @@ func (s *Session) RemoveTwin(ctx context.Context, path, twin string) {
 	s.RemoveLater(ctx, twin)
 }
 
+// RemoveLateCreate deletes the znode at path a session timeout from now. It follows the delete of a znode whose create was not answered, because
+// the server may execute the create after the delete, as with expectLateTwins.
+func (s *Session) RemoveLateCreate(path string) {
+	s.afterTimeout(func(ctx context.Context) { s.RemoveInTask(ctx, path) })
+}
+
 // RemoveInTask is the guaranteed delete for a task of the session. It returns once the znode is deleted or ctx ends.
 func (s *Session) RemoveInTask(ctx context.Context, path string) {
 	s.mu.Lock()

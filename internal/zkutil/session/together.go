@@ -226,15 +226,13 @@ func (t *transaction[T]) requests() (*call, []*pendingList[T]) {
 }
 
 // removeAll removes the znodes that a transaction without an answer may have created. It waits for the removal as a Leave does, because
-// the caller could otherwise wait behind a znode of its own. As after a create that was sent again, a second look follows a session
-// timeout later.
+// the caller could otherwise wait behind a znode of its own.
 func (t *transaction[T]) removeAll(ctx context.Context) {
 	var pending leftovers.List
 	tracked := leftovers.With(ctx, &pending)
 	for _, znode := range t.znodes {
 		znode.departure.Begin()
 		t.s.CleanUp(tracked, znode.removeAll)
-		znode.removeTwins(ctx, "", nil, true)
 	}
 	beganAt := time.Now()
 	for _, done := range pending.Pending() {
@@ -245,7 +243,7 @@ func (t *transaction[T]) removeAll(ctx context.Context) {
 }
 
 // undo undoes a transaction after its caller gave up. Each znode has a task of its own, because a deletion may be refused for long. If the
-// transaction, or an earlier one, may have taken effect unseen, the znodes are searched for, and a second look follows as after removeAll.
+// transaction, or an earlier one, may have taken effect unseen, the znodes are searched for.
 func (t *transaction[T]) undo(ctx context.Context, c *call, a wire.Answer, wasUncertain bool) {
 	if a.Err != nil && wasUncertain {
 		a.Err = errUnusable
@@ -259,7 +257,6 @@ func (t *transaction[T]) undo(ctx context.Context, c *call, a wire.Answer, wasUn
 		default:
 			own.Path, own.Stat.EphemeralOwner = a.Created[i], c.flight.ticket.id
 		}
-		znode.removeTwins(ctx, "", nil, zkutil.IsUnanswered(own.Err))
 		t.s.CleanUp(ctx, func(ctx context.Context) { znode.undo(ctx, own) })
 	}
 }
