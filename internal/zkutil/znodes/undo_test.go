@@ -99,6 +99,18 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// A write for which no znode was found may still arrive at one that was created since.
+func TestUndoOfAWriteToAMissingZnode(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		srv := fixture.NewEnsemble(t)
+		s := fixture.Connect(t, srv.Config(6*time.Second))
+		srv.Put("/a", nil)
+		require.NoError(t, undo(t, s, "/a", 0))
+		_, version := stat(srv, "/a")
+		require.EqualValues(t, 1, version)
+	})
+}
+
 // undo undoes a write of version 0, and returns the result.
 func undo(t *testing.T, s *session.Session, path string, czxid int64) error {
 	t.Helper()

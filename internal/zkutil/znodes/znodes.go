@@ -111,7 +111,7 @@ func WriteGuarded(ctx context.Context, s *session.Session, w Guarded) (isUncerta
 // Undo is what UndoLater needs to undo a write.
 type Undo struct {
 	Write  Guarded
-	Czxid  int64                  // of the znode for which the write was made
+	Czxid  int64                  // of the znode for which the write was made; 0 if none was found
 	Before []byte                 // the data that the write replaces
 	IsOwn  func(data []byte) bool // reports whether data is that of the write
 	// OnRefused is called when the server refuses the undo, for each series of equal refusals.
@@ -156,7 +156,8 @@ func undo(ctx context.Context, s *session.Session, u Undo) error {
 	if err != nil {
 		return err
 	}
-	isPending := n.Stat.Version == u.Write.Version && n.Stat.Czxid == u.Czxid // a znode that was created again has the version once more
+	isSame := u.Czxid == 0 || n.Stat.Czxid == u.Czxid // a znode that was created again has the version once more
+	isPending := isSame && n.Stat.Version == u.Write.Version
 	if !isPending && !u.IsOwn(n.Data) {
 		return nil
 	}
