@@ -140,7 +140,7 @@ func TestNextMemberKeepsItsZnode(t *testing.T) {
 			require.NoError(b, next.Join(nil))
 			bubble.Pass(2 * time.Minute)
 			allow()
-			require.NoError(b, next.Await(b.T.Context()))
+			require.NoError(b, next.Await(b.Context()))
 			_, registered, _ := b.Srv.Get(path + "/one")
 			bubble.Pass(2 * time.Minute)
 			_, stat, _ := b.Srv.Get(path + "/one")

@@ -140,7 +140,7 @@ func (e *twoEnsembles) pass() {
 		d += 2
 	}
 	e.passUntil(e.now + d)
-	time.Sleep(time.Duration(d) * unit)
+	time.Sleep(time.Duration(d) * unit) //nolint:forbidigo // virtual time
 }
 
 // The session ends at the same instant in the model of the explorer as in zktest, in random courses of requests, reports, handshakes at servers
