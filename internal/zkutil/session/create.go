@@ -263,12 +263,6 @@ func (p *protected) expectLateTwins(path string) {
 	p.s.afterTimeout(func(ctx context.Context) { p.removeLateTwins(ctx, path) })
 }
 
-// afterTimeout runs a task of the session a session timeout from now. Meanwhile it takes a timer instead of a goroutine, because a cut may repeat
-// the creates of thousands of waiters.
-func (s *Session) afterTimeout(task func(ctx context.Context)) {
-	time.AfterFunc(s.Timeout(), func() { s.Background(task) })
-}
-
 // removeLateTwins is the second look of expectLateTwins.
 func (p *protected) removeLateTwins(ctx context.Context, path string) {
 	s := p.s

@@ -96,3 +96,9 @@ func (s *Session) Scope() zkutil.Scope { return s.scope }
 func (s *Session) BeginAcquisition(ctx context.Context, subject trace.Subject, scope zkutil.Scope) *trace.Acquisition {
 	return trace.Begin(ctx, s.cfg.Traces, subject, func(fn func()) { s.callbacks.Call(scope, fn) })
 }
+
+// afterTimeout runs a task of the session a session timeout from now. Meanwhile it takes a timer instead of a goroutine, because a cut may repeat
+// the creates of thousands of waiters.
+func (s *Session) afterTimeout(task func(ctx context.Context)) {
+	time.AfterFunc(s.Timeout(), func() { s.Background(task) })
+}
