@@ -27,13 +27,15 @@ NIGHT_MINUTES ?= 20
 endif
 # The folders of the integration tests: edges, whose many servers need the whole machine, the rest, or all.
 FOLDERS ?= all
+# The folders whose tests are of the test tools.
+HARNESS := ./byname ./ensemble ./faultproxy ./mutants/sample ./zkadmin
 # The systems for which the library and contrib have to build, and zkr with the commands that need no Linux.
 PLATFORMS ?= linux/386 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 freebsd/amd64
 LIBRARY := . cmd/zkr contrib/certmagiczkrecipes contrib/fxzkrecipes contrib/gocronzkrecipes contrib/promzkrecipes contrib/saslkrb5 # contrib/otelzkrecipes needs what OpenTelemetry needs
 # The modules of contrib whose tests need Go alone.
 CONTRIB := ./contrib/certmagiczkrecipes/... ./contrib/fxzkrecipes/... ./contrib/gocronzkrecipes/... ./contrib/otelzkrecipes/... ./contrib/promzkrecipes/...
 
-.PHONY: help quick test oldest zkconn platforms flaky fuzz zkr schedules integration reliability newest suites speed bench bench-smoke model chaos mutants sample stock stock-zk worker worker-zk picture lint workflows vulnerabilities release-check nightly
+.PHONY: help quick test oldest zkconn platforms flaky fuzz zkr schedules integration reliability newest suites harness speed bench bench-smoke model chaos mutants sample stock stock-zk worker worker-zk picture lint workflows vulnerabilities release-check nightly
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -97,12 +99,13 @@ ifneq ($(EXHAUSTIVE),) # smaller forms are unit tests
 	$(TEST) -count=1 -timeout 10m $(GOTESTFLAGS) -run 'TestSlowQuorum|TestServedWhileSlow' ./internal/zkutil/session $(EXHAUSTIVE)
 endif
 
-nightly: ## what takes too long for each commit: schedules, model, mutants, failing servers, speed, the newest servers, chaos; NIGHT=short is a part for each commit. Needs all that the other tests need
+nightly: ## what takes too long for each commit: schedules, model, mutants, failing servers, test tools, speed, the newest servers, chaos; NIGHT=short is a part for each commit. Needs all that the other tests need
 	$(MAKE) -s schedules
-	$(MAKE) -s model
 	integration/mutants/run.sh -check
 ifneq ($(NIGHT),short)
+	$(MAKE) -s model
 	$(MAKE) -s reliability
+	$(MAKE) -s harness
 	$(MAKE) -s speed
 	$(MAKE) -s newest
 endif
@@ -114,7 +117,7 @@ ifneq ($(FOLDERS),rest)
 	cd integration && $(TEST) -race -timeout 30m $(GOTESTFLAGS) ./edges
 endif
 ifneq ($(FOLDERS),edges)
-	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) $$(go list ./... | grep -vE '/(reliability|edges)$$')
+	cd integration && $(TEST) -race -p 1 -timeout 30m -skip '^TestChaos' $(GOTESTFLAGS) $$(go list ./... | grep -vE '/(reliability|edges)$$' | grep -vE "/integration/($$(echo $(HARNESS:./%=%) | tr ' ' '|'))$$")
 	go test -race -timeout 10m $(GOTESTFLAGS) ./contrib/saslkrb5/...
 	go run ./integration/cmd/withzk -- go run ./examples/cmd/withmariadb -- go test -race -timeout 10m -tags integration $(GOTESTFLAGS) ./examples/...
 	go run ./integration/cmd/withzk -- go test -timeout 10m -tags integration -run '^TestZooKeeper' $(GOTESTFLAGS) ./cmd/zkr
@@ -122,6 +125,9 @@ endif
 
 reliability: ## what becomes of leases when servers stop, hang, restart or change their limits; needs Docker
 	cd integration && $(TEST) -race -timeout 30m $(GOTESTFLAGS) ./reliability
+
+harness: ## the tests of the tools that the other tests use: servers, proxies, a name server; needs Docker
+	cd integration && $(TEST) -race -p 1 -timeout 10m $(GOTESTFLAGS) $(HARNESS)
 
 newest: ## some of these tests on the newest ZooKeeper; needs Docker and MIT Kerberos
 	ZK=trixie integration/image/build.sh

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/testkit"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/multilock"
 )
@@ -21,7 +22,8 @@ import (
 // ever, because all take their locks in the order of the paths.
 func TestBasketsBesideCurator(t *testing.T) {
 	t.Parallel()
-	const each, rounds, seed = 3, 150, 7
+	const each, seed = 3, 7
+	rounds := testkit.Shorter(150, 30)
 	parent, folder := plainPath(t), t.TempDir()
 	var paths []string
 	for i := range 6 {

@@ -167,7 +167,8 @@ func TestLostAnswersOfTryAcquire(t *testing.T) {
 
 // TestRandomLostAnswers loses one answer in five, of any kind, while four goroutines on two clients take turns.
 func TestRandomLostAnswers(t *testing.T) {
-	const rounds, workers, loss = 80, 4, 0.2
+	const workers, loss = 4, 0.2
+	rounds := testkit.Shorter(80, 16)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	var mu sync.Mutex // protects random
