@@ -339,7 +339,7 @@ func (w *watchWorld) covers(u *watchUser, p watchPremise) bool {
 func (w *watchWorld) look(kind WatchKind) {
 	o := w.table[kind]
 	w.looksLeft--
-	w.looks[kind] = watchLook{phase: unsent, object: o, isRemoval: w.objects[o].BeginRemoval(true, true)}
+	w.looks[kind] = watchLook{phase: unsent, object: o, isRemoval: w.objects[o].BeginRemoval(true, func() bool { return true })}
 }
 
 // endLook is watches.onRemoveAnswered and keeper.onReadAnswered of the session.

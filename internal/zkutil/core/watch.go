@@ -100,14 +100,15 @@ func (w *Watch) HasMissed(zxid int64) bool { return zxid != w.Zxid }
 // IsUnused reports whether the session is to be saved until the server has removed the watch.
 func (w *Watch) IsUnused() bool { return w.Users == 0 && !w.IsOver && !w.stays }
 
-// BeginRemoval reports whether to ask the server for the removal of a watch. mayAsk is false if that must wait. canRemove is false if the server
-// lacks the request, or if another program relies on the watch.
-func (w *Watch) BeginRemoval(canRemove, mayAsk bool) bool {
+// BeginRemoval reports whether to ask the server for the removal of a watch. mayAsk is false if that must wait. canRemove is called for an unused
+// watch, and returns false if the server lacks the request, or if the user of zk.Conn relies on the watch.
+func (w *Watch) BeginRemoval(mayAsk bool, canRemove func() bool) bool {
 	if w.Users > 0 {
 		return false
 	}
-	w.stays = w.stays || !canRemove
-	w.isRemoving = canRemove && mayAsk
+	can := canRemove()
+	w.stays = w.stays || !can
+	w.isRemoving = can && mayAsk
 	return w.isRemoving
 }
 

@@ -434,8 +434,8 @@ func (w *Watch) key() wire.WatchKey { return wire.WatchKey{Path: w.path, Kind: w
 func (ws *watches) removeLocked(w *Watch) *call {
 	s := ws.s
 	state := s.gate.optional.Of(proto.OpRemoveWatches)
-	canRemove := !state.IsLacking && !s.wire.Line().HasConnWatch(w.key())
-	isAsked := w.core.BeginRemoval(canRemove, state.IsKnown || !s.cfg.SuspendEnds || s.core.Standing == 0)
+	canRemove := func() bool { return !state.IsLacking && !s.wire.Line().HasConnWatch(w.key()) }
+	isAsked := w.core.BeginRemoval(state.IsKnown || !s.cfg.SuspendEnds || s.core.Standing == 0, canRemove)
 	ws.settleLocked(w)
 	if !isAsked {
 		return nil
