@@ -72,7 +72,7 @@ func TestLateCreateOfAFailedDowngrade(t *testing.T) {
 						return zktest.Fault{}
 					case isAbandoned:
 						cancel()
-						time.Sleep(time.Second)
+						bubble.Pause(time.Second)
 					case late != "":
 						return zktest.Fault{Refusal: zktest.RefuseNoAuth}
 					}

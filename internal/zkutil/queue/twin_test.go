@@ -150,7 +150,7 @@ func TestLateZnodeOfAFailedCreateIsRemoved(t *testing.T) {
 					return zktest.Fault{}
 				}
 				cancel()
-				time.Sleep(time.Second)
+				bubble.Pause(time.Second)
 				return zktest.Fault{Lost: zktest.RequestLost}
 			})
 		},

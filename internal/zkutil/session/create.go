@@ -125,15 +125,12 @@ func createProtected(ctx context.Context, s *Session, reservation *budget.Reserv
 	var extras []string  // other znodes of this create
 	created, err := Repeat(ctx, s, func() (wire.Answer, error) {
 		if isUncertain {
-			found, err := p.search(ctx)
+			found, err := p.find(ctx, latest)
 			if err != nil {
 				return wire.Answer{}, err
 			}
 			isUncertain = false
 			if len(found) > 0 {
-				if latest.Op == proto.OpCreate2 {
-					s.gate.optional.NoteKnown(proto.OpCreate2, latest.flight.ticket.server)
-				}
 				extras = found[1:]
 				return wire.Answer{Path: found[0]}, nil
 			}
@@ -223,6 +220,15 @@ func (p *protected) bindCharge(created wire.Answer) {
 		return
 	}
 	p.charge.Bind(created.Path)
+}
+
+// find is search after a create without an answer, from which it learns what the server knows.
+func (p *protected) find(ctx context.Context, create *call) (found []string, err error) {
+	found, err = p.search(ctx)
+	if len(found) > 0 && create.Op == proto.OpCreate2 {
+		p.s.gate.optional.NoteKnown(proto.OpCreate2, create.flight.ticket.server)
+	}
+	return found, err
 }
 
 // search returns the paths of the children of dir whose names have uuid.
