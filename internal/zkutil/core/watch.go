@@ -123,11 +123,15 @@ const (
 	Removed
 )
 
-// EndRemoval records the answer, and reports whether all watches of RemovedWith that are set have to fire as lost. A watch of the same table may
-// have been asked for ahead of the removal, although this watch waited for the creation of a znode and that watch is set on the znode.
+// IsGone reports whether the server no longer has the watch.
+func (r Removal) IsGone() bool { return r == WasNone || r == Removed }
+
+// EndRemoval records the answer, and reports whether all watches of RemovedWith that are set have to fire as lost. The session may have asked for
+// such a watch ahead of the removal: for one on the data of a znode that was created since this watch began to wait for the creation, or for one
+// in place of this watch, if it fired.
 func (w *Watch) EndRemoval(r Removal) (losesOthers bool) {
 	w.isRemoving = false
 	w.stays = w.stays || r == Refused
-	w.IsOver = w.IsOver || r >= WasNone
+	w.IsOver = w.IsOver || r.IsGone()
 	return r == Removed
 }

@@ -32,9 +32,8 @@ func (s *Session) ReadAndWatch(ctx context.Context, path string) (Node, *Watch, 
 type watchedRead struct {
 	*call
 
-	watch    *Watch
-	isShared bool // the watch is that of another call
-	isUsable bool // the watch is not being removed
+	watch    *Watch // perhaps that of another call
+	isUsable bool   // the watch is not being removed
 }
 
 // start sends a read request, which also sets a watch unless the session already has it.
@@ -45,7 +44,7 @@ func (ws *watches) start(ctx context.Context, c *call) (watchedRead, error) {
 		return watchedRead{}, err
 	}
 	r := watchedRead{call: c}
-	r.watch, r.isShared, r.isUsable = ws.attach(r.call)
+	r.watch, _, r.isUsable = ws.attach(r.call)
 	s.gate.sendAdmitted(t, r.call)
 	return r, nil
 }

@@ -464,7 +464,7 @@ func (ws *watches) onRemoveAnswered(ctx context.Context, w *Watch, removal *call
 	}
 	ws.settleLocked(w)
 	s.mu.Unlock()
-	if line := removal.flight.ticket.line; result >= core.WasNone && line.HasConnWatch(w.key()) {
+	if line := removal.flight.ticket.line; result.IsGone() && line.HasConnWatch(w.key()) {
 		s.log.Log(slog.LevelWarn, "a user's watch may be missing on the server; closing the connection to set it again", "path", w.path)
 		_ = line.Close()
 	}

@@ -73,8 +73,8 @@ func ReadNamed(ctx context.Context, s *session.Session, path string) (n session.
 // the owner 0.
 func belongsTo(n session.Node, id int64) bool { return id != 0 && n.Stat.EphemeralOwner == id }
 
-// WriteNamed sets the data of the named znode at path, unless the znode is missing, belongs to another session, or is changed meanwhile. Each
-// attempt reads the owner on the connection of the write, because the session may end, and a successor take its place, between two attempts.
+// WriteNamed sets the data of the named znode at path. It writes nothing, and returns nil, if the znode is missing, belongs to another session, or
+// is changed meanwhile. Each attempt reads the owner on the connection of the write, because the session may end, and a successor take its place, between two attempts.
 func WriteNamed(ctx context.Context, s *session.Session, path string, data []byte) error {
 	_, err := session.Repeat(ctx, s, func() (struct{}, error) {
 		now := s.Snapshot()
